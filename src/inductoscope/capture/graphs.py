@@ -1,0 +1,140 @@
+"""Turns an FX graph into plain data: its nodes, where each came from, and code that runs.
+
+Only shapes, types and names are taken. Values of tensors never are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inductoscope.capture.scope import SCOPE
+
+# Arguments longer than this are literal data (a constant list), not structure.
+_LONGEST_ARGUMENTS = 2000
+
+
+def store_graph(module: Any) -> str:
+    """Store a GraphModule (or Graph) as data and return the digest of the payload."""
+    return SCOPE.json(describe_graph(module))
+
+
+def describe_graph(module: Any) -> dict[str, Any]:
+    """A GraphModule (or Graph) as JSON-ready data."""
+    graph = getattr(module, "graph", module)
+    owner = module if graph is not module else graph.owning_module
+    stacks: dict[str, int] = {}
+    nodes = [_describe_node(node, stacks) for node in graph.nodes]
+    return {
+        "nodes": nodes,
+        "stacks": list(stacks),
+        "code": _code(graph),
+        "attributes": _describe_attributes(graph, owner),
+    }
+
+
+def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:
+    meta = node.meta
+    found: dict[str, Any] = {"name": node.name, "op": node.op, "target": target_name(node)}
+    if node.args:
+        found["args"] = str(node.args)[:_LONGEST_ARGUMENTS]
+    if node.kwargs:
+        found["kwargs"] = str(node.kwargs)[:_LONGEST_ARGUMENTS]
+    value = meta.get("val", meta.get("example_value"))
+    if value is not None:
+        found["value"] = describe_value(value)
+    stack = meta.get("stack_trace")
+    if stack:
+        found["stack"] = stacks.setdefault(stack, len(stacks))
+    aten = meta.get("original_aten")
+    if aten is not None:
+        found["aten"] = str(aten)
+    origins = _origins(meta.get("from_node"))
+    if origins:
+        found["from"] = origins
+    return found
+
+
+def target_name(node: Any) -> str:
+    """The operation of a node in the words that torch prints it with."""
+    target = node.target
+    if isinstance(target, str):
+        return target
+    module = getattr(target, "__module__", "") or ""
+    name = str(target)
+    if name.startswith("<"):  # Functions and built-ins print with an address.
+        name = getattr(target, "__qualname__", getattr(target, "__name__", name))
+        return name if module in ("", "builtins", "_operator") else f"{module}.{name}"
+    return name
+
+
+def _origins(sources: Any) -> list[str]:
+    """Names of the nodes, in earlier graphs, that a node was made from; nearest first."""
+    names: list[str] = []
+    queue = list(sources or ())
+    while queue and len(names) < 16:
+        source = queue.pop(0)
+        name = getattr(source, "name", None)
+        if name and name not in names:
+            names.append(name)
+        queue.extend(getattr(source, "from_node", None) or ())
+    return names
+
+
+def describe_value(value: Any) -> Any:
+    """Shape, strides, dtype and device of a tensor; symbols and structure of anything else."""
+    if isinstance(value, (list, tuple)):
+        return [describe_value(item) for item in value]
+    shape = getattr(value, "shape", None)
+    if shape is None or not hasattr(value, "dtype"):
+        return {"type": type(value).__name__, "text": str(value)[:200], **_hint(value)}
+    found: dict[str, Any] = {
+        "shape": [_size(size) for size in shape],
+        "dtype": str(value.dtype),
+        "device": str(value.device),
+    }
+    try:
+        found["stride"] = [_size(size) for size in value.stride()]
+        if getattr(value, "requires_grad", False):
+            found["requires_grad"] = True
+    except Exception:
+        pass  # Sparse and nested tensors have no strides.
+    return found
+
+
+def _size(size: Any) -> Any:
+    return size if type(size) is int else str(size)
+
+
+def _hint(value: Any) -> dict[str, Any]:
+    """The value that a symbolic size had in this run, so that a script can be made of the graph."""
+    hint = getattr(getattr(value, "node", None), "hint", None)
+    return {"hint": int(hint)} if isinstance(hint, int) else {}
+
+
+def _code(graph: Any) -> str:
+    try:
+        return str(graph.python_code("self").src)
+    except Exception as error:
+        return f"# the graph cannot be printed: {type(error).__name__}: {error}"
+
+
+def _describe_attributes(graph: Any, owner: Any) -> dict[str, Any]:
+    """What the graph reads from its module: constants by shape, inner graphs in full."""
+    found: dict[str, Any] = {}
+    for node in graph.nodes:
+        if node.op not in ("get_attr", "call_module") or node.target in found or owner is None:
+            continue
+        value = _lookup(owner, str(node.target))
+        if hasattr(value, "graph"):
+            found[node.target] = {"graph": describe_graph(value)}
+        elif hasattr(value, "forward"):
+            found[node.target] = {"module": repr(value)[:500]}
+        elif value is not None:
+            found[node.target] = describe_value(value)
+    return found
+
+
+def _lookup(owner: Any, path: str) -> Any:
+    for part in path.split("."):
+        owner = getattr(owner, part, None)
+    return owner

@@ -1,0 +1,53 @@
+"""One file per stage of the compiler; each view lists the private torch names that it needs.
+
+A new view is one `Hook` in the file of its stage and one line in `HOOKS`.
+"""
+
+from __future__ import annotations
+
+from inductoscope.capture.hooks import (
+    aot,
+    autotune,
+    caches,
+    codegen,
+    dynamo,
+    fusion,
+    inductor,
+    lowering,
+    native,
+    passes,
+    scheduler,
+)
+from inductoscope.capture.names import Hook
+
+HOOKS: tuple[Hook, ...] = (
+    dynamo.COMPILES,
+    dynamo.GRAPHS,
+    dynamo.GRAPH_BREAKS,
+    dynamo.GUARDS,
+    dynamo.RECOMPILES,
+    dynamo.EAGER_FALLBACKS,
+    aot.GRAPHS,
+    aot.DECOMPOSITIONS,
+    inductor.GRAPHS,
+    passes.PASSES,
+    passes.PASS_STAGES,
+    lowering.NODES,
+    scheduler.NODES,
+    fusion.ROUNDS,
+    fusion.PAIRS,
+    fusion.SCORES,
+    codegen.KERNELS,
+    codegen.TRITON_KERNELS,
+    codegen.EXTERN_KERNELS,
+    codegen.VARIABLES,
+    codegen.BUFFER_REUSE,
+    codegen.WRAPPER,
+    native.CPP,
+    native.TRITON,
+    autotune.CHOICES,
+    autotune.PRECOMPILES,
+    autotune.LAUNCH_CONFIGS,
+    caches.GRAPH_CACHES,
+    caches.CPP_BINARIES,
+)

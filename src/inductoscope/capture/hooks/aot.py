@@ -1,0 +1,100 @@
+"""AOTAutograd: the joint graph, its two halves, and the decompositions applied on the way."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from inductoscope.capture.graphs import store_graph
+from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.capture.scope import SCOPE
+
+_GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
+
+# Decompositions of the trace under way; one AOT trace runs at a time per process.
+_applied: Counter[str] = Counter()
+
+
+def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
+    _applied.clear()
+    return SCOPE.enter("aot")
+
+
+def _traced(stage: str) -> Replacement:
+    """Watches a function that traces the user's graph; its first result is the new graph."""
+
+    def after(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        leave_stage(frame)
+        module = result[0] if isinstance(result, tuple) else result
+        _emit_graph(stage, module)
+        if _applied:
+            SCOPE.emit("decompositions", compile=current_compile_id(), counts=dict(_applied))
+
+    return watch(before=_trace_start, after=after, failed=fail_stage)
+
+
+def _handed_over(stage: str) -> Replacement:
+    """Watches a function that is given a graph to compile as its first argument."""
+
+    def before(args: Arguments, kwargs: Keywords) -> None:
+        _emit_graph(stage, args[0])
+
+    return watch(before=before)
+
+
+def _emit_graph(stage: str, module: Any) -> None:
+    SCOPE.emit("graph", stage=stage, compile=current_compile_id(), payload=store_graph(module))
+
+
+GRAPHS = Hook(
+    stage="aot",
+    records="joint, forward and backward graphs of AOTAutograd",
+    wraps=(
+        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_autograd_graph"), _traced("aot-joint")),
+        Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_base_graph"), _traced("aot-inference")),
+        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_fw_compile"), _handed_over("aot-forward")),
+        Wrap(TorchName(_GRAPH_COMPILE, "_aot_stage2b_bw_compile"), _handed_over("aot-backward")),
+    ),
+)
+
+
+def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
+    """Only operations that have a decomposition open a stage: the function is asked for all."""
+    mode, operation = args[0], args[1]
+    if operation not in mode.decomposition_table:
+        return None
+    return SCOPE.enter("decomposition", str(operation)), str(operation)
+
+
+def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    if token is None:
+        return
+    frame, operation = token
+    SCOPE.leave(frame)
+    if result is not NotImplemented:
+        _applied[operation] += 1
+
+
+def _decomposition_failed(token: Any, error: BaseException) -> None:
+    if token is not None:
+        fail_stage(token[0], error)
+
+
+DECOMPOSITIONS = Hook(
+    stage="aot",
+    records="decompositions applied",
+    wraps=(
+        Wrap(
+            TorchName("torch.fx.experimental.proxy_tensor", "maybe_handle_decomp"),
+            watch(before=_decomposition_start, after=_decomposed, failed=_decomposition_failed),
+        ),
+    ),
+)

@@ -1,0 +1,123 @@
+"""Autotuning: choices submitted, precompiled, timed or failed, and the winner."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.observe import Arguments, Keywords, fail_stage, leave_stage, watch
+from inductoscope.capture.scope import SCOPE
+
+_SELECT = "torch._inductor.select_algorithm"
+_HEURISTICS = "torch._inductor.runtime.triton_heuristics"
+
+
+def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
+    name, choices = str(args[1]), args[2]
+    SCOPE.emit(
+        "autotune",
+        graph=SCOPE.graph,
+        operation=name,
+        choices=[_describe_choice(choice) for choice in choices],
+    )
+    return SCOPE.enter("autotune", name)
+
+
+def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    graph, operation = SCOPE.graph, frame.detail
+    leave_stage(frame)
+    chosen = result[1] if isinstance(result, tuple) and len(result) > 1 else None
+    if chosen is not None:
+        SCOPE.emit("autotune-chosen", graph=graph, operation=operation, choice=_name_of(chosen))
+
+
+def _describe_choice(choice: Any) -> dict[str, Any]:
+    return {
+        "name": _name_of(choice),
+        "class": type(choice).__name__,
+        "description": str(getattr(choice, "description", "") or "")[:1000],
+    }
+
+
+def _name_of(choice: Any) -> str:
+    return str(getattr(choice, "name", choice))
+
+
+def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    name, _, timings = args[:3]
+    finite = {c: t for c, t in timings.items() if math.isfinite(t)}
+    winner = min(finite, key=lambda choice: finite[choice]) if finite else None
+    SCOPE.emit(
+        "autotune-timed",
+        graph=SCOPE.graph,
+        operation=str(name),
+        milliseconds={_name_of(c): t for c, t in finite.items()},
+        failed=[_name_of(choice) for choice in timings if choice not in finite],
+        winner=None if winner is None else _name_of(winner),
+    )
+
+
+CHOICES = Hook(
+    stage="autotune",
+    records="choices of an operation's implementation, their times and the winner",
+    wraps=(
+        Wrap(
+            TorchName(_SELECT, "AlgorithmSelectorCache.__call__"),
+            watch(before=_selection_start, after=_selection_end, failed=fail_stage),
+        ),
+        Wrap(TorchName(_SELECT, "AlgorithmSelectorCache.log_results"), watch(after=_timed)),
+    ),
+)
+
+
+def _precompile_start(args: Arguments, kwargs: Keywords) -> Any:
+    name = _name_of(args[0])
+    SCOPE.emit("choice-start", choice=name)
+    return name, time.perf_counter()
+
+
+def _precompile_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    name, started = token
+    SCOPE.emit("choice-end", choice=name, seconds=round(time.perf_counter() - started, 6))
+
+
+def _precompile_failed(token: Any, error: BaseException) -> None:
+    name, started = token
+    SCOPE.emit(
+        "choice-end",
+        choice=name,
+        seconds=round(time.perf_counter() - started, 6),
+        error=f"{type(error).__name__}: {error}"[:2000],
+    )
+
+
+_precompiled = watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed)
+
+PRECOMPILES = Hook(
+    stage="autotune",
+    records="compiles of single choices",
+    wraps=(Wrap(TorchName(_SELECT, "TritonTemplateCaller.precompile"), _precompiled),),
+)
+
+
+def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    tuner = args[0]
+    SCOPE.emit(
+        "autotune-configs",
+        kernel=tuner.inductor_meta.get("kernel_name"),
+        milliseconds=[[str(launcher.config), time_] for launcher, time_ in result.items()],
+    )
+
+
+LAUNCH_CONFIGS = Hook(
+    stage="autotune",
+    records="launch configurations of Triton kernels and their times",
+    wraps=(
+        Wrap(
+            TorchName(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
+            watch(after=_configs_timed),
+        ),
+    ),
+)

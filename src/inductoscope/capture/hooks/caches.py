@@ -1,0 +1,60 @@
+"""Caches: what was looked up, and whether it was there."""
+
+from __future__ import annotations
+
+import re
+
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.observe import Arguments, Keywords, current_compile_id, watch
+from inductoscope.capture.scope import SCOPE
+
+# torch announces a look-up as an instant event with the cache and the outcome in its name.
+_LOOKUP = re.compile(r"(fx_graph_cache|autograd_cache)_(\w+)")
+_CACHE_NAMES = {"fx_graph_cache": "FX graph", "autograd_cache": "AOTAutograd"}
+
+
+def _announced(args: Arguments, kwargs: Keywords) -> None:
+    name = str(args[0] if args else kwargs.get("event_name"))
+    lookup = _LOOKUP.fullmatch(name)
+    if lookup is None:
+        return
+    details = kwargs.get("metadata") or (args[1] if len(args) > 1 else None) or {}
+    SCOPE.emit(
+        "cache",
+        cache=_CACHE_NAMES[lookup[1]],
+        outcome=lookup[2],
+        compile=current_compile_id(),
+        key=details.get("key"),
+        reason=details.get("cache_bypass_reason"),
+    )
+
+
+GRAPH_CACHES = Hook(
+    stage="caches",
+    records="hits and misses of the FX graph and AOTAutograd caches",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.utils", "CompileEventLogger.instant"),
+            watch(before=_announced),
+        ),
+    ),
+)
+
+
+def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
+    """A C++ library is asked for; the compiler's own event follows unless it is in the cache."""
+    code = args[1] if len(args) > 1 else kwargs["main_code"]
+    SCOPE.emit("cpp-library", graph=SCOPE.graph, payload=SCOPE.text(str(code).strip()))
+
+
+CPP_BINARIES = Hook(
+    stage="caches",
+    records="C++ libraries asked for, to tell those that were compiled from those in the cache",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "CppCodeCache.load_async"),
+            watch(before=_binary_wanted),
+        ),
+    ),
+)
+

@@ -1,0 +1,287 @@
+"""Dynamo: frames compiled, the graphs taken from them, breaks, guards and recompiles."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+import traceback
+from typing import Any
+
+from inductoscope.capture.graphs import store_graph
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    fail_stage,
+    leave_stage,
+    stage,
+    watch,
+)
+from inductoscope.capture.scope import SCOPE
+
+_CONVERT = "torch._dynamo.convert_frame"
+_RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
+
+# The compile whose exception is on its way out on this thread; Dynamo may yet swallow it.
+_raised = threading.local()
+
+
+# --- frames ---------------------------------------------------------------------------------------
+
+
+def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
+    code = args[0]
+    compile_id = str(kwargs.get("compile_id"))
+    resumed = _RESUMED.match(code.co_name)
+    SCOPE.emit(
+        "compile-start",
+        compile=compile_id,
+        function=code.co_name,
+        resumed=f"{resumed[1]} at line {resumed[2]}" if resumed else None,
+        file=code.co_filename,
+        line=code.co_firstlineno,
+    )
+    return SCOPE.enter("dynamo"), compile_id, time.perf_counter()
+
+
+def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    frame, compile_id, started = token
+    guarded = getattr(result, "guarded_code", None)
+    leave_stage(frame)
+    SCOPE.emit(
+        "compile-end",
+        compile=compile_id,
+        seconds=round(time.perf_counter() - started, 6),
+        outcome="compiled" if guarded is not None else "skipped",
+        reason=_text_or_none(getattr(result, "skip_reason", None)),
+    )
+
+
+def _frame_failed(token: Any, error: BaseException) -> None:
+    frame, compile_id, started = token
+    fail_stage(frame, error)
+    SCOPE.emit(
+        "compile-end",
+        compile=compile_id,
+        seconds=round(time.perf_counter() - started, 6),
+        outcome="raised",
+    )
+    record_error(error, compile_id)
+    _raised.compile_id = compile_id
+
+
+def record_error(error: BaseException, compile_id: str | None) -> None:
+    """Record an exception that leaves the compiler, with the stage that first saw it."""
+    origin = SCOPE.failure_of(error) or {}
+    SCOPE.emit(
+        "error",
+        compile=compile_id,
+        graph=origin.get("graph"),
+        stage=origin.get("stage", "dynamo"),
+        detail=origin.get("detail") or None,
+        type=type(error).__name__,
+        message=str(error)[:4000],
+        cause=_inner_causes(error),
+        source=_user_line(error),
+        traceback=SCOPE.text(_format(error)),
+    )
+
+
+def _inner_causes(error: BaseException) -> list[str]:
+    """The exceptions that torch wrapped, outermost first."""
+    causes: list[str] = []
+    inner: Any = error
+    for _ in range(8):
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__
+        if inner is None:
+            break
+        causes.append(f"{type(inner).__name__}: {str(inner)[:1000]}")
+    return causes
+
+
+def _user_line(error: BaseException) -> str | None:
+    """The line of the user's code that Dynamo was at."""
+    stack = getattr(error, "real_stack", None)
+    return _place(stack[-1]) if stack else None
+
+
+def _format(error: BaseException) -> str:
+    frames = traceback.format_exception(type(error), error, error.__traceback__)
+    return "".join(frames)
+
+
+def _text_or_none(value: object) -> str | None:
+    return None if value is None else str(value)
+
+
+def _place(frame: Any) -> str:
+    return f"{frame.filename}:{frame.lineno}"
+
+
+COMPILES = Hook(
+    stage="dynamo",
+    records="frames compiled, and errors with the stage that raised them",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "_compile"),
+            watch(before=_frame_start, after=_frame_end, failed=_frame_failed),
+        ),
+    ),
+    reads=(TorchName("torch._guards", "CompileContext.current_compile_id"),),
+)
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
+    module = args[1] if len(args) > 1 else kwargs["gm"]
+    SCOPE.emit(
+        "graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module)
+    )
+    return SCOPE.enter("aot")
+
+
+def _backend_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+
+
+GRAPHS = Hook(
+    stage="dynamo",
+    records="the graph that Dynamo took from each frame",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
+            watch(before=_graph_captured, after=_backend_done, failed=fail_stage),
+        ),
+    ),
+)
+
+
+# --- graph breaks ---------------------------------------------------------------------------------
+
+
+def _graph_break(args: Arguments, kwargs: Keywords) -> None:
+    reason = kwargs["reason"] if "reason" in kwargs else args[2]
+    error = kwargs["exc"] if "exc" in kwargs else args[3]
+    if getattr(error, "logged", False):
+        return  # torch calls again for the same break while it unwinds.
+    stack = [_place(frame) for frame in getattr(error, "real_stack", None) or ()]
+    SCOPE.emit(
+        "graph-break",
+        compile=current_compile_id(),
+        reason=str(reason)[:4000],
+        source=stack[-1] if stack else None,
+        stack=stack,
+    )
+
+
+GRAPH_BREAKS = Hook(
+    stage="dynamo",
+    records="graph breaks with their reason",
+    wraps=(
+        Wrap(
+            TorchName(
+                "torch._dynamo.symbolic_convert", "InstructionTranslatorBase.log_graph_break"
+            ),
+            watch(before=_graph_break),
+        ),
+    ),
+)
+
+
+# --- guards ---------------------------------------------------------------------------------------
+
+
+def _guards_built(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    output = kwargs["output_graph"] if "output_graph" in kwargs else args[2]
+    guards = [_describe_guard(guard) for guard in output.guards]
+    SCOPE.emit(
+        "guards", compile=current_compile_id(), count=len(guards), payload=SCOPE.json(guards)
+    )
+
+
+def _describe_guard(guard: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "source": str(guard.name() if callable(guard.name) else guard.name),
+        "kind": guard.create_fn_name(),
+    }
+    if guard.code_list:
+        found["code"] = list(guard.code_list)
+    if guard.user_stack:
+        found["place"] = _place(guard.user_stack[-1])
+    return found
+
+
+GUARDS = Hook(
+    stage="dynamo",
+    records="guards of each compiled frame",
+    wraps=(
+        Wrap(
+            TorchName("torch._dynamo.guards", "CheckFunctionManager.__init__"),
+            stage("guards", after=_guards_built),
+        ),
+    ),
+)
+
+
+# --- recompiles -----------------------------------------------------------------------------------
+
+
+def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    SCOPE.emit(
+        "recompile",
+        compile=current_compile_id(),
+        reasons=[str(reason) for reason in result] or ["torch found no reason"],
+    )
+
+
+def _limit_checked(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    exceeded, limit = result
+    if exceeded:
+        SCOPE.emit("recompile-limit", compile=current_compile_id(), limit=str(limit))
+
+
+RECOMPILES = Hook(
+    stage="dynamo",
+    records="recompiles with the guard that failed",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "get_and_maybe_log_recompilation_reasons"),
+            watch(after=_recompiled),
+        ),
+        Wrap(TorchName(_CONVERT, "exceeds_recompile_limit"), watch(after=_limit_checked)),
+    ),
+)
+
+
+# --- frames that Dynamo gives up on ---------------------------------------------------------------
+
+
+def _conversion_start(args: Arguments, kwargs: Keywords) -> None:
+    _raised.compile_id = None
+
+
+def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """The compile raised and yet this returned: Dynamo swallowed it, the frame runs in eager."""
+    compile_id = getattr(_raised, "compile_id", None)
+    if compile_id is not None:
+        SCOPE.emit(
+            "eager-fallback",
+            compile=compile_id,
+            reason=_text_or_none(getattr(result, "skip_reason", None)),
+        )
+
+
+EAGER_FALLBACKS = Hook(
+    stage="dynamo",
+    records="frames that run in eager because Dynamo gave up on them",
+    wraps=(
+        Wrap(
+            TorchName(_CONVERT, "ConvertFrame.__call__"),
+            watch(before=_conversion_start, after=_conversion_end),
+        ),
+    ),
+)

@@ -1,0 +1,113 @@
+"""Lowering: for each FX node, the IR that was made of it, or that it fell back to eager."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from inductoscope.capture.graphs import target_name
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.observe import Arguments, Keywords, fail_stage, stage, watch
+from inductoscope.capture.scope import SCOPE
+
+_GRAPH = "torch._inductor.graph"
+
+# Boxes that only hold something: what they hold is what the node became.
+_BOXES = ("TensorBox", "StorageBox")
+
+
+def _node_start(args: Arguments, kwargs: Keywords) -> Any:
+    graph, node = args[0], args[1]
+    if node.op != "call_function":
+        return None
+    frame = SCOPE.enter("lowering", node.name)
+    return frame, node, len(graph.operations), time.perf_counter()
+
+
+def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    if token is None:
+        return
+    frame, node, operations, started = token
+    seconds = time.perf_counter() - started
+    SCOPE.leave(frame)
+    made = [_describe_operation(operation) for operation in args[0].operations[operations:]]
+    SCOPE.emit(
+        "lowering",
+        graph=SCOPE.graph,
+        node=node.name,
+        target=target_name(node),
+        ir=_describe_result(result),
+        made=made or None,
+        fallback=any("Fallback" in item["class"] for item in made) or None,
+        seconds=round(seconds, 6),
+    )
+
+
+def _node_failed(token: Any, error: BaseException) -> None:
+    if token is not None:
+        fail_stage(token[0], error)
+
+
+def _describe_operation(operation: Any) -> dict[str, Any]:
+    return {
+        "name": operation.get_operation_name(),
+        "class": type(operation).__name__,
+        "kernel": getattr(operation, "python_kernel_name", None),
+    }
+
+
+def _describe_result(result: Any) -> Any:
+    if isinstance(result, (list, tuple)):
+        return [_describe_result(item) for item in result]
+    inner = result
+    while type(inner).__name__ in _BOXES:
+        inner = inner.data
+    return describe_ir(inner)
+
+
+def describe_ir(node: Any) -> dict[str, Any]:
+    """An IR node as data: its class, ranges and, for loops, the inner function."""
+    found: dict[str, Any] = {"class": type(node).__name__}
+    name = getattr(node, "name", None)
+    if isinstance(name, str):
+        found["buffer"] = name
+    loops = getattr(node, "data", node)
+    if hasattr(loops, "inner_fn"):
+        found.update(_describe_loops(loops))
+    elif hasattr(node, "get_size") and not isinstance(node, type):
+        found["ranges"] = _sizes(node)
+    return found
+
+
+def _describe_loops(loops: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "loops": type(loops).__name__,
+        "dtype": str(loops.dtype),
+        "ranges": [str(size) for size in loops.ranges],
+        "inner": loops.inner_fn_str(),
+    }
+    if getattr(loops, "reduction_ranges", None) is not None:
+        found["reduction_ranges"] = [str(size) for size in loops.reduction_ranges]
+        found["reduction"] = str(getattr(loops, "reduction_type", ""))
+    return found
+
+
+def _sizes(node: Any) -> list[str] | None:
+    try:
+        return [str(size) for size in node.get_size()]
+    except Exception:
+        return None  # Not every IR node has a size: multi-output kernels do not.
+
+
+NODES = Hook(
+    stage="lowering",
+    records="the IR that each FX node became",
+    wraps=(
+        Wrap(TorchName(_GRAPH, "GraphLowering.run"), stage("lowering")),
+        Wrap(
+            TorchName(_GRAPH, "GraphLowering.run_node"),
+            watch(before=_node_start, after=_node_end, failed=_node_failed),
+        ),
+    ),
+    reads=(TorchName("torch._inductor.ir", "Loops.inner_fn_str"),),
+)

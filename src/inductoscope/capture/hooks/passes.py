@@ -1,0 +1,229 @@
+"""FX passes before, on and after the joint graph: each one that changed something.
+
+torch runs its passes under `GraphTransformObserver`, which is watched here. What changes between
+two observed passes is recorded too, under a name that says so. Whether a pass changed the graph is
+seen by comparing references, which costs next to nothing; the graph is printed only if it did.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+from inductoscope.capture.graphs import store_graph
+from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.capture.scope import SCOPE
+
+_COMPILE_FX = "torch._inductor.compile_fx"
+_OBSERVER = "torch.fx.passes.graph_transform_observer"
+
+BETWEEN = "(between named passes)"
+
+_SUBSYSTEMS = {
+    "pre_grad_passes": "pre-grad-pass",
+    "joint_graph_passes": "joint-pass",
+    "post_grad_passes": "post-grad-pass",
+}
+
+# What a graph consists of, by reference: equal lists mean an unchanged graph.
+Fingerprint = list[tuple[Any, Any, Any, Any]]
+
+
+@dataclass
+class _Known:
+    """The state of a graph that was last printed."""
+
+    fingerprint: Fingerprint
+    digest: str
+
+
+@dataclass
+class _Running:
+    """A pass that has begun."""
+
+    before: Fingerprint
+    frame: Any
+    started: float
+
+
+_known: dict[int, _Known] = {}
+_running: list[tuple[Any, _Running | None]] = []
+
+
+def _graph_of(module: Any) -> Any:
+    return getattr(module, "graph", module)
+
+
+def _fingerprint(graph: Any) -> Fingerprint:
+    return [(node, node.target, node.args, node.kwargs) for node in graph.nodes]
+
+
+def _same(one: Fingerprint, other: Fingerprint) -> bool:
+    # By identity alone: comparing arguments by value could compare symbolic sizes, and add guards.
+    return len(one) == len(other) and all(
+        a[0] is b[0] and a[1] is b[1] and a[2] is b[2] and a[3] is b[3]
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _digest_before(graph: Any, stage: str, fingerprint: Fingerprint) -> str:
+    """The printed state of the graph as a pass finds it."""
+    known = _known.get(id(graph))
+    if known is not None and _same(known.fingerprint, fingerprint):
+        return known.digest
+    digest = store_graph(graph)
+    if known is not None and digest != known.digest:
+        _emit(stage, BETWEEN, known.digest, digest, 0.0)
+    _known[id(graph)] = _Known(fingerprint, digest)
+    return digest
+
+
+def _emit(stage: str, name: str, before: str, after: str, seconds: float, **more: Any) -> None:
+    SCOPE.emit(
+        "pass",
+        stage=stage,
+        name=name,
+        before=before,
+        after=after,
+        seconds=round(seconds, 6),
+        compile=current_compile_id(),
+        graph=SCOPE.graph,
+        **more,
+    )
+
+
+# --- one pass -------------------------------------------------------------------------------------
+
+
+def _enter_pass(args: Arguments, kwargs: Keywords) -> None:
+    observer = args[0]
+    _running.append((observer, None))
+    graph = _graph_of(observer.gm)
+    fingerprint = _fingerprint(graph)
+    stage = _stage_of(observer)
+    _digest_before(graph, stage, fingerprint)
+    frame = SCOPE.enter(stage, str(observer.passname))
+    _running[-1] = (observer, _Running(fingerprint, frame, time.perf_counter()))
+
+
+def _stage_of(observer: Any) -> str:
+    return _SUBSYSTEMS.get(str(observer.subsystem), SCOPE.stage)
+
+
+def _exit_pass(args: Arguments, kwargs: Keywords) -> None:
+    """The observer is left: by its pass returning, or by an exception in args[2]."""
+    observer = args[0]
+    while _running:
+        entered, running = _running.pop()
+        if entered is observer:
+            break
+    else:
+        return
+    if running is None:
+        return
+    error = args[2] if len(args) > 2 else None
+    if isinstance(error, BaseException):
+        SCOPE.note_failure(error, running.frame)
+    seconds = time.perf_counter() - running.started
+    SCOPE.leave(running.frame)
+    _record_change(observer, running, seconds)
+
+
+def _record_change(observer: Any, running: _Running, seconds: float) -> None:
+    graph = _graph_of(observer.gm)
+    now = _fingerprint(graph)
+    if _same(running.before, now):
+        return
+    known = _known[id(graph)]
+    if _same(known.fingerprint, now):
+        return  # A pass inside this one made the change, and was recorded.
+    digest = store_graph(graph)
+    if digest != known.digest:
+        outer = [str(entered.passname) for entered, _ in _running]
+        _emit(
+            running.frame.stage,
+            str(observer.passname),
+            known.digest,
+            digest,
+            seconds,
+            inside=outer or None,
+        )
+    _known[id(graph)] = _Known(now, digest)
+
+
+PASSES = Hook(
+    stage="passes",
+    records="FX passes that changed the graph",
+    wraps=(
+        Wrap(TorchName(_OBSERVER, "GraphTransformObserver.__enter__"), watch(before=_enter_pass)),
+        Wrap(TorchName(_OBSERVER, "GraphTransformObserver.__exit__"), watch(before=_exit_pass)),
+    ),
+)
+
+
+# --- the three groups of passes -------------------------------------------------------------------
+
+
+def _group(stage: str) -> Replacement:
+    """Watches a function that runs all passes of one group over its first argument."""
+
+    def enter(args: Arguments, kwargs: Keywords) -> Any:
+        if SCOPE.stage == stage:
+            return None  # A graph inside the graph: part of the same group.
+        _known.clear()
+        frame = SCOPE.enter(stage)
+        graph = _graph_of(args[0])
+        _digest_before(graph, stage, _fingerprint(graph))
+        return frame, graph
+
+    def leave(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        if token is None:
+            return
+        frame, graph = token
+        _record_result(stage, graph, _graph_of(args[0] if result is None else result))
+        leave_stage(frame)
+
+    def failed(token: Any, error: BaseException) -> None:
+        _known.clear()
+        if token is not None:
+            fail_stage(token[0], error)
+
+    return watch(before=enter, after=leave, failed=failed)
+
+
+def _record_result(stage: str, before: Any, after: Any) -> None:
+    """The graph that comes out, and what changed after the last named pass."""
+    known = _known.get(id(after)) or _known.get(id(before))
+    fingerprint = _fingerprint(after)
+    unchanged = known is not None and _same(known.fingerprint, fingerprint)
+    digest = known.digest if known is not None and unchanged else store_graph(after)
+    if known is not None and digest != known.digest:
+        _emit(stage, BETWEEN, known.digest, digest, 0.0)
+    SCOPE.emit(
+        "graph",
+        stage=stage.removesuffix("-pass"),
+        compile=current_compile_id(),
+        graph=SCOPE.graph,
+        payload=digest,
+    )
+    _known.clear()
+
+
+PASS_STAGES = Hook(
+    stage="passes",
+    records="the graph after the pre-grad, joint and post-grad passes",
+    wraps=(
+        Wrap(TorchName(_COMPILE_FX, "run_pre_grad_passes"), _group("pre-grad-pass")),
+        Wrap(TorchName(_COMPILE_FX, "_recursive_joint_graph_passes"), _group("joint-pass")),
+        Wrap(TorchName(_COMPILE_FX, "_recursive_post_grad_passes"), _group("post-grad-pass")),
+    ),
+)

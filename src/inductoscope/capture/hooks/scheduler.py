@@ -1,0 +1,99 @@
+"""The scheduler: its nodes, buffers and loop bodies before fusion and after, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
+from inductoscope.capture.observe import Arguments, Keywords, stage, watch
+from inductoscope.capture.scope import SCOPE
+
+
+def _listed(when: str) -> Replacement:
+    def before(args: Arguments, kwargs: Keywords) -> None:
+        nodes = [describe_node(node) for node in args[0]]
+        SCOPE.emit("scheduler", graph=SCOPE.graph, when=when, payload=SCOPE.json(nodes))
+
+    return watch(before=before)
+
+
+def describe_node(node: Any) -> dict[str, Any]:
+    """A scheduler node as data; a fused one with the nodes inside it."""
+    found: dict[str, Any] = {
+        "name": node.get_name(),
+        "class": type(node).__name__,
+        "device": str(node.get_device()),
+        "reads": sorted({dep.name for dep in node.read_writes.reads}),
+        "writes": sorted({dep.name for dep in node.read_writes.writes}),
+        "unmet": sorted({dep.name for dep in node.unmet_dependencies}),
+        "buffers": [_describe_buffer(buffer) for buffer in node.get_outputs()],
+    }
+    group = getattr(node, "group", None)
+    if group is not None:
+        found["group"] = str(group[1])
+    parts = getattr(node, "snodes", None)
+    if parts is not None:
+        found["nodes"] = [describe_node(part) for part in parts]
+    else:
+        found.update(_describe_single(node))
+    return found
+
+
+def _describe_single(node: Any) -> dict[str, Any]:
+    operation = node.node
+    found: dict[str, Any] = {
+        "ir": type(operation).__name__,
+        "loops": type(getattr(operation, "data", None)).__name__,
+        "origins": origin_names(operation),
+    }
+    sizes = getattr(node, "_sizes", None)
+    if sizes is not None:
+        found["sizes"] = [[str(size) for size in group] for group in sizes]
+    kernel = getattr(operation, "python_kernel_name", None)
+    if kernel:
+        found["kernel"] = str(kernel)
+    body = getattr(node, "_body", None)
+    if body is not None:
+        found["body"] = SCOPE.text(body.debug_str())
+    return found
+
+
+def _describe_buffer(buffer: Any) -> dict[str, Any]:
+    node = buffer.node
+    origin = node.get_origin_node()
+    found: dict[str, Any] = {
+        "name": buffer.get_name(),
+        "users": [user.node.get_name() for user in buffer.users],
+        "origin": None if origin is None else origin.name,
+        "mutates": list(buffer.get_mutations()),
+        "aliases": list(buffer.get_aliases()),
+    }
+    layout = getattr(node, "layout", None)
+    if layout is not None and hasattr(layout, "size"):
+        found["dtype"] = str(layout.dtype)
+        found["size"] = [str(size) for size in layout.size]
+        found["stride"] = [str(stride) for stride in layout.stride]
+    return found
+
+
+def origin_names(operation: Any) -> list[str]:
+    """FX nodes that an operation was made from, in the order of the graph."""
+    origins = list(getattr(operation, "origins", None) or ())
+    if len(origins) > 1:
+        origins.sort()  # FX nodes compare by their place in the graph.
+    return [origin.name for origin in origins]
+
+
+NODES = Hook(
+    stage="scheduler",
+    records="scheduler nodes, buffers and loop bodies, before and after fusion",
+    wraps=(
+        Wrap(TorchName("torch._inductor.scheduler", "Scheduler.__init__"), stage("scheduler")),
+        Wrap(TorchName("torch._inductor.debug", "log_ir_pre_fusion"), _listed("before")),
+        Wrap(TorchName("torch._inductor.debug", "log_ir_post_fusion"), _listed("after")),
+    ),
+    reads=(
+        TorchName("torch._inductor.loop_body", "LoopBody.debug_str"),
+        TorchName("torch._inductor.scheduler", "BaseSchedulerNode.get_outputs"),
+    ),
+)

@@ -1,0 +1,18 @@
+"""Starts the scope inside a process of the recorded program."""
+
+from __future__ import annotations
+
+import atexit
+from pathlib import Path
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.scope import SCOPE
+
+
+def start(folder: str) -> None:
+    """Record this process, and those that it forks, into `folder`. Called at start-up."""
+    SCOPE.open(Path(folder))
+    Installer(HOOKS, on_import=redirect_headers()).start()
+    atexit.register(SCOPE.close)

@@ -1,0 +1,181 @@
+"""Puts the hooks into torch modules as they are imported, and takes them out again.
+
+The finder stands first in `sys.meta_path` and asks all others for the module, so that start-up
+hooks of the user's own that patch torch on import still act, and ours wrap what they left behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.abc
+import importlib.machinery
+import inspect
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from types import ModuleType
+from typing import Any
+
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.scope import SCOPE
+
+Undo = Callable[[], None]
+
+
+class Installer(importlib.abc.MetaPathFinder):
+    """Installs `hooks`, each part as soon as the module that it concerns is there."""
+
+    def __init__(
+        self, hooks: Sequence[Hook], *, on_import: dict[str, Callable[[], None]] | None = None
+    ) -> None:
+        """`on_import` names further work to be done once, when a module has been imported."""
+        self._hooks = hooks
+        self._on_import = {"torch": _describe_torch, **(on_import or {})}
+        self._modules = {name.module for hook in hooks for name in hook.names}
+        self._modules.update(self._on_import)
+        self._done: set[str] = set()
+        self._off: set[str] = set()
+        self._undo: dict[str, list[Undo]] = {}
+        self._searching: set[str] = set()
+
+    def start(self) -> None:
+        """Hook what is imported already, and wait for the rest."""
+        sys.meta_path.insert(0, self)
+        self.catch_up()
+
+    def stop(self) -> None:
+        """Put every original back."""
+        with contextlib.suppress(ValueError):
+            sys.meta_path.remove(self)
+        for undos in self._undo.values():
+            for undo in reversed(undos):
+                undo()
+        self._undo.clear()
+        self._done.clear()
+
+    def catch_up(self) -> None:
+        """Hook modules that came in past the finder."""
+        for module in sorted(self._modules - self._done):
+            loaded = sys.modules.get(module)
+            if loaded is not None and not _is_loading(loaded):
+                self._module_ready(module)
+
+    # --- the import side ------------------------------------------------------------------------
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        """Let the other finders find the module; hear of it when it has been executed."""
+        if fullname not in self._modules or fullname in self._searching:
+            return None
+        spec = self._ask_the_others(fullname, path, target)
+        if spec is not None and spec.loader is not None:
+            self._call_after_execution(spec, fullname)
+        return spec
+
+    def _ask_the_others(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None
+    ) -> importlib.machinery.ModuleSpec | None:
+        self._searching.add(fullname)
+        try:
+            for finder in list(sys.meta_path):
+                search = getattr(finder, "find_spec", None)
+                spec = None if search is None else search(fullname, path, target)
+                if spec is not None:
+                    return spec  # type: ignore[no-any-return]
+            return None
+        finally:
+            self._searching.discard(fullname)
+
+    def _call_after_execution(self, spec: importlib.machinery.ModuleSpec, fullname: str) -> None:
+        loader: Any = spec.loader
+        execute = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            SCOPE.guard(self._module_ready, fullname)
+
+        with contextlib.suppress(AttributeError):  # A loader that cannot be changed is left alone.
+            loader.exec_module = exec_module
+
+    # --- the torch side -------------------------------------------------------------------------
+
+    def _module_ready(self, module: str) -> None:
+        if module in self._done:
+            return
+        self._done.add(module)
+        if module in self._on_import:
+            SCOPE.guard(self._on_import[module])
+        for hook in self._hooks:
+            if any(name.module == module for name in hook.names):
+                self._install(hook, module)
+
+    def _install(self, hook: Hook, module: str) -> None:
+        if hook.records in self._off:
+            return
+        concerned = [name for name in hook.names if name.module == module]
+        missing = [name for name in concerned if name.find() is None]
+        if missing:
+            self._switch_off(hook, missing)
+            return
+        undos = self._undo.setdefault(hook.records, [])
+        undos.extend(_replace(wrap) for wrap in hook.wraps if wrap.name.module == module)
+
+    def _switch_off(self, hook: Hook, missing: list[TorchName]) -> None:
+        self._off.add(hook.records)
+        for undo in reversed(self._undo.pop(hook.records, [])):
+            undo()
+        SCOPE.emit(
+            "hook-off",
+            stage=hook.stage,
+            records=hook.records,
+            missing=[str(name) for name in missing],
+        )
+
+
+def _is_loading(module: ModuleType) -> bool:
+    return bool(getattr(getattr(module, "__spec__", None), "_initializing", False))
+
+
+def _replace(wrap: Wrap) -> Undo:
+    """Put the replacement in the place of the original, of the same kind: method, static, class."""
+    *path, last = wrap.name.attribute.split(".")
+    owner: Any = sys.modules[wrap.name.module]
+    for part in path:
+        owner = getattr(owner, part)
+    own = last in vars(owner)
+    original = inspect.getattr_static(owner, last)
+    setattr(owner, last, _same_kind(original, wrap))
+
+    def undo() -> None:
+        if own:
+            setattr(owner, last, original)
+        else:
+            delattr(owner, last)
+
+    return undo
+
+
+def _same_kind(original: Any, wrap: Wrap) -> Any:
+    if isinstance(original, staticmethod):
+        return staticmethod(wrap.replacement(original.__func__))
+    if isinstance(original, classmethod):
+        return classmethod(wrap.replacement(original.__func__))
+    return wrap.replacement(original)
+
+
+def _describe_torch() -> None:
+    version = sys.modules.get("torch.version")
+    SCOPE.emit(
+        "torch",
+        version=str(getattr(version, "__version__", "unknown")),
+        git=getattr(version, "git_version", None),
+        cuda=getattr(version, "cuda", None),
+        hip=getattr(version, "hip", None),
+    )
+
+
+def iter_names(hooks: Sequence[Hook]) -> Iterator[tuple[Hook, TorchName]]:
+    """Every name that any hook needs."""
+    for hook in hooks:
+        for name in hook.names:
+            yield hook, name

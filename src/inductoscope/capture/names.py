@@ -1,0 +1,57 @@
+"""A private torch name that a hook needs, and the hook that needs it.
+
+Every such name stands in one table (`inductoscope.capture.hooks.HOOKS`), which `inductoscope env`
+checks against the installed torch. A missing one switches its view off and nothing else.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+Replacement = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class TorchName:
+    """A name inside torch: a module, and a dotted path from there."""
+
+    module: str
+    attribute: str
+
+    def __str__(self) -> str:
+        return f"{self.module}.{self.attribute}"
+
+    def find(self) -> object | None:
+        """What the name stands for in the modules imported so far, or None."""
+        found: Any = sys.modules.get(self.module, _MISSING)
+        for part in self.attribute.split("."):
+            found = getattr(found, part, _MISSING)
+        return None if found is _MISSING else found
+
+
+@dataclass(frozen=True)
+class Wrap:
+    """A name to replace, and what makes the replacement out of the original."""
+
+    name: TorchName
+    replacement: Replacement
+
+
+@dataclass(frozen=True)
+class Hook:
+    """One view: what it records, and the torch names that it cannot do without."""
+
+    stage: str
+    records: str
+    wraps: tuple[Wrap, ...]
+    reads: tuple[TorchName, ...] = ()
+
+    @property
+    def names(self) -> tuple[TorchName, ...]:
+        """All names that the view needs."""
+        return (*(wrap.name for wrap in self.wraps), *self.reads)

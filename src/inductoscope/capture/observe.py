@@ -1,0 +1,118 @@
+"""Makes replacements for torch functions that watch and change nothing.
+
+What holds for every replacement: arguments, result and exceptions pass through as they are; the
+watching side may fail without anyone noticing but the recording; the frames that it adds are taken
+out of a traceback again, so that the user reads the same one as without the tool.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import CodeType, TracebackType
+from typing import Any
+
+from inductoscope.capture.names import Replacement
+from inductoscope.capture.scope import SCOPE
+
+Arguments = tuple[Any, ...]
+Keywords = dict[str, Any]
+Before = Callable[[Arguments, Keywords], Any]
+After = Callable[[Any, Any, Arguments, Keywords], None]
+Failed = Callable[[Any, BaseException], None]
+
+_OWN_CODE: set[CodeType] = set()
+
+
+def watch(
+    *, before: Before | None = None, after: After | None = None, failed: Failed | None = None
+) -> Replacement:
+    """A replacement that calls `before`, the original, then `after` or `failed`.
+
+    `before` gets the arguments and returns a token, which the other two are given.
+    """
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def watched(*args: Any, **kwargs: Any) -> Any:
+            if not SCOPE.active:
+                return original(*args, **kwargs)
+            token = None if before is None else SCOPE.guard(before, args, kwargs)
+            try:
+                result = original(*args, **kwargs)
+            except BaseException as error:
+                _hide_own_frames(error)
+                if failed is not None:
+                    SCOPE.guard(failed, token, error)
+                raise
+            if after is not None:
+                SCOPE.guard(after, token, result, args, kwargs)
+            return result
+
+        _OWN_CODE.add(watched.__code__)
+        return watched
+
+    return replacement
+
+
+def stage(
+    name: str,
+    *,
+    detail: Callable[[Arguments, Keywords], str] | None = None,
+    after: After | None = None,
+) -> Replacement:
+    """A replacement that marks a stage: its seconds, and the exceptions that leave it."""
+
+    def enter(args: Arguments, kwargs: Keywords) -> Any:
+        text = "" if detail is None else detail(args, kwargs)
+        return SCOPE.enter(name, text)
+
+    def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+        leave_stage(frame)
+        if after is not None:
+            after(frame, result, args, kwargs)
+
+    return watch(before=enter, after=leave, failed=fail_stage)
+
+
+def leave_stage(frame: Any) -> None:
+    """End a stage and record its seconds."""
+    if frame is None:
+        return
+    graph, compile_id = SCOPE.graph, current_compile_id()
+    seconds = SCOPE.leave(frame)
+    SCOPE.emit(
+        "stage",
+        stage=frame.stage,
+        detail=frame.detail or None,
+        graph=graph,
+        compile=compile_id,
+        seconds=round(seconds, 6),
+    )
+
+
+def fail_stage(frame: Any, error: BaseException) -> None:
+    """End a stage that an exception leaves."""
+    if frame is not None:
+        SCOPE.note_failure(error, frame)
+        leave_stage(frame)
+
+
+def current_compile_id() -> str | None:
+    """The id that torch gives to the compile under way: '0/0' is frame 0, first compile."""
+    import torch._guards
+
+    found = torch._guards.CompileContext.current_compile_id()
+    return None if found is None else str(found)
+
+
+def _hide_own_frames(error: BaseException) -> None:
+    """Unlink the frames of inner replacements from the traceback."""
+    entry: TracebackType | None = error.__traceback__
+    while entry is not None:
+        following = entry.tb_next
+        while following is not None and following.tb_frame.f_code in _OWN_CODE:
+            following = following.tb_next
+        if following is not entry.tb_next and following is not None:
+            entry.tb_next = following
+        entry = entry.tb_next

@@ -1,0 +1,57 @@
+"""A cache of a run's own, so that every stage happens and the user's cache stays as it was.
+
+torch keeps precompiled C++ headers in its default cache folder whatever TORCHINDUCTOR_CACHE_DIR
+says. Building one takes longer than most kernels, so those that the user's cache has are read from
+there through links, and new ones are written into the private cache.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+# Tells the scope inside a process which private cache to use.
+VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
+
+_CODECACHE = "torch._inductor.codecache"
+_HEADERS = "precompiled_headers"
+
+
+def environment(folder: Path) -> dict[str, str]:
+    """Variables that make torch and Triton use the private cache in `folder`."""
+    return {
+        VARIABLE: str(folder),
+        "TORCHINDUCTOR_CACHE_DIR": str(folder / "inductor"),
+        "TRITON_CACHE_DIR": str(folder / "triton"),
+    }
+
+
+def redirect_headers() -> dict[str, Callable[[], None]]:
+    """What is to be done on import of torch's code cache in a process with a private cache."""
+    folder = os.environ.get(VARIABLE)
+    if not folder:
+        return {}
+    return {_CODECACHE: lambda: _redirect(Path(folder) / _HEADERS)}
+
+
+def _redirect(private: Path) -> None:
+    module = sys.modules[_CODECACHE]
+    shared = getattr(module, "_HEADER_DIR", None)
+    if shared is None:
+        return  # This torch has no precompiled headers.
+    private.mkdir(parents=True, exist_ok=True)
+    _link_existing(Path(shared), private)
+    module._HEADER_DIR = str(private)  # type: ignore[attr-defined]
+    module._HEADER_LOCK_DIR = str(private / "locks")  # type: ignore[attr-defined]
+
+
+def _link_existing(shared: Path, private: Path) -> None:
+    if not shared.is_dir():
+        return
+    for header in shared.iterdir():
+        if header.is_file():
+            with contextlib.suppress(FileExistsError):
+                (private / header.name).symlink_to(header)

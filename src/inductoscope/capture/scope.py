@@ -1,0 +1,188 @@
+"""What is going on in this process right now: the open recording and the stage being run.
+
+The hooks ask here whether to record, which compile and graph they are in, and hand over what they
+saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stands.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductoscope.recording.privacy import storable
+from inductoscope.recording.writer import StreamWriter
+
+
+@dataclass
+class StageFrame:
+    """A stage that has been entered and not left yet, on one thread."""
+
+    stage: str
+    detail: str
+    graph: str
+    started: float
+    inner_seconds: float = 0.0
+
+
+@dataclass
+class _ThreadState(threading.local):
+    """Compiles run on several threads: autograd compiles a backward graph on its own."""
+
+    stages: list[StageFrame] = field(default_factory=list)
+    failure: dict[str, Any] | None = None
+
+
+class Scope:
+    """The one scope of this process. Hooks record only while it is active."""
+
+    def __init__(self) -> None:
+        self.active = False
+        self._writer: StreamWriter | None = None
+        self._thread = _ThreadState()
+        self._graphs: dict[str, int] = {}
+        self._reported: set[str] = set()
+
+    def open(self, folder: Path) -> None:
+        """Begin to record into `folder`."""
+        self._writer = StreamWriter(folder, first_event=describe_process)
+        self._graphs.clear()
+        self._reported.clear()
+        self.active = True
+
+    def close(self) -> None:
+        """Stop recording and say that it ended in the ordinary way."""
+        self.active = False
+        if self._writer is not None:
+            self._writer.close()
+            self._writer = None
+
+    def emit(self, kind: str, /, **fields: Any) -> None:
+        """Append an event; leave out fields that are None."""
+        if self._writer is not None:
+            self._writer.emit(kind, **{k: v for k, v in fields.items() if v is not None})
+
+    def text(self, content: str) -> str:
+        """Store a text and return its digest."""
+        return self._writer.payload(content) if self._writer is not None else ""
+
+    def json(self, content: Any) -> str:
+        """Store data as JSON and return its digest."""
+        return self.text(json.dumps(content, separators=(",", ":"), default=str))
+
+    # --- where we are -------------------------------------------------------------------------
+
+    @property
+    def stages(self) -> list[StageFrame]:
+        """The stages entered on this thread, outermost first."""
+        return self._thread.stages
+
+    @property
+    def graph(self) -> str | None:
+        """The key of the graph that is being compiled on this thread."""
+        for frame in reversed(self._thread.stages):
+            if frame.graph:
+                return frame.graph
+        return None
+
+    @property
+    def stage(self) -> str:
+        """The innermost stage on this thread."""
+        return self._thread.stages[-1].stage if self._thread.stages else "none"
+
+    def new_graph(self, compile_id: str | None, phase: str) -> str:
+        """A key for a graph that is about to be compiled, unique within the process."""
+        base = f"{compile_id or '?'} {phase}"
+        count = self._graphs[base] = self._graphs.get(base, 0) + 1
+        return base if count == 1 else f"{base}#{count}"
+
+    def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
+        """Begin a stage; the clock of the one around it stands still."""
+        frame = StageFrame(stage, detail, graph, time.perf_counter())
+        self._thread.stages.append(frame)
+        return frame
+
+    def leave(self, frame: StageFrame) -> float:
+        """End a stage and return the seconds spent in it and in no inner one."""
+        stages = self._thread.stages
+        while stages and stages.pop() is not frame:
+            pass  # A stage left by an exception that its hook did not see.
+        total = time.perf_counter() - frame.started
+        if stages:
+            stages[-1].inner_seconds += total
+        return total - frame.inner_seconds
+
+    # --- failures -----------------------------------------------------------------------------
+
+    def note_failure(self, error: BaseException, frame: StageFrame) -> None:
+        """Remember where an exception came from; the innermost stage sees it first and wins.
+
+        Only the identity is kept: a reference would keep the user's tensors alive.
+        """
+        known = self._thread.failure
+        if known is None or known["error"] not in _chain_ids(error):
+            self._thread.failure = {
+                "error": id(error),
+                "stage": frame.stage,
+                "detail": frame.detail,
+                "graph": self.graph,
+            }
+
+    def failure_of(self, error: BaseException) -> dict[str, Any] | None:
+        """Where `error`, or what it was raised from, was first seen; forgotten afterwards."""
+        known, self._thread.failure = self._thread.failure, None
+        return known
+
+    # --- our own mistakes -----------------------------------------------------------------------
+
+    def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """Run the recording side of a hook: its mistakes are recorded, never raised."""
+        try:
+            return work(*arguments)
+        except Exception as error:  # The user's program must not notice.
+            self._report(work, error)
+            return None
+
+    def _report(self, work: Callable[..., Any], error: Exception) -> None:
+        name = f"{getattr(work, '__module__', '')}.{getattr(work, '__qualname__', work)}"
+        if name not in self._reported:
+            self._reported.add(name)
+            self.emit("hook-error", hook=name, error=f"{type(error).__name__}: {error}"[:500])
+
+
+def _chain_ids(error: BaseException) -> set[int]:
+    """Identities of an exception and of everything it was raised from or wraps."""
+    found: set[int] = set()
+    queue: list[BaseException | None] = [error]
+    while queue:
+        item = queue.pop()
+        if item is None or id(item) in found:
+            continue
+        found.add(id(item))
+        inner = getattr(item, "inner_exception", None)
+        queue += [item.__cause__, item.__context__]
+        queue.append(inner if isinstance(inner, BaseException) else None)
+    return found
+
+
+def describe_process() -> dict[str, Any]:
+    """The first event of a stream: who writes it."""
+    return {
+        "pid": os.getpid(),
+        "parent": os.getppid(),
+        "argv": [str(word) for word in getattr(sys, "orig_argv", sys.argv)],
+        "executable": sys.executable,
+        "python": platform.python_version(),
+        "rank": os.environ.get("RANK"),
+        "environment": storable(os.environ),
+    }
+
+
+SCOPE = Scope()

@@ -1,0 +1,79 @@
+"""`inductoscope env`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from inductoscope.errors import UsageError
+
+if TYPE_CHECKING:
+    from inductoscope.environment import Environment
+
+FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 3
+
+
+@click.command("env")
+@click.option("--flags", is_flag=True, help="Also list every flag of torch that helps debugging.")
+@click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
+@click.option(
+    "--python",
+    metavar="PATH",
+    type=click.Path(exists=True, dir_okay=False),
+    help="The Python whose torch to look at.  [default: the one that runs inductoscope]",
+)
+@click.pass_context
+def command(context: click.Context, *, flags: bool, target: str | None, python: str | None) -> None:
+    """Show versions, compilers and devices, and check the installed torch.
+
+    inductoscope relies on private names inside torch and on the text of its log lines. Each is
+    looked up in the installed torch: a missing one switches off what needs it, and nothing else.
+
+    With --flags: the environment variables, TORCH_LOGS names and config keys that people set to
+    debug Inductor, whether this torch knows them, their value now, when they act, what has
+    replaced them and which of our commands sets them.
+
+    \b
+    Exit code: 0 all is there, 1 something is missing, 3 torch could not be imported.
+    """
+    from inductoscope.environment import collect_environment
+    from inductoscope.report.environment import environment_view
+
+    environment = collect_environment(python or sys.executable)
+    view = environment_view(environment, flags=flags)
+    if target is not None:
+        _write_json(view, target)
+    if target != "-":
+        _print(view)
+    context.exit(_exit_code(environment))
+
+
+def _write_json(view: dict[str, Any], target: str) -> None:
+    text = json.dumps(view, indent=1)
+    if target == "-":
+        click.echo(text)
+        return
+    try:
+        Path(target).write_text(text + "\n", "utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{target} cannot be written: {error.strerror}. Choose another path for --json."
+        ) from error
+
+
+def _print(view: dict[str, Any]) -> None:
+    from rich.console import Console
+
+    from inductoscope.report.environment import render_environment
+
+    render_environment(view, Console(highlight=False))
+
+
+def _exit_code(environment: Environment) -> int:
+    if environment.problem is not None:
+        return COULD_NOT_LOOK
+    return FOUND_SOMETHING if environment.missing else FOUND_NOTHING

@@ -1,0 +1,203 @@
+"""What the torch of one Python says about itself. Runs in a process of its own.
+
+The Python that is asked need not have inductoscope: this file is run by its path and imports the
+standard library and torch only. It reads one JSON object, the question, from standard input and
+writes one JSON object, the answer, to standard output. It must answer where torch is missing or
+broken too, so every part stands on its own and a part that fails is named in "notes".
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+from typing import Any
+
+
+def main() -> None:
+    answers = _private_stdout()
+    # Running a file puts its folder in front: `import flags` must not find ours.
+    sys.path.pop(0)
+    question = json.load(sys.stdin)
+    with os.fdopen(answers, "w", encoding="utf-8") as stream:
+        json.dump(answer(question), stream)
+
+
+def answer(question: dict[str, Any]) -> dict[str, Any]:
+    """All that the caller asked, as far as this Python can tell."""
+    python = {"version": platform.python_version(), "executable": sys.executable}
+    try:
+        torch = importlib.import_module("torch")
+        version = torch.__version__
+    except BaseException as error:  # a broken torch can raise anything, SystemExit too
+        return {"python": python, "problem": _short(error)}
+    notes: list[str] = []
+
+    def part(what: str, ask: Callable[[], Any]) -> Any:
+        try:
+            return ask()
+        except Exception as error:
+            notes.append(f"{what}: {_short(error)}")
+            return None
+
+    return {
+        "python": python,
+        "problem": None,
+        "torch": part("torch", lambda: _torch(torch, str(version))),
+        "triton": part("Triton", _triton),
+        "isa": part("CPU", lambda: torch.backends.cpu.get_cpu_capability()),
+        "devices": part("devices", lambda: _devices(torch)),
+        "compilers": part("C++ compiler", _compilers),
+        "default_cache": part("cache folder", _default_cache),
+        "names": [_name(module, attribute) for module, attribute in question["names"]],
+        "settings": [_setting(module, path) for module, path in question["settings"]],
+        "artifacts": part("TORCH_LOGS", lambda: _artifacts(question["artifacts"])),
+        "notes": notes,
+    }
+
+
+def _private_stdout() -> int:
+    """Keep standard output for the answer: what torch prints on import goes to standard error."""
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    return kept
+
+
+def _short(error: BaseException) -> str:
+    text = str(error).strip().split("\n")[0]
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def _torch(torch: Any, version: str) -> dict[str, Any]:
+    return {
+        "version": version,
+        "git": torch.version.git_version,
+        "cuda": torch.version.cuda,
+        "hip": torch.version.hip,
+        "root": os.path.dirname(os.path.abspath(torch.__file__)),
+    }
+
+
+def _triton() -> dict[str, Any] | None:
+    try:
+        triton: Any = importlib.import_module("triton")
+    except ImportError:
+        return None
+    knobs = getattr(triton, "knobs", None)
+    ptxas = getattr(getattr(knobs, "nvidia", None), "ptxas", None)
+    return {"version": triton.__version__, "ptxas": getattr(ptxas, "path", None)}
+
+
+def _devices(torch: Any) -> list[dict[str, Any]]:
+    if not torch.accelerator.is_available():
+        return []
+    kind = torch.accelerator.current_accelerator().type
+    module = torch.get_device_module(kind)
+    return [_device(kind, module, index) for index in range(torch.accelerator.device_count())]
+
+
+def _device(kind: str, module: Any, index: int) -> dict[str, Any]:
+    properties = getattr(module, "get_device_properties", lambda index: None)(index)
+    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+    return {
+        "kind": kind,
+        "index": index,
+        "name": getattr(properties, "name", kind),
+        # AMD's numbers are no compute capability; its architecture is named instead.
+        "architecture": getattr(properties, "gcnArchName", None)
+        or (f"{major}.{minor}" if major is not None else None),
+        "memory": getattr(properties, "total_memory", None),
+    }
+
+
+def _compilers() -> list[str]:
+    """The C++ compilers that Inductor tries, in order; its own search could install one."""
+    if sys.platform == "win32":
+        return [os.environ.get("CXX", "cl")]
+    chosen = importlib.import_module("torch._inductor.config").cpp.cxx
+    candidates = chosen if isinstance(chosen, (list, tuple)) else [chosen]
+    return [candidate for candidate in candidates if candidate]
+
+
+def _default_cache() -> str:
+    module = importlib.import_module("torch._inductor.runtime.cache_dir_utils")
+    return str(module.default_cache_dir())
+
+
+def _name(module: str, attribute: str) -> dict[str, Any]:
+    """Whether a private name exists, and if not, where the path to it ends."""
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        return {"found": False, "reason": _short(error), "absent": _absent_package(module)}
+    except Exception as error:
+        return {"found": False, "reason": f"{module} cannot be imported: {_short(error)}"}
+    place = module
+    for part in attribute.split("."):
+        if not _has(found, part):
+            return {"found": False, "reason": f"{place} has no {part}{_nearest(part, found)}"}
+        found = getattr(found, part)
+        place = f"{place}.{part}"
+    return {"found": True, "reason": None}
+
+
+def _has(place: object, part: str) -> bool:
+    """Like hasattr, but every class has a __call__ and an __init__ from type and object."""
+    if isinstance(place, type):
+        return any(part in vars(parent) for parent in place.__mro__ if parent is not object)
+    return hasattr(place, part)
+
+
+def _absent_package(module: str) -> str | None:
+    """The package, other than torch, that is not installed at all."""
+    package = module.partition(".")[0]
+    try:
+        importlib.import_module(package)
+    except ImportError:
+        return package
+    return None
+
+
+def _nearest(part: str, place: object) -> str:
+    close = difflib.get_close_matches(part, dir(place), n=1)
+    return f"; nearest: {close[0]}" if close else ""
+
+
+def _setting(module: str, path: str) -> dict[str, Any]:
+    try:
+        found: Any = importlib.import_module(module)
+        for part in path.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError):
+        return {"known": False, "value": None}
+    return {"known": True, "value": repr(found)}
+
+
+def _artifacts(names: list[str]) -> list[dict[str, Any]]:
+    internal = importlib.import_module("torch._logging._internal")
+    return [_artifact(internal.log_registry, internal.log_state, name) for name in names]
+
+
+def _artifact(registry: Any, state: Any, name: str) -> dict[str, Any]:
+    if registry.is_artifact(name):
+        value = "on" if state.is_artifact_enabled(name) else "off"
+        return {"known": True, "how": "registered artifact", "value": value}
+    if registry.is_log(name):
+        loggers = registry.log_alias_to_log_qnames[name]
+        levels = dict(state.get_log_level_pairs())
+        level = next((levels[logger] for logger in loggers if logger in levels), None)
+        return {"known": True, "how": "registered log", "value": _level(level)}
+    return {"known": False, "how": None, "value": None}
+
+
+def _level(level: int | None) -> str:
+    logging = importlib.import_module("logging")
+    return "off" if level is None else str(logging.getLevelName(level))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,318 @@
+"""The vocabulary: what is known of a recorded run.
+
+    Recording
+    ├── Process                      one per stream: a rank, a worker, a forked child
+    └── Compile                      one per attempt of Dynamo at a frame
+        ├── Graph                    as Dynamo, AOTAutograd and the passes left it
+        ├── GraphBreak, Recompile, CacheLookup, CompileError
+        ├── PassChange
+        └── InductorGraph            one per graph that Inductor compiled (forward, backward)
+            ├── LoweredNode, FusionRound, FusionPair, Fusion
+            ├── Kernel, Reuse, Autotune
+            └── NativeCompile
+
+Texts are not held: a digest names the payload, and `Recording.payload` reads it on demand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Payloads(Protocol):
+    """Reads what digests stand for."""
+
+    def payload(self, digest: str) -> str | None:
+        """The text, or None where it is missing."""
+
+    def json_payload(self, digest: str) -> Any:
+        """The data, or None where it is missing or damaged."""
+
+
+@dataclass(frozen=True)
+class Graph:
+    """An FX graph as one stage left it."""
+
+    stage: str
+    digest: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
+class PassChange:
+    """A pass that changed the graph."""
+
+    stage: str
+    name: str
+    before: str
+    after: str
+    seconds: float
+    graph: str = ""
+    inside: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LoweredNode:
+    """What an FX node became in Inductor's IR."""
+
+    node: str
+    target: str
+    ir: Any
+    made: tuple[Mapping[str, Any], ...]
+    fallback: bool
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FusionRound:
+    """One sweep of the scheduler over all pairs."""
+
+    number: int
+    before: int
+    after: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class FusionPair:
+    """Two scheduler nodes that were considered for fusion."""
+
+    round: int
+    first: str
+    second: str
+    type: str
+    possible: bool
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """Two scheduler nodes that became one."""
+
+    round: int
+    first: str
+    second: str
+    result: str
+    type: str
+    bytes_saved: int | None
+    score: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """Generated code, or a call of a library."""
+
+    name: str
+    language: str
+    digest: str
+    nodes: tuple[str, ...]
+    origins: tuple[str, ...]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    # (scheduler node, operation in its loop body, variable in the kernel)
+    variables: tuple[tuple[str, str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class Reuse:
+    """A buffer that takes over the memory of another."""
+
+    old: str
+    new: str
+    how: str
+
+
+@dataclass(frozen=True)
+class NativeCompile:
+    """One run of a native compiler. `seconds` is None while it has not ended."""
+
+    tool: str
+    source: str
+    output: str
+    command: str
+    seconds: float | None
+    exit_code: int | None
+    error: str
+    messages: str
+    digest: str
+    kernel: str = ""
+    config: str = ""
+    forms: Mapping[str, str] = field(default_factory=dict)
+    registers: int | None = None
+    spills: int | None = None
+    shared: int | None = None
+    passes: tuple[tuple[str, float], ...] = ()
+    process: str = ""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One implementation that autotuning considered."""
+
+    name: str
+    description: str
+    milliseconds: float | None
+    failed: bool
+
+
+@dataclass(frozen=True)
+class Autotune:
+    """One search for the fastest implementation."""
+
+    operation: str
+    choices: tuple[Choice, ...]
+    winner: str
+
+
+@dataclass(frozen=True)
+class CacheLookup:
+    """A look-up in one of torch's caches."""
+
+    cache: str
+    outcome: str
+    key: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class GraphBreak:
+    """A place where Dynamo had to stop and leave the rest of the frame to a new graph."""
+
+    reason: str
+    source: str
+
+
+@dataclass(frozen=True)
+class Recompile:
+    """A frame that was compiled anew because a guard failed."""
+
+    reasons: tuple[str, ...]
+    limit: str = ""
+
+
+@dataclass(frozen=True)
+class CompileError:
+    """An exception that left the compiler."""
+
+    stage: str
+    detail: str
+    graph: str
+    type: str
+    message: str
+    causes: tuple[str, ...]
+    source: str
+    traceback: str
+    swallowed: bool = False
+
+
+@dataclass(frozen=True)
+class InductorGraph:
+    """A graph that Inductor compiled, or took from its cache."""
+
+    key: str
+    phase: str
+    cached: bool
+    finished: bool
+    seconds: Mapping[str, float]
+    before_passes: str = ""
+    lowered: tuple[LoweredNode, ...] = ()
+    scheduled_before: str = ""
+    scheduled_after: str = ""
+    rounds: tuple[FusionRound, ...] = ()
+    pairs: tuple[FusionPair, ...] = ()
+    fusions: tuple[Fusion, ...] = ()
+    kernels: tuple[Kernel, ...] = ()
+    wrapper: str = ""
+    wrapper_path: str = ""
+    buffers: str = ""
+    reuses: tuple[Reuse, ...] = ()
+    autotunes: tuple[Autotune, ...] = ()
+    libraries: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Compile:
+    """One attempt of Dynamo to compile a frame of the user's code."""
+
+    id: str
+    process: str
+    function: str
+    resumed: str
+    file: str
+    line: int
+    outcome: str
+    reason: str
+    seconds: float
+    stage_seconds: Mapping[str, float]
+    graphs: tuple[Graph, ...] = ()
+    passes: tuple[PassChange, ...] = ()
+    decompositions: Mapping[str, int] = field(default_factory=dict)
+    guard_count: int = 0
+    guards: str = ""
+    breaks: tuple[GraphBreak, ...] = ()
+    recompile: Recompile | None = None
+    caches: tuple[CacheLookup, ...] = ()
+    inductor: tuple[InductorGraph, ...] = ()
+    errors: tuple[CompileError, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """Where the frame begins: file and line."""
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the recorded program."""
+
+    stream: str
+    pid: int
+    parent: int
+    argv: tuple[str, ...]
+    python: str
+    rank: str
+    role: str
+    torch: Mapping[str, Any]
+    ended: bool
+    stopped: str
+    views_off: tuple[str, ...]
+    hook_errors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """How the recorded command ended, as far as it has."""
+
+    exit_code: int
+    signal: int | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Recording:
+    """Everything that is known of one recorded run."""
+
+    path: str
+    manifest: Mapping[str, Any]
+    processes: tuple[Process, ...]
+    compiles: tuple[Compile, ...]
+    natives: tuple[NativeCompile, ...]
+    ending: Ending | None
+    damage: tuple[tuple[str, str], ...]
+    unknown_events: Mapping[str, int]
+    payloads: Payloads = field(repr=False, compare=False)
+
+    def payload(self, digest: str) -> str:
+        """The text that a digest stands for; empty where it is missing."""
+        return (self.payloads.payload(digest) or "") if digest else ""
+
+    def data(self, digest: str) -> Any:
+        """The data that a digest stands for; None where it is missing."""
+        return self.payloads.json_payload(digest) if digest else None
+
+    @property
+    def graphs(self) -> tuple[InductorGraph, ...]:
+        """All graphs that Inductor compiled or took from its cache."""
+        return tuple(graph for compile_ in self.compiles for graph in compile_.inductor)

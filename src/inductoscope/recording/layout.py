@@ -1,0 +1,21 @@
+"""Names of the files in a recording, and the version of its format."""
+
+from __future__ import annotations
+
+# Raised when a reader of an older version could no longer make sense of a recording.
+# Added event kinds and added fields do not raise it: readers ignore what they do not know.
+SCHEMA = 1
+
+MANIFEST = "recording.json"
+STREAMS = "streams"
+PAYLOADS = "payloads"
+STREAM_SUFFIX = ".jsonl"
+RESERVE_SUFFIX = ".reserve"
+
+# Held by each stream so that a full disk can still be told about: freed, then the last event fits.
+RESERVE_BYTES = 8192
+
+
+def payload_path(digest: str) -> str:
+    """Where a payload lies, relative to the recording: two levels keep folders small."""
+    return f"{PAYLOADS}/{digest[:2]}/{digest[2:]}"

@@ -1,0 +1,118 @@
+"""Where recordings are kept, and which one is the last."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError
+from inductoscope.recording.layout import MANIFEST, SCHEMA, STREAMS
+from inductoscope.recording.privacy import storable
+from inductoscope.version import __version__
+
+# Set to keep recordings elsewhere, for instance on a larger disk.
+FOLDER_VARIABLE = "INDUCTOSCOPE_RECORDINGS"
+
+
+def recordings_folder() -> Path:
+    """The folder that holds all recordings made without --output."""
+    chosen = os.environ.get(FOLDER_VARIABLE)
+    if chosen:
+        return Path(chosen).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "inductoscope" / "recordings"
+
+
+def all_recordings() -> list[Path]:
+    """Every recording in the folder, oldest first."""
+    folder = recordings_folder()
+    if not folder.is_dir():
+        return []
+    # Names begin with the time of day they were made, so they sort by age.
+    return sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file())
+
+
+def last_recording() -> Path:
+    """The recording made last."""
+    found = all_recordings()
+    if not found:
+        raise UnreadableRecording(
+            f"There is no recording in {recordings_folder()} yet. "
+            "Make one with 'inductoscope run SCRIPT'."
+        )
+    return found[-1]
+
+
+def create_recording(
+    command: Sequence[str], *, output: Path | None = None, **details: Any
+) -> Path:
+    """Make the folder for a new recording of `command`, with its manifest, and return it."""
+    path = _new_folder(command) if output is None else _chosen_folder(output)
+    manifest = {
+        "schema": SCHEMA,
+        "tool": f"inductoscope {__version__}",
+        "created": time.time(),
+        "command": list(command),
+        "cwd": _working_directory(),
+        "environment": storable(os.environ),
+        **details,
+    }
+    try:
+        (path / STREAMS).mkdir(exist_ok=True)
+        unfinished = path / (MANIFEST + ".new")
+        unfinished.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
+        unfinished.replace(path / MANIFEST)
+    except OSError as error:
+        raise ToolFailure(
+            f"The recording cannot be written to {path}: {error.strerror}. "
+            "Choose another place with --output."
+        ) from error
+    return path
+
+
+def _working_directory() -> str:
+    try:
+        return os.getcwd()
+    except FileNotFoundError:
+        return ""
+
+
+def _new_folder(command: Sequence[str]) -> Path:
+    base = f"{time.strftime('%Y%m%d-%H%M%S')}-{_short_name(command)}"
+    for attempt in range(1000):
+        path = recordings_folder() / (base if attempt == 0 else f"{base}-{attempt}")
+        try:
+            path.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError as error:
+            raise ToolFailure(
+                f"The folder {path} cannot be made: {error.strerror}. "
+                f"Choose another place with --output or {FOLDER_VARIABLE}."
+            ) from error
+        return path
+    raise ToolFailure(f"No free name for a recording like {base} in {recordings_folder()}.")
+
+
+def _chosen_folder(output: Path) -> Path:
+    output = output.absolute()
+    if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        raise UsageError(f"{output} exists and is not an empty folder. Choose another --output.")
+    try:
+        output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ToolFailure(f"The folder {output} cannot be made: {error.strerror}.") from error
+    return output
+
+
+def _short_name(command: Sequence[str]) -> str:
+    """A name that a person recognises: the script's, the module's or the program's."""
+    words = [word for word in command if not word.startswith("-")]
+    scripts = [word for word in words if word.endswith(".py")]
+    chosen = (scripts or words[-1:] or ["recording"])[0]
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", Path(chosen).stem)[:40] or "recording"

@@ -1,0 +1,177 @@
+"""Opens a recording, whole or damaged, and hands out its events and payloads.
+
+A recording is untrusted input: it may come from a stranger's bug report. It is parsed as data and
+never executed, and a digest is checked before it becomes part of a path.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import UnreadableRecording
+from inductoscope.recording.layout import (
+    MANIFEST,
+    SCHEMA,
+    STREAM_SUFFIX,
+    STREAMS,
+    payload_path,
+)
+
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One line of one stream."""
+
+    stream: str
+    number: int
+    time: float
+    kind: str
+    fields: dict[str, Any]
+
+    def text(self, name: str, default: str = "") -> str:
+        """A field as text, whatever was written there."""
+        value = self.fields.get(name)
+        return default if value is None else str(value)
+
+    def real(self, name: str) -> float:
+        """A field as a number; 0 where it is none."""
+        value = self.fields.get(name)
+        return float(value) if isinstance(value, (int, float)) else 0.0
+
+    def whole(self, name: str) -> int:
+        """A field as a whole number; 0 where it is none."""
+        value = self.fields.get(name)
+        return value if isinstance(value, int) else 0
+
+    def texts(self, name: str) -> tuple[str, ...]:
+        """A field as a tuple of texts; empty where it is no list."""
+        value = self.fields.get(name)
+        return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+@dataclass(frozen=True)
+class Damage:
+    """Something in a recording that could not be read."""
+
+    where: str
+    what: str
+
+
+@dataclass
+class RecordingReader:
+    """A recording on disk. Reading it fills `damage` with what could not be understood."""
+
+    path: Path
+    manifest: dict[str, Any]
+    damage: list[Damage] = field(default_factory=list)
+
+    def streams(self) -> list[Path]:
+        """The stream files, oldest process first."""
+        found = (self.path / STREAMS).glob("*" + STREAM_SUFFIX)
+        return sorted(found, key=lambda path: (path.stem.partition("-")[2].rjust(20), path.stem))
+
+    def events(self) -> Iterator[Event]:
+        """All events, stream by stream, in the order in which each was written."""
+        for stream in self.streams():
+            yield from self._events_of(stream)
+
+    def _events_of(self, stream: Path) -> Iterator[Event]:
+        try:
+            handle = stream.open("rb")
+        except OSError as error:
+            self.damage.append(Damage(stream.name, f"cannot be read: {error.strerror}"))
+            return
+        with handle:
+            for number, line in enumerate(handle, start=1):
+                if not line.strip():
+                    continue
+                event = _parse(stream.stem, line)
+                if event is None:
+                    self.damage.append(Damage(f"{stream.name}:{number}", "not a whole event"))
+                else:
+                    yield event
+
+    def payload(self, digest: str) -> str | None:
+        """The text stored under `digest`, or None where it is missing."""
+        if not _DIGEST.fullmatch(digest):
+            return None
+        try:
+            return (self.path / payload_path(digest)).read_text("utf-8", "replace")
+        except OSError:
+            return None
+
+    def json_payload(self, digest: str) -> Any:
+        """The JSON stored under `digest`, or None where it is missing or damaged."""
+        text = self.payload(digest)
+        if text is None:
+            return None
+        try:
+            return json.loads(text)
+        except ValueError:
+            self.damage.append(Damage(payload_path(digest), "not whole"))
+            return None
+
+
+def open_recording(path: Path) -> RecordingReader:
+    """Open the recording in the folder `path`; UnreadableRecording says why it cannot be."""
+    path = Path(path).absolute()
+    if not path.exists():
+        raise UnreadableRecording(
+            f"{path} does not exist. 'inductoscope show --list' names the recordings there are."
+        )
+    if not path.is_dir():
+        raise UnreadableRecording(f"{path} is a file; a recording is a folder.")
+    has_streams = (path / STREAMS).is_dir()
+    if not has_streams and not (path / MANIFEST).is_file():
+        raise UnreadableRecording(
+            f"{path} is not a recording: it has neither {MANIFEST} nor {STREAMS}/. "
+            "Make one with 'inductoscope run SCRIPT'."
+        )
+    manifest, damage = _read_manifest(path)
+    _refuse_newer_schema(path, manifest)
+    return RecordingReader(path=path, manifest=manifest, damage=damage)
+
+
+def _read_manifest(path: Path) -> tuple[dict[str, Any], list[Damage]]:
+    try:
+        manifest = json.loads((path / MANIFEST).read_text("utf-8", "replace"))
+    except OSError as error:
+        return {}, [Damage(MANIFEST, f"cannot be read: {error.strerror}")]
+    except ValueError:
+        return {}, [Damage(MANIFEST, "cut short or not JSON")]
+    if not isinstance(manifest, dict):
+        return {}, [Damage(MANIFEST, "not an object")]
+    return manifest, []
+
+
+def _refuse_newer_schema(path: Path, manifest: dict[str, Any]) -> None:
+    schema = manifest.get("schema", SCHEMA)
+    if isinstance(schema, int) and schema > SCHEMA:
+        raise UnreadableRecording(
+            f"{path} was written in format {schema} by {manifest.get('tool', 'a newer version')}; "
+            f"this version reads up to {SCHEMA}. Upgrade: pip install --upgrade inductoscope."
+        )
+
+
+def _parse(stream: str, line: bytes) -> Event | None:
+    try:
+        fields = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(fields, dict) or not isinstance(fields.get("kind"), str):
+        return None
+    number, time = fields.pop("n", -1), fields.pop("t", 0.0)
+    return Event(
+        stream=stream,
+        number=number if isinstance(number, int) else -1,
+        time=float(time) if isinstance(time, (int, float)) else 0.0,
+        kind=fields.pop("kind"),
+        fields=fields,
+    )

@@ -1,0 +1,156 @@
+"""Writes one process's stream into a recording, from inside that process.
+
+What holds, and why:
+
+- Each event is one line, handed to the kernel in one `write` to a file opened for appending. A
+  `kill -9` therefore loses at most the event being written, and threads need no lock.
+- No file stays open between events: a program that closes or reuses every descriptor can neither
+  break the recording nor have the recording written into a file of its own.
+- A forked child starts a stream of its own, named by its process id.
+- A write that fails (full disk, folder deleted) ends the recording for this process, silently:
+  the program goes on. Space set aside at the start lets the last line say so.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import itertools
+import json
+import os
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from inductoscope.recording.layout import (
+    PAYLOADS,
+    RESERVE_BYTES,
+    RESERVE_SUFFIX,
+    STREAM_SUFFIX,
+    STREAMS,
+    payload_path,
+)
+
+# Descriptors run out and come back; the disk does not: only the event at hand is dropped for these.
+_PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EAGAIN})
+
+_encode = json.JSONEncoder(
+    ensure_ascii=True, separators=(",", ":"), default=str, check_circular=False
+).encode
+
+
+class StreamWriter:
+    """Appends events and payloads of the current process to the recording in `folder`."""
+
+    def __init__(self, folder: Path, *, first_event: Callable[[], dict[str, Any]]) -> None:
+        """`first_event` describes the process; it is called again in every forked child."""
+        self.folder = Path(folder)
+        self._first_event = first_event
+        self._pid = -1
+        self._path = ""
+        self._numbers: Iterator[int] = itertools.count()
+        self._known_payloads: set[str] = set()
+        self._dropped = 0
+        self.stopped: str | None = None
+
+    def emit(self, kind: str, /, **fields: Any) -> None:
+        """Append one event. Never raises on account of the disk."""
+        if self._pid != os.getpid():
+            self._begin()
+        if self.stopped is None:
+            self._append(kind, fields)
+
+    def payload(self, text: str) -> str:
+        """Store `text` once and return the digest that events refer to it by."""
+        data = text.encode("utf-8", "backslashreplace")
+        digest = hashlib.blake2b(data, digest_size=16).hexdigest()
+        if digest not in self._known_payloads and self.stopped is None:
+            try:
+                self._store(digest, data)
+            except OSError as error:
+                self._give_up(error)
+            else:
+                self._known_payloads.add(digest)
+        return digest
+
+    def _begin(self) -> None:
+        """Start this process's own stream: at first use, and again after a fork."""
+        self._pid = os.getpid()
+        self._numbers = itertools.count()
+        self._dropped = 0
+        self.stopped = None
+        name = f"{self._pid}-{time.time_ns():x}"
+        self._path = str(self.folder / STREAMS / (name + STREAM_SUFFIX))
+        self._reserve = str(self.folder / STREAMS / (name + RESERVE_SUFFIX))
+        try:
+            os.makedirs(self.folder / STREAMS, exist_ok=True)
+            _write_file(self._reserve, b"\n" * RESERVE_BYTES)
+        except OSError as error:
+            self._give_up(error)
+            return
+        self._append("process", self._first_event())
+
+    def _append(self, kind: str, fields: dict[str, Any]) -> None:
+        event = {"n": next(self._numbers), "t": round(time.time(), 6), "kind": kind, **fields}
+        try:
+            _append_line(self._path, (_encode(event) + "\n").encode())
+        except OSError as error:
+            self._give_up(error)
+
+    def _store(self, digest: str, data: bytes) -> None:
+        """Write under a name of its own, then rename: a payload is whole or not there."""
+        final = self.folder / payload_path(digest)
+        if final.exists():
+            return
+        final.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = self.folder / PAYLOADS / f".{os.getpid()}-{digest}"
+        try:
+            _write_file(str(unfinished), data)
+            os.replace(unfinished, final)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+    def _give_up(self, error: OSError) -> None:
+        if error.errno in _PASSING_ERRORS:
+            self._dropped += 1
+            return
+        self.stopped = error.strerror or type(error).__name__
+        event = {"n": next(self._numbers), "t": time.time(), "kind": "stopped"}
+        event["reason"] = self.stopped
+        try:
+            os.unlink(self._reserve)
+            # The line before may have been cut short, so this one begins on a fresh line.
+            _append_line(self._path, ("\n" + _encode(event) + "\n").encode())
+        except OSError:
+            pass  # The reader notices a stream that ends without a last event.
+
+    def close(self) -> None:
+        """Say that the process ended in the ordinary way, and free the reserve."""
+        if self._pid != os.getpid() or self.stopped is not None:
+            return
+        self._append("process-end", {"dropped": self._dropped})
+        try:
+            os.unlink(self._reserve)
+        except OSError:
+            pass
+
+
+def _append_line(path: str, line: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        written = os.write(descriptor, line)
+    finally:
+        os.close(descriptor)
+    if written != len(line):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def _write_file(path: str, data: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+    try:
+        while data:
+            data = data[os.write(descriptor, data) :]
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,3 @@
+"""The version, alone in its file so that reading it imports nothing else."""
+
+__version__ = "0.1.0"
