@@ -13,7 +13,7 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from inductoscope.capture.names import Replacement
-from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.scope import SCOPE, StageFrame
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -56,16 +56,12 @@ def watch(
 
 
 def stage(
-    name: str,
-    *,
-    detail: Callable[[Arguments, Keywords], str] | None = None,
-    after: After | None = None,
+    name: str, *, after: After | None = None
 ) -> Replacement:
     """A replacement that marks a stage: its seconds, and the exceptions that leave it."""
 
     def enter(args: Arguments, kwargs: Keywords) -> Any:
-        text = "" if detail is None else detail(args, kwargs)
-        return SCOPE.enter(name, text)
+        return enter_stage(name)
 
     def leave(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         leave_stage(frame)
@@ -73,6 +69,19 @@ def stage(
             after(frame, result, args, kwargs)
 
     return watch(before=enter, after=leave, failed=fail_stage)
+
+
+def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
+    """Begin a stage and say so: a process that dies in it leaves word of where it was."""
+    frame = SCOPE.enter(name, detail, graph)
+    SCOPE.emit(
+        "stage-start",
+        stage=name,
+        detail=detail or None,
+        graph=SCOPE.graph,
+        compile=current_compile_id(),
+    )
+    return frame
 
 
 def leave_stage(frame: Any) -> None:

@@ -112,7 +112,11 @@ class Environment:
     @property
     def missing(self) -> tuple[NameCheck | PatternCheck | FlagCheck, ...]:
         """What we rely on and this torch does not have."""
-        checks = (*self.names, *self.patterns, *self.flags)
+        checks: tuple[NameCheck | PatternCheck | FlagCheck, ...] = (
+            *self.names,
+            *self.patterns,
+            *self.flags,
+        )
         return tuple(check for check in checks if not check.ok)
 
 
@@ -241,9 +245,11 @@ def _check_variable(flag: Flag, how: str, setting: dict[str, Any], *, known: boo
 
 
 def _not_found(flag: Flag, torch: Torch) -> str:
-    if flag.needs is None or flag.needs in torch.builds:
-        return "not found"
-    return f"not found: this torch is built without {flag.needs}"
+    if flag.needs is not None and flag.needs not in torch.builds:
+        return f"not found: this torch is built without {flag.needs}"
+    if flag.since is not None and release(torch.version) < release(flag.since):
+        return f"not found: it came with torch {flag.since}"
+    return "not found"
 
 
 def _check_setting(flag: Flag, reply: dict[str, Any]) -> FlagCheck:

@@ -47,6 +47,9 @@ class Flag:
     config_key: str | None = None  # of a variable: the config key that it gives its first value
     replaced_by: str | None = None  # the flag to use instead where torch does not know this one
     set_by: tuple[str, ...] = ()  # our commands that set it
+    since: str | None = (
+        None  # the first torch that has it, where older ones that we support lack it
+    )
     needs: str | None = None  # the build of torch outside of which it does not exist
     note: str | None = None  # what common advice gets wrong, or a trap
 

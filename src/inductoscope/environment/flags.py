@@ -228,7 +228,8 @@ FLAGS: tuple[Flag, ...] = (
         "how long to wait for a compile worker; 0: for ever",
         example="60",
         config_key="compile_worker_wait_timeout",
-        note="From torch 2.13 on. C++ compiles ignore it; the stuck worker lives on.",
+        since="2.13",
+        note="C++ compiles ignore it; the stuck worker lives on.",
     ),
     Flag(
         "TORCHINDUCTOR_COMPILE_THREADS",

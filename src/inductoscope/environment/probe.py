@@ -31,8 +31,8 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     """All that the caller asked, as far as this Python can tell."""
     python = {"version": platform.python_version(), "executable": sys.executable}
     try:
-        torch = importlib.import_module("torch")
-        version = torch.__version__
+        torch: Any = importlib.import_module("torch")
+        build = _build(torch)
     except BaseException as error:  # a broken torch can raise anything, SystemExit too
         return {"python": python, "problem": _short(error)}
     notes: list[str] = []
@@ -47,7 +47,7 @@ def answer(question: dict[str, Any]) -> dict[str, Any]:
     return {
         "python": python,
         "problem": None,
-        "torch": part("torch", lambda: _torch(torch, str(version))),
+        "torch": build,
         "triton": part("Triton", _triton),
         "isa": part("CPU", lambda: torch.backends.cpu.get_cpu_capability()),
         "devices": part("devices", lambda: _devices(torch)),
@@ -72,9 +72,10 @@ def _short(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-def _torch(torch: Any, version: str) -> dict[str, Any]:
+def _build(torch: Any) -> dict[str, Any]:
+    """A folder that happens to be called torch is found out here."""
     return {
-        "version": version,
+        "version": str(torch.__version__),
         "git": torch.version.git_version,
         "cuda": torch.version.cuda,
         "hip": torch.version.hip,
@@ -97,21 +98,30 @@ def _devices(torch: Any) -> list[dict[str, Any]]:
         return []
     kind = torch.accelerator.current_accelerator().type
     module = torch.get_device_module(kind)
-    return [_device(kind, module, index) for index in range(torch.accelerator.device_count())]
+    # Not every backend describes its devices.
+    describe = getattr(module, "get_device_properties", lambda index: None)
+    amd = torch.version.hip is not None
+    return [
+        {"kind": kind, "index": index, **_device(describe(index), amd=amd)}
+        for index in range(torch.accelerator.device_count())
+    ]
 
 
-def _device(kind: str, module: Any, index: int) -> dict[str, Any]:
-    properties = getattr(module, "get_device_properties", lambda index: None)(index)
-    major, minor = getattr(properties, "major", None), getattr(properties, "minor", None)
+def _device(properties: Any, *, amd: bool) -> dict[str, Any]:
     return {
-        "kind": kind,
-        "index": index,
-        "name": getattr(properties, "name", kind),
-        # AMD's numbers are no compute capability; its architecture is named instead.
-        "architecture": getattr(properties, "gcnArchName", None)
-        or (f"{major}.{minor}" if major is not None else None),
+        "name": getattr(properties, "name", "unnamed"),
+        "architecture": _architecture(properties, amd=amd),
         "memory": getattr(properties, "total_memory", None),
     }
+
+
+def _architecture(properties: Any, *, amd: bool) -> str | None:
+    """AMD names its architectures; on NVIDIA's devices that field repeats the device's name."""
+    if amd:
+        return getattr(properties, "gcnArchName", None)
+    if hasattr(properties, "major"):
+        return f"compute capability {properties.major}.{properties.minor}"
+    return None
 
 
 def _compilers() -> list[str]:

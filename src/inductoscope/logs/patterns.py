@@ -181,6 +181,6 @@ def _nearest(text: str, calls: list[_LogCall]) -> _LogCall | None:
 
 
 def release(version: str) -> tuple[int, ...]:
-    """The part of a torch version that decides what is in it, for comparing: (2, 13) of 2.13.0+cpu."""
+    """What to compare torch versions by: (2, 13) of 2.13.0+cpu."""
     numbers = re.match(r"(\d+)\.(\d+)", version)
     return (int(numbers[1]), int(numbers[2])) if numbers else ()

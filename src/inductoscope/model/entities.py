@@ -111,8 +111,8 @@ class Kernel:
     origins: tuple[str, ...]
     reads: tuple[str, ...]
     writes: tuple[str, ...]
-    # (scheduler node, operation in its loop body, variable in the kernel)
-    variables: tuple[tuple[str, str, str], ...] = ()
+    # (scheduler node, operation in its loop body, line that was written for it)
+    lines: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -264,6 +264,15 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class OpenStage:
+    """A stage that was entered and never left: where a process was when it died."""
+
+    stage: str
+    detail: str
+    compile: str
+
+
+@dataclass(frozen=True)
 class Process:
     """One process of the recorded program."""
 
@@ -277,6 +286,7 @@ class Process:
     torch: Mapping[str, Any]
     ended: bool
     stopped: str
+    unfinished: tuple[OpenStage, ...]
     views_off: tuple[str, ...]
     hook_errors: tuple[str, ...]
 

@@ -54,6 +54,7 @@ class _Stream:
     natives: list[Event] = field(default_factory=list)
     ending: E.Ending | None = None
     current: str = ""
+    open_stages: list[Event] = field(default_factory=list)
 
     def compile_of(self, event: Event) -> _Building:
         """The compile that an event belongs to; made up if its beginning was not recorded."""
@@ -167,7 +168,15 @@ def _pass(stream: _Stream, event: Event) -> None:
     stream.compile_of(event).add("passes", item)
 
 
+def _stage_start(stream: _Stream, event: Event) -> None:
+    stream.open_stages.append(event)
+
+
 def _stage(stream: _Stream, event: Event) -> None:
+    for index in reversed(range(len(stream.open_stages))):
+        if stream.open_stages[index].text("stage") == event.text("stage"):
+            del stream.open_stages[index:]
+            break
     seconds = event.real("seconds")
     stream.compile_of(event).stage_seconds[event.text("stage")] += seconds
     if event.text("graph"):
@@ -262,7 +271,7 @@ def _fused(stream: _Stream, event: Event) -> None:
 
 
 def _kernel(stream: _Stream, event: Event) -> None:
-    found = event.fields.get("variables")
+    found = event.fields.get("lines")
     rows = found if isinstance(found, list) else []
     item = E.Kernel(
         name=event.text("name"),
@@ -272,7 +281,7 @@ def _kernel(stream: _Stream, event: Event) -> None:
         origins=event.texts("origins"),
         reads=event.texts("reads"),
         writes=event.texts("writes"),
-        variables=tuple(
+        lines=tuple(
             (str(r[0]), str(r[1]), str(r[2])) for r in rows if isinstance(r, list) and len(r) == 3
         ),
     )
@@ -333,6 +342,7 @@ HANDLERS: dict[str, Handler] = {
     "cache": _cache,
     "decompositions": _decompositions,
     "pass": _pass,
+    "stage-start": _stage_start,
     "stage": _stage,
     "error": _error,
     "eager-fallback": _eager_fallback,
@@ -413,6 +423,10 @@ def _freeze_process(stream: _Stream) -> E.Process:
         torch=found.get("torch") or {},
         ended=bool(found.get("ended")),
         stopped=stopped[0].text("reason") if stopped else "",
+        unfinished=tuple(
+            E.OpenStage(event.text("stage"), event.text("detail"), event.text("compile"))
+            for event in stream.open_stages
+        ),
         views_off=tuple(
             f"{event.text('records')} (missing: {', '.join(event.texts('missing'))})"
             for event in found.get("views_off", [])

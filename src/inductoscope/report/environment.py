@@ -56,7 +56,10 @@ def _optional(found: Any) -> View | None:
 
 
 def _torch_view(torch: Torch | None) -> View | None:
-    return None if torch is None else {**asdict(torch), "supported": torch.supported}
+    if torch is None:
+        return None
+    devices = [asdict(device) for device in torch.devices]
+    return {**asdict(torch), "devices": devices, "supported": torch.supported}
 
 
 def _problem(environment: Environment) -> View | None:
@@ -64,9 +67,15 @@ def _problem(environment: Environment) -> View | None:
         return None
     return {
         "what": f"No torch to look at in {environment.python}: {environment.problem}",
-        "next": "Give the Python that runs your script with --python PATH, "
-        f"or install torch {OLDEST_TORCH} to {NEWEST_TORCH} in this one.",
+        "next": _next_step(environment.python, environment.problem),
     }
+
+
+def _next_step(python: str, problem: str) -> str:
+    other = "Give the Python that runs your script with --python PATH"
+    if "No module named 'torch'" in problem:
+        return f"{other}, or install torch {OLDEST_TORCH} to {NEWEST_TORCH} in this one."
+    return f"{other}, or see the whole error with: {python} -c 'import torch'"
 
 
 def _name_view(check: NameCheck) -> View:
@@ -247,18 +256,30 @@ def _flag_lines(view: View) -> Iterator[RenderableType]:
 
 
 def _one_flag(flag: View) -> Iterator[RenderableType]:
-    value = flag["value"] if flag["value"] is not None else "not set"
-    state = value if flag["known"] else "unknown to this torch"
-    yield _indented(f"{flag['name']}  [{state}]", style="green" if flag["known"] else "red")
+    yield _indented(f"{flag['name']}  [{_value_text(flag)}]", style=_flag_style(flag))
     yield _indented(f"{flag['purpose']}; acts at {flag['acts']}", depth=2)
     yield _indented("; ".join(_flag_details(flag)), style="dim", depth=2)
     if flag["note"]:
         yield _indented(flag["note"], style="yellow", depth=2)
 
 
+def _value_text(flag: View) -> str:
+    value = "not set" if flag["value"] is None else str(flag["value"])
+    if flag["known"]:
+        return value
+    unknown = "unknown to this torch"
+    return unknown if flag["value"] is None else f"{value}, but {unknown}"
+
+
+def _flag_style(flag: View) -> str:
+    return "green" if flag["known"] else "red"
+
+
 def _flag_details(flag: View) -> Iterator[str]:
     yield flag["how"]
-    if flag["config_key"]:
+    if flag["known"] and flag["example"]:
+        yield f"for instance {flag['example']}"
+    if flag["known"] and flag["config_key"]:
         yield f"sets {flag['config_key']}, now {flag['config_value'] or 'unknown'}"
     if flag["replaced_by"]:
         yield f"use {flag['replaced_by']} instead"
@@ -267,4 +288,6 @@ def _flag_details(flag: View) -> Iterator[str]:
 
 
 def _indented(text: str, *, style: str = "", depth: int = 1) -> RenderableType:
-    return Padding(Text(text, style=style, overflow="fold"), (0, 0, 0, _INDENT * depth))
+    return Padding(
+        Text(text, style=style, overflow="fold"), (0, 0, 0, _INDENT * depth), expand=False
+    )

@@ -40,7 +40,7 @@ HOOKS: tuple[Hook, ...] = (
     codegen.KERNELS,
     codegen.TRITON_KERNELS,
     codegen.EXTERN_KERNELS,
-    codegen.VARIABLES,
+    codegen.LINES,
     codegen.BUFFER_REUSE,
     codegen.WRAPPER,
     native.CPP,

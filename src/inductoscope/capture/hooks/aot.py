@@ -11,6 +11,7 @@ from inductoscope.capture.observe import (
     Arguments,
     Keywords,
     current_compile_id,
+    enter_stage,
     fail_stage,
     leave_stage,
     watch,
@@ -25,7 +26,7 @@ _applied: Counter[str] = Counter()
 
 def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
     _applied.clear()
-    return SCOPE.enter("aot")
+    return enter_stage("aot")
 
 
 def _traced(stage: str) -> Replacement:

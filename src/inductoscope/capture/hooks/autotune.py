@@ -7,7 +7,14 @@ import time
 from typing import Any
 
 from inductoscope.capture.names import Hook, TorchName, Wrap
-from inductoscope.capture.observe import Arguments, Keywords, fail_stage, leave_stage, watch
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
 from inductoscope.capture.scope import SCOPE
 
 _SELECT = "torch._inductor.select_algorithm"
@@ -22,7 +29,7 @@ def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
         operation=name,
         choices=[_describe_choice(choice) for choice in choices],
     )
-    return SCOPE.enter("autotune", name)
+    return enter_stage("autotune", detail=name)
 
 
 def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:

@@ -7,15 +7,23 @@ from typing import Any
 
 from inductoscope.capture.hooks.scheduler import origin_names
 from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
-from inductoscope.capture.observe import Arguments, Keywords, fail_stage, leave_stage, stage, watch
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    stage,
+    watch,
+)
 from inductoscope.capture.scope import SCOPE
 
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"
 
-# Which variable of the generated code each operation of a loop body became, kernel by kernel.
-# Kernels are built one after the other; what was gathered belongs to the next one defined.
-_variables: dict[tuple[str, str, str], None] = {}
+# Which lines of generated code each operation of a loop body became: (scheduler node, operation,
+# line). torch also writes code that it throws away; the model keeps lines that the kernel has.
+_lines: dict[tuple[str, str, str], None] = {}
 
 
 def _defined(language: str) -> Replacement:
@@ -29,12 +37,12 @@ def _defined(language: str) -> Replacement:
             graph=SCOPE.graph,
             name=name,
             language=language,
-            payload=SCOPE.text(_final_source(str(source), name)),
+            payload=SCOPE.text(_final_source(str(source), name, language)),
             nodes=[node.get_name() for node in nodes],
             origins=_unique(origin for node in nodes for origin in origin_names(node.node)),
             reads=_unique(dep.name for node in nodes for dep in node.read_writes.reads),
             writes=_unique(dep.name for node in nodes for dep in node.read_writes.writes),
-            variables=_take_variables() or None,
+            lines=_take_lines({node.get_name() for node in nodes}) or None,
         )
 
     return watch(after=after)
@@ -49,10 +57,14 @@ def _scheduler_nodes(schedule: Any) -> Iterable[Any]:
             yield from _scheduler_nodes(item)
 
 
-def _final_source(source: str, name: str) -> str:
+def _final_source(source: str, name: str, language: str) -> str:
     """The source with torch's placeholders filled in, as the wrapper will hold it."""
-    for placeholder in ("DESCRIPTIVE_NAME", "KERNEL_NAME"):
-        source = source.replace(f"Placeholder.{placeholder}", name).replace(placeholder, name)
+    from torch._inductor.utils import Placeholder
+    from torch._inductor.virtualized import V
+
+    inner = "kernel" if language == "C++" and not V.graph.cpp_wrapper else name
+    source = source.replace(str(Placeholder.KERNEL_NAME), inner)
+    source = source.replace(str(Placeholder.DESCRIPTIVE_NAME), name)
     return source.replace("#pragma CMT", "//")
 
 
@@ -60,9 +72,9 @@ def _unique(names: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _take_variables() -> list[list[str]]:
-    taken = [list(key) for key in _variables]
-    _variables.clear()
+def _take_lines(nodes: set[str]) -> list[list[str]]:
+    taken = [list(key) for key in _lines if key[0] in nodes]
+    _lines.clear()
     return taken
 
 
@@ -117,10 +129,17 @@ EXTERN_KERNELS = Hook(
 )
 
 
-# --- loop body operation → variable in the kernel -------------------------------------------------
+# --- loop body operation → lines of the kernel ----------------------------------------------------
 
 
-def _operation_generated(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
+    from torch._inductor.virtualized import V
+
+    buffers = (getattr(V.kernel, name, None) for name in _CODE_BUFFERS)
+    return [(buffer, len(buffer._lines)) for buffer in buffers if buffer is not None]
+
+
+def _operation_written(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     from torch._inductor.virtualized import V
 
     body_node = getattr(V.interpreter, "current_node", None)
@@ -128,23 +147,37 @@ def _operation_generated(token: Any, result: Any, args: Arguments, kwargs: Keywo
         return
     scheduler_node = getattr(V.kernel, "current_node", None)
     owner = "" if scheduler_node is None else scheduler_node.get_name()
-    for variable in result if isinstance(result, (list, tuple)) else (result,):
-        name = getattr(variable, "name", None)
-        if name:
-            _variables[owner, body_node.name, name] = None
+    for buffer, length in token:
+        for line in buffer._lines[length:]:
+            text = getattr(line, "line", line)
+            if isinstance(text, str) and text.strip():
+                _lines[owner, body_node.name, text.strip()] = None
 
 
-_generated = watch(after=_operation_generated)
-_PROXY = "torch._inductor.codegen.common"
+_CODEGEN_COMMON = "torch._inductor.codegen.common"
 
-VARIABLES = Hook(
+# Parts of a kernel under construction; C++ and Triton kernels have some of them each.
+_CODE_BUFFERS = (
+    "loads",
+    "compute",
+    "stores",
+    "body",
+    "reduction_prefix",
+    "reduction_suffix",
+    "post_loop_combine",
+    "post_loop_store",
+)
+
+_written = watch(before=_written_so_far, after=_operation_written)
+
+LINES = Hook(
     stage="codegen",
-    records="which variable of a kernel each loop body operation became",
-    wraps=(
-        Wrap(TorchName(_PROXY, "CSEProxy._default"), _generated),
-        Wrap(TorchName(_PROXY, "CSEProxy.load"), _generated),
-        Wrap(TorchName(_PROXY, "CSEProxy.reduction"), _generated),
+    records="which lines of a kernel each loop body operation became",
+    wraps=tuple(
+        Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written)
+        for method in ("_default", "load", "store", "reduction", "store_reduction")
     ),
+    reads=(TorchName("torch._inductor.virtualized", "V"),),
 )
 
 
@@ -194,7 +227,7 @@ def _loading(args: Arguments, kwargs: Keywords) -> Any:
         for origin in (buffer.get_origin_node(),)
     }
     SCOPE.emit("buffers", graph=SCOPE.graph, payload=SCOPE.json(buffers))
-    return SCOPE.enter("wrapper")
+    return enter_stage("wrapper")
 
 
 def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:

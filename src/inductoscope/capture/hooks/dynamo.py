@@ -14,6 +14,7 @@ from inductoscope.capture.observe import (
     Arguments,
     Keywords,
     current_compile_id,
+    enter_stage,
     fail_stage,
     leave_stage,
     stage,
@@ -43,7 +44,7 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
         file=code.co_filename,
         line=code.co_firstlineno,
     )
-    return SCOPE.enter("dynamo"), compile_id, time.perf_counter()
+    return enter_stage("dynamo"), compile_id, time.perf_counter()
 
 
 def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -141,7 +142,7 @@ def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
     SCOPE.emit(
         "graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module)
     )
-    return SCOPE.enter("aot")
+    return enter_stage("aot")
 
 
 def _backend_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:

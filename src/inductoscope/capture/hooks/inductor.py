@@ -11,6 +11,7 @@ from inductoscope.capture.observe import (
     Arguments,
     Keywords,
     current_compile_id,
+    enter_stage,
     fail_stage,
     leave_stage,
     watch,
@@ -42,7 +43,7 @@ def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
         cpp_wrapper=bool(options.get("cpp_wrapper", False)),
         payload=store_graph(module),
     )
-    return SCOPE.enter("inductor", graph=graph)
+    return enter_stage("inductor", graph=graph)
 
 
 def _phase(options: dict[str, Any]) -> str:

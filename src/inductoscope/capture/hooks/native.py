@@ -8,7 +8,15 @@ import time
 from typing import Any
 
 from inductoscope.capture.names import Hook, TorchName, Wrap
-from inductoscope.capture.observe import Arguments, Keywords, fail_stage, leave_stage, stage, watch
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    enter_stage,
+    fail_stage,
+    leave_stage,
+    stage,
+    watch,
+)
 from inductoscope.capture.scope import SCOPE
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
@@ -27,7 +35,7 @@ def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
     fields = {"command": command, "source": source, "output": _output_of(words)}
     SCOPE.emit("native-start", tool="c++", source=source)
     # On a thread of the pool there is no stage to interrupt: the waiting thread keeps the time.
-    frame = SCOPE.enter("cpp-compile", source or "") if SCOPE.stages else None
+    frame = enter_stage("cpp-compile", detail=source or "") if SCOPE.stages else None
     return fields, time.perf_counter(), frame
 
 

@@ -17,6 +17,7 @@ from inductoscope.capture.observe import (
     Arguments,
     Keywords,
     current_compile_id,
+    enter_stage,
     fail_stage,
     leave_stage,
     watch,
@@ -180,7 +181,7 @@ def _group(stage: str) -> Replacement:
         if SCOPE.stage == stage:
             return None  # A graph inside the graph: part of the same group.
         _known.clear()
-        frame = SCOPE.enter(stage)
+        frame = enter_stage(stage)
         graph = _graph_of(args[0])
         _digest_before(graph, stage, _fingerprint(graph))
         return frame, graph

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,17 +18,26 @@ if TYPE_CHECKING:
 FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 3
 
 
+def _existing_python(context: click.Context, parameter: click.Parameter, value: str | None) -> str:
+    if value is None:
+        return sys.executable
+    found = shutil.which(value)
+    if found is None:
+        raise click.BadParameter(f"{value} is not a program that can be run.")
+    return found
+
+
 @click.command("env")
 @click.option("--flags", is_flag=True, help="Also list every flag of torch that helps debugging.")
 @click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
 @click.option(
     "--python",
     metavar="PATH",
-    type=click.Path(exists=True, dir_okay=False),
+    callback=_existing_python,
     help="The Python whose torch to look at.  [default: the one that runs inductoscope]",
 )
 @click.pass_context
-def command(context: click.Context, *, flags: bool, target: str | None, python: str | None) -> None:
+def command(context: click.Context, *, flags: bool, target: str | None, python: str) -> None:
     """Show versions, compilers and devices, and check the installed torch.
 
     inductoscope relies on private names inside torch and on the text of its log lines. Each is
@@ -43,7 +53,7 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
     from inductoscope.environment import collect_environment
     from inductoscope.report.environment import environment_view
 
-    environment = collect_environment(python or sys.executable)
+    environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
     if target is not None:
         _write_json(view, target)

@@ -1,0 +1,40 @@
+"""Rules that read a recording and say what is wrong with it: one file per symptom.
+
+A new rule is one file with a `check` function and one line in `RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from inductoscope.diagnose import (
+    cache_hits,
+    compile_error,
+    crash,
+    graph_breaks,
+    incomplete_recording,
+    nothing_recorded,
+    recompiles,
+    view_off,
+)
+from inductoscope.diagnose.finding import Finding
+from inductoscope.model.entities import Recording
+
+Rule = Callable[[Recording], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    compile_error.check,
+    crash.check,
+    graph_breaks.check,
+    recompiles.check,
+    incomplete_recording.check,
+    view_off.check,
+    nothing_recorded.check,
+    cache_hits.check,
+)
+
+
+def diagnose(recording: Recording) -> list[Finding]:
+    """All findings, problems first."""
+    found = [finding for rule in RULES for finding in rule(recording)]
+    return sorted(found, key=lambda finding: not finding.is_problem)

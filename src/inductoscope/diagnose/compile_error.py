@@ -1,0 +1,96 @@
+"""A compile that raised an exception.
+
+What it finds: exceptions that left the compiler, with the stage that raised them and, where one
+was being worked on, the node, pass or file. Exceptions that Dynamo swallowed, so that the frame
+ran in eager, are no errors; the rule on graph breaks speaks of those.
+
+Why it matters: the program stops, or runs uncompiled where errors are suppressed.
+
+Example: a lowering that fails on one operation, a kernel that g++ refuses.
+
+What to do: read the innermost cause; look at the stage with `inductoscope show --stage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from inductoscope.diagnose.finding import Finding
+from inductoscope.model.entities import Compile, CompileError, Recording
+from inductoscope.model.trace import source_of_node
+
+_SHOWN = {
+    "dynamo": "dynamo",
+    "aot": "aot",
+    "decomposition": "aot",
+    "pre-grad-pass": "passes",
+    "joint-pass": "passes",
+    "post-grad-pass": "passes",
+    "lowering": "ir",
+    "scheduler": "scheduler",
+    "codegen": "kernel",
+    "cpp-compile": "native",
+    "triton-compile": "native",
+    "autotune": "autotune",
+    "wrapper": "wrapper",
+}
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """One finding per exception that left the compiler."""
+    for compile_ in recording.compiles:
+        for error in compile_.errors:
+            if not error.swallowed:
+                yield _finding(recording, compile_, error)
+
+
+def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Finding:
+    at = f", at {error.detail}" if error.detail else ""
+    return Finding(
+        rule="compile_error",
+        title=f"The compile of {compile_.function or 'a frame'} failed in stage "
+        f"{error.stage}{at}: {_innermost(error)}",
+        is_problem=True,
+        confidence="proven",
+        evidence=(
+            f"{error.type} left the compiler during compile {compile_.id}",
+            *_compiler_messages(recording, error),
+        ),
+        advice=_advice(error),
+        stage=error.stage,
+        source=error.source
+        or source_of_node(recording, compile_, error.graph, error.detail)
+        or compile_.place,
+        compile=compile_.id,
+    )
+
+
+def _innermost(error: CompileError) -> str:
+    text = error.causes[-1] if error.causes else f"{error.type}: {error.message}"
+    return text.strip().splitlines()[0] if text.strip() else error.type
+
+
+def _compiler_messages(recording: Recording, error: CompileError) -> Iterator[str]:
+    """What the native compiler itself said, where it was the one to refuse."""
+    if error.stage not in ("cpp-compile", "wrapper", "triton-compile"):
+        return
+    for native in recording.natives:
+        if native.exit_code or native.error:
+            lines = recording.payload(native.messages).splitlines()
+            complaint = next((line for line in lines if "error" in line.lower()), native.error)
+            yield f"{native.tool} on {native.source or native.kernel}: {complaint.strip()[:400]}"
+
+
+def _advice(error: CompileError) -> str:
+    view = _SHOWN.get(error.stage)
+    if error.stage == "dynamo":
+        return (
+            "Dynamo refused before Inductor saw anything. Without fullgraph=True it would break "
+            "the graph here and go on."
+        )
+    if view is None:
+        return "See the traceback with 'inductoscope show --stage errors'."
+    return (
+        "See the traceback with 'inductoscope show --stage errors' and the state of the stage "
+        f"with 'inductoscope show --stage {view}'."
+    )

@@ -1,0 +1,101 @@
+"""A program that a signal ended.
+
+What it finds: a command that died of a signal such as SIGSEGV, and where in the compiler the
+process was, if it was in the compiler. An interrupt or a request to end is a note, not a problem.
+
+Why it matters: no exception is raised and nothing is printed; the recording is what is left.
+
+Example: a generated kernel that reads outside of its buffer.
+
+What to do: if it died inside a stage, look at that stage; if after compiling, suspect a kernel.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from inductoscope.diagnose.finding import Finding
+from inductoscope.model.entities import Process, Recording
+
+_REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """A finding for the command itself, and one for every rank that died inside the compiler."""
+    number = recording.ending.signal if recording.ending else None
+    victims = [process for process in recording.processes if _died_compiling(process)]
+    if number is not None:
+        yield _ending(recording, number, victims)
+        return
+    for process in victims:
+        if recording.ending is not None:
+            yield _lost_process(process)
+
+
+def _died_compiling(process: Process) -> bool:
+    return process.role == "program" and not process.ended and bool(process.unfinished)
+
+
+def _ending(recording: Recording, number: int, victims: list[Process]) -> Finding:
+    name = _name(number)
+    where = _where(victims[-1]) if victims else ""
+    requested = number in _REQUESTED
+    compiled = sum(1 for graph in recording.graphs if graph.finished)
+    place = where or (
+        f"outside of the compiler, after {compiled} compiled graph(s)"
+        if compiled
+        else "outside of the compiler"
+    )
+    return Finding(
+        rule="crash",
+        title=f"The program was ended by {name}, {place}",
+        is_problem=not requested,
+        confidence="proven",
+        evidence=(f"the exit status of the command says {name}",),
+        advice=_advice(number, bool(where), bool(compiled)),
+        stage=victims[-1].unfinished[-1].stage if victims else "runtime",
+        compile=victims[-1].unfinished[-1].compile if victims else "",
+    )
+
+
+def _where(process: Process) -> str:
+    last = process.unfinished[-1]
+    detail = f" ({last.detail})" if last.detail else ""
+    return f"in stage {last.stage}{detail} of compile {last.compile}"
+
+
+def _lost_process(process: Process) -> Finding:
+    rank = f"rank {process.rank}" if process.rank else f"process {process.pid}"
+    return Finding(
+        rule="crash",
+        title=f"{rank} ended without a word {_where(process)}",
+        is_problem=True,
+        confidence="likely",
+        evidence=("its stream ends inside the stage, with no exception and no ordinary end",),
+        advice="It was killed, or called os._exit. Look at the stage that it was in.",
+        stage=process.unfinished[-1].stage,
+        compile=process.unfinished[-1].compile,
+    )
+
+
+def _name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
+
+
+def _advice(number: int, in_compiler: bool, compiled: bool) -> str:
+    if number in _REQUESTED:
+        return "Somebody or something asked the program to end."
+    if number == signal.SIGKILL:
+        return "If nobody sent it, the machine ran out of memory: see the kernel's log (dmesg)."
+    if in_compiler:
+        return "The compiler itself died. Look at the stage with 'inductoscope show'."
+    if compiled:
+        return (
+            "A compiled kernel may have done it. Run once more without torch.compile: if it does "
+            "not die then, look at the kernels with 'inductoscope show --stage kernel'."
+        )
+    return "Nothing had been compiled, so look outside of torch.compile first."

@@ -1,0 +1,27 @@
+"""What a rule found."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Confidence = Literal["proven", "likely", "unknown"]
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that is wrong, or worth knowing.
+
+    `rule` is the name of the rule's file. `is_problem` decides the exit code of a command; the
+    others are notes. `evidence` says how the claim was established.
+    """
+
+    rule: str
+    title: str
+    is_problem: bool
+    confidence: Confidence
+    evidence: tuple[str, ...]
+    advice: str
+    stage: str = "none"
+    source: str = ""
+    compile: str = ""

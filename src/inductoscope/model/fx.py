@@ -1,0 +1,144 @@
+"""FX graphs read back from a recording: nodes, where each came from, and the user's lines."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.model.entities import Recording
+
+_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)')
+_LIBRARY = ("/torch/", "/site-packages/")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in the user's program."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+@dataclass(frozen=True)
+class FxNode:
+    """One operation of an FX graph."""
+
+    name: str
+    op: str
+    target: str
+    args: str
+    kwargs: str
+    value: Any
+    aten: str
+    origins: tuple[str, ...]
+    stack: tuple[Frame, ...]
+
+    @property
+    def place(self) -> Frame | None:
+        """The user's own line: the innermost frame outside of torch and installed libraries."""
+        own = [f for f in self.stack if not any(part in f.file for part in _LIBRARY)]
+        return (own or list(self.stack) or [None])[-1]
+
+    @property
+    def operation(self) -> str:
+        """The bare name of the operation: 'relu' for aten.relu.default and for torch.relu."""
+        return bare_operation(self.target)
+
+    def __str__(self) -> str:
+        arguments = self.args.removeprefix("(").removesuffix(")").removesuffix(",")
+        if self.kwargs:
+            arguments += f", **{self.kwargs}"
+        return f"%{self.name} = {self.target}({arguments})"
+
+
+@dataclass(frozen=True)
+class FxGraph:
+    """A graph as one stage left it."""
+
+    nodes: tuple[FxNode, ...]
+    code: str
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+
+    def node(self, name: str) -> FxNode | None:
+        """The node called `name`."""
+        return next((node for node in self.nodes if node.name == name), None)
+
+    @property
+    def calls(self) -> tuple[FxNode, ...]:
+        """The nodes that compute something."""
+        return tuple(n for n in self.nodes if n.op in ("call_function", "call_method", "call_module"))
+
+
+def bare_operation(target: str) -> str:
+    """The name of an operation without its namespace and overload."""
+    parts = [part for part in target.split(".") if part]
+    if not parts:
+        return target
+    if parts[0] == "aten" or "::" in target:
+        return parts[1] if len(parts) > 1 else parts[0]
+    if parts[-1] == "default" and len(parts) > 1:
+        return parts[-2]
+    return parts[-1]
+
+
+def read_graph(recording: Recording, digest: str) -> FxGraph | None:
+    """The graph that a digest stands for; None where it is missing or damaged."""
+    return graph_from(recording.data(digest))
+
+
+def graph_from(data: Any) -> FxGraph | None:
+    """A graph from recorded data."""
+    if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
+        return None
+    stacks = [_frames(str(text)) for text in data.get("stacks") or ()]
+    nodes = [_node(item, stacks) for item in data["nodes"] if isinstance(item, dict)]
+    attributes = data.get("attributes")
+    return FxGraph(
+        nodes=tuple(nodes),
+        code=str(data.get("code", "")),
+        attributes=attributes if isinstance(attributes, dict) else {},
+    )
+
+
+def _node(item: dict[str, Any], stacks: list[tuple[Frame, ...]]) -> FxNode:
+    index = item.get("stack")
+    known = isinstance(index, int) and 0 <= index < len(stacks)
+    return FxNode(
+        name=str(item.get("name", "")),
+        op=str(item.get("op", "")),
+        target=str(item.get("target", "")),
+        args=str(item.get("args", "")),
+        kwargs=str(item.get("kwargs", "")),
+        value=item.get("value"),
+        aten=str(item.get("aten", "")),
+        origins=tuple(str(name) for name in item.get("from") or ()),
+        stack=stacks[index] if known and isinstance(index, int) else (),
+    )
+
+
+def _frames(text: str) -> tuple[Frame, ...]:
+    return tuple(
+        Frame(match["file"], int(match["line"]), match["function"].strip(), match["code"].strip())
+        for match in _FRAME.finditer(text)
+    )
+
+
+def describe_value(value: Any) -> str:
+    """The shape and type of a recorded value, as torch users write them: f32[10, 100]."""
+    if isinstance(value, list):
+        return ", ".join(describe_value(item) for item in value)
+    if not isinstance(value, dict):
+        return ""
+    if "dtype" not in value:
+        return str(value.get("text", ""))
+    shape = ", ".join(str(size) for size in value.get("shape") or ())
+    kind = str(value["dtype"]).removeprefix("torch.")
+    device = str(value.get("device", ""))
+    return f"{kind}[{shape}]" + (f" {device}" if device != "cpu" else "")

@@ -1,0 +1,101 @@
+"""Scheduler nodes read back from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from inductoscope.model.entities import Recording
+
+
+@dataclass(frozen=True)
+class Buffer:
+    """A buffer that a scheduler node writes."""
+
+    name: str
+    users: tuple[str, ...]
+    origin: str
+    dtype: str
+    size: tuple[str, ...]
+    stride: tuple[str, ...]
+    mutates: tuple[str, ...]
+    aliases: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class ScheduledNode:
+    """A scheduler node; a fused one holds the nodes that it was made of."""
+
+    name: str
+    kind: str
+    ir: str
+    loops: str
+    device: str
+    group: str
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    unmet: tuple[str, ...]
+    origins: tuple[str, ...]
+    sizes: tuple[tuple[str, ...], ...]
+    kernel: str
+    body: str
+    buffers: tuple[Buffer, ...]
+    parts: tuple[ScheduledNode, ...]
+
+    @property
+    def leaves(self) -> tuple[ScheduledNode, ...]:
+        """The single nodes inside a fused one; itself where it is single."""
+        return tuple(leaf for part in self.parts for leaf in part.leaves) or (self,)
+
+
+def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
+    """The scheduler nodes that a digest stands for, in order."""
+    data = recording.data(digest)
+    return tuple(_nodes(data))
+
+
+def _nodes(data: Any) -> Iterator[ScheduledNode]:
+    for item in data if isinstance(data, list) else ():
+        if isinstance(item, dict):
+            yield _node(item)
+
+
+def _node(item: dict[str, Any]) -> ScheduledNode:
+    sizes = item.get("sizes")
+    buffers = item.get("buffers")
+    return ScheduledNode(
+        name=str(item.get("name", "")),
+        kind=str(item.get("class", "")),
+        ir=str(item.get("ir", "")),
+        loops=str(item.get("loops", "")),
+        device=str(item.get("device", "")),
+        group=str(item.get("group", "")),
+        reads=_texts(item.get("reads")),
+        writes=_texts(item.get("writes")),
+        unmet=_texts(item.get("unmet")),
+        origins=_texts(item.get("origins")),
+        sizes=tuple(_texts(size) for size in sizes) if isinstance(sizes, list) else (),
+        kernel=str(item.get("kernel", "")),
+        body=str(item.get("body", "")),
+        buffers=tuple(_buffer(b) for b in (buffers if isinstance(buffers, list) else [])),
+        parts=tuple(_nodes(item.get("nodes"))),
+    )
+
+
+def _buffer(item: Any) -> Buffer:
+    found = item if isinstance(item, dict) else {}
+    return Buffer(
+        name=str(found.get("name", "")),
+        users=_texts(found.get("users")),
+        origin=str(found.get("origin") or ""),
+        dtype=str(found.get("dtype", "")),
+        size=_texts(found.get("size")),
+        stride=_texts(found.get("stride")),
+        mutates=_texts(found.get("mutates")),
+        aliases=_texts(found.get("aliases")),
+    )
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()

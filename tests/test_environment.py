@@ -1,0 +1,470 @@
+"""`inductoscope env`: the tables held against the installed torch, and torches that are broken."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from inductoscope.cli.commands.env import command
+from inductoscope.environment import FLAGS, Environment, Flag, Kind, NameCheck, collect_environment
+from inductoscope.environment.interpreter import Question, ask
+from inductoscope.environment.machine import find_cache, find_tool
+from inductoscope.environment.sources import find_variables
+from inductoscope.logs.patterns import PATTERNS, LogPattern, Presence, check_pattern, release
+from inductoscope.report.environment import environment_view
+
+# Every name that the debugging guides for Inductor tell people to set.
+ADVISED = {
+    Kind.VARIABLE: """
+        TORCH_LOGS TORCH_TRACE TORCH_COMPILE_DEBUG TORCH_SHOW_CPP_STACKTRACES
+        TORCHDYNAMO_REPRO_AFTER TORCHINDUCTOR_TRITON_CUDAGRAPHS TORCHINDUCTOR_FREEZING
+        TORCHINDUCTOR_NAN_ASSERTS AOTI_RUNTIME_CHECK_INPUTS PYTORCH_NO_CUDA_MEMORY_CACHING
+        CUDA_LAUNCH_BLOCKING AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER
+        AOT_INDUCTOR_FILTERED_KERNELS_TO_PRINT
+    """,
+    Kind.ARTIFACT: "inductor fusion schedule ir_pre_fusion ir_post_fusion output_code",
+    Kind.SETTING: """
+        debug verbose_progress trace.enabled pattern_matcher freezing cpp_wrapper cpp.simdlen
+        cpp.threads max_autotune max_autotune_gemm autotune_local_cache autotune_remote_cache
+        triton.cudagraphs triton.unique_kernel_names triton.debug_sync_kernel
+        triton.debug_sync_graph
+    """,
+}
+
+BY_NAME = {flag.name: flag for flag in FLAGS}
+SETS_A_KEY = [flag for flag in FLAGS if flag.config_key]
+
+
+@pytest.fixture(scope="module")
+def environment() -> Environment:
+    """The installed torch, asked once."""
+    return collect_environment(sys.executable)
+
+
+@pytest.fixture(scope="module")
+def unused_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("user") / "cache"
+
+
+@pytest.fixture(scope="module")
+def switched(unused_cache: Path) -> dict[str, Any]:
+    """The installed torch, asked with every variable that sets a config key at its example."""
+    with pytest.MonkeyPatch.context() as patch:
+        for flag in SETS_A_KEY:
+            patch.setenv(flag.name, flag.example or "")
+        patch.setenv("TORCH_LOGS", "+inductor,fusion")
+        patch.setenv("TORCHINDUCTOR_CACHE_DIR", str(unused_cache))
+        return ask(
+            sys.executable,
+            Question(
+                names=[
+                    ("torch._inductor.scheduler", "Scheduler.fuse_two_node"),
+                    ("torch._inductor.scheduler", "Scheduler.__call__"),
+                    ("torch._inductor.no_such_module", "anything"),
+                    ("no_such_package.module", "anything"),
+                ],
+                settings=[flag.setting for flag in SETS_A_KEY if flag.setting],
+                artifacts=["inductor", "fusion", "schedule", "no_such_artifact"],
+            ),
+        )
+
+
+# --- the table of flags ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", Kind)
+def test_every_advised_name_is_in_the_table(kind: Kind) -> None:
+    ours = {flag.name for flag in FLAGS if flag.kind is kind}
+    assert set(ADVISED[kind].split()) <= ours
+
+
+def test_the_table_is_consistent() -> None:
+    assert len(BY_NAME) == len(FLAGS)
+    assert {flag.replaced_by for flag in FLAGS if flag.replaced_by} <= BY_NAME.keys()
+    assert all(flag.example for flag in FLAGS if flag.kind is Kind.VARIABLE)
+
+
+def test_the_table_says_who_sets_a_flag_today() -> None:
+    assert {flag.name: flag.set_by for flag in FLAGS if flag.set_by} == {
+        "TORCHINDUCTOR_CACHE_DIR": ("run --fresh",),
+        "TRITON_CACHE_DIR": ("run --fresh",),
+    }
+
+
+def test_the_installed_torch_knows_all_flags_but_the_replaced_ones(
+    environment: Environment,
+) -> None:
+    assert environment.torch is not None
+    version = release(environment.torch.version)
+    unknown = {check.flag.name for check in environment.flags if not check.known}
+    replaced = {flag.name for flag in FLAGS if flag.replaced_by}
+    newer = {flag.name for flag in FLAGS if flag.since and version < release(flag.since)}
+    other_builds = {
+        flag.name for flag in FLAGS if flag.needs and flag.needs not in environment.torch.builds
+    }
+    assert unknown == replaced | newer | other_builds
+
+
+def test_a_flag_of_another_build_says_so(environment: Environment) -> None:
+    check = next(c for c in environment.flags if c.flag.name == "PYTORCH_NO_CUDA_MEMORY_CACHING")
+    assert environment.torch is not None
+    expected = (
+        "string in libc10_cuda.so"
+        if environment.torch.cuda
+        else "not found: this torch is built without CUDA"
+    )
+    assert check.how == expected
+
+
+def test_a_cited_line_reads_the_variable(environment: Environment) -> None:
+    assert environment.torch is not None
+    folder = Path(environment.torch.root).parent
+    cited = [check for check in environment.flags if check.how.startswith("read in ")]
+    assert len(cited) > 20
+    for check in cited:
+        path, line = check.how.removeprefix("read in ").split(":")
+        assert check.flag.name in (folder / path).read_text("utf-8").splitlines()[int(line) - 1]
+
+
+@pytest.mark.parametrize("flag", SETS_A_KEY, ids=lambda flag: flag.name)
+def test_a_variable_sets_its_config_key(
+    flag: Flag, environment: Environment, switched: dict[str, Any]
+) -> None:
+    check = next(check for check in environment.flags if check.flag == flag)
+    if flag.since and not check.known:
+        pytest.skip(check.how)
+    setting = switched["settings"][SETS_A_KEY.index(flag)]
+    assert setting["known"]
+    assert setting["value"] != check.config_value
+
+
+def test_artifacts_tell_whether_they_are_on(switched: dict[str, Any]) -> None:
+    assert [(reply["how"], reply["value"]) for reply in switched["artifacts"]] == [
+        ("registered log", "DEBUG"),
+        ("registered artifact", "on"),
+        ("registered artifact", "off"),
+        (None, None),
+    ]
+
+
+def test_asking_leaves_the_cache_folder_alone(switched: dict[str, Any], unused_cache: Path) -> None:
+    assert switched["problem"] is None
+    assert not unused_cache.exists()
+
+
+# --- private names --------------------------------------------------------------------------------
+
+
+def test_the_installed_torch_has_all_that_we_rely_on(environment: Environment) -> None:
+    assert environment.problem is None
+    assert environment.notes == ()
+    assert len(environment.names) > 30
+    assert [check for check in environment.names if not check.found] == []
+    assert environment.missing == ()
+
+
+def test_a_missing_name_tells_where_its_path_ends(switched: dict[str, Any]) -> None:
+    renamed, inherited, module, package = switched["names"]
+    assert renamed["reason"] == (
+        "torch._inductor.scheduler.Scheduler has no fuse_two_node; nearest: fuse_two_nodes"
+    )
+    # Every class can be called through its own type; that is no method to hook.
+    assert inherited["reason"].startswith("torch._inductor.scheduler.Scheduler has no __call__")
+    assert "No module named 'torch._inductor.no_such_module'" in module["reason"]
+    assert module["absent"] is None
+    assert package["absent"] == "no_such_package"
+
+
+# --- log patterns ---------------------------------------------------------------------------------
+
+SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG", "meaning")
+
+
+def test_the_installed_torch_writes_every_expected_line(environment: Environment) -> None:
+    assert environment.torch is not None
+    version = environment.torch.version
+    expected = [pattern for pattern in PATTERNS if pattern.expected_in(version)]
+    found = [check.pattern for check in environment.patterns if check.presence is Presence.FOUND]
+    assert found == expected
+
+
+def test_a_drifted_line_names_the_nearest() -> None:
+    source = (
+        'log.info("Waiting on futures")\n'
+        "log.debug(  # on purpose\n"
+        '    "Submitted precompilation of choice %s", c\n'
+        ")\n"
+    )
+    check = check_pattern(SUBMITTED, source, version="2.16.0")
+    assert check.presence is Presence.MISSING
+    assert check.nearest == "Submitted precompilation of choice %s"
+    assert (check.line, check.level) == (3, "DEBUG")
+
+
+def test_a_line_at_another_level_is_not_the_same_line() -> None:
+    check = check_pattern(
+        SUBMITTED, 'log.info("Submitted precompile for choice: %s", c)', version="2.13.0"
+    )
+    assert (check.presence, check.level) == (Presence.LEVEL_CHANGED, "INFO")
+    assert not check.ok
+
+
+def test_a_text_that_only_a_comment_has_is_missing() -> None:
+    check = check_pattern(SUBMITTED, f"# {SUBMITTED.text}\n", version="2.13.0")
+    assert check.presence is Presence.MISSING
+    assert check.nearest is None
+
+
+@pytest.mark.parametrize(
+    ("version", "presence"),
+    [("2.13.0+cpu", Presence.NOT_EXPECTED), ("2.14.1", Presence.MISSING)],
+)
+def test_a_line_is_expected_from_its_first_version_on(version: str, presence: Presence) -> None:
+    later = replace(SUBMITTED, first="2.14")
+    assert check_pattern(later, "", version=version).presence is presence
+
+
+# --- where a variable is read ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'os.environ.get("FLAG", "0")',
+        "os.getenv(\n    'FLAG'\n)",
+        'FLAG_ENV_VAR = "FLAG"',
+        'Config(env_name_force=["OTHER", "FLAG"])',
+        "text = '''getenv(\"FLAG\")'''",
+    ],
+)
+def test_a_read_is_recognised(tmp_path: Path, source: str) -> None:
+    (tmp_path / "_inductor").mkdir()
+    (tmp_path / "_inductor" / "config.py").write_text(f"import os\n{source}\n")
+    found = find_variables(tmp_path, ["FLAG"])
+    assert found["FLAG"].startswith("read in torch/_inductor/config.py:")
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "# set FLAG=1 in the environment",
+        'print("run again with FLAG")',
+        'MAPPING = {"FLAG": "OTHER"}',
+        'os.environ["FLAG"] = "1"',
+        'patch.dict(os.environ, {"FLAG": "1"})',
+        'os.environ.get("MY_FLAG")',
+    ],
+)
+def test_a_mention_is_not_a_read(tmp_path: Path, source: str) -> None:
+    (tmp_path / "_inductor").mkdir()
+    (tmp_path / "_inductor" / "config.py").write_text(source)
+    assert find_variables(tmp_path, ["FLAG"]) == {}
+
+
+def test_a_library_must_hold_the_whole_string(tmp_path: Path) -> None:
+    (tmp_path / "lib").mkdir()
+    (tmp_path / "lib" / "libc10.so").write_bytes(b"\0WHOLE\0rerun with PART=1\0")
+    found = find_variables(tmp_path, ["WHOLE", "PART"])
+    assert found == {"WHOLE": "string in libc10.so"}
+
+
+# --- torches that are missing or broken -----------------------------------------------------------
+
+
+@pytest.fixture
+def broken_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A module that stands in front of the installed torch; the test writes what it does."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path / "torch.py"
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        (
+            "raise ModuleNotFoundError(\"No module named 'torch'\")",
+            "ModuleNotFoundError: No module named 'torch'",
+        ),
+        (
+            "raise ImportError('libcudart.so.13: cannot open shared object file')",
+            "ImportError: libcudart.so.13: cannot open shared object file",
+        ),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+        ("x = 1", "AttributeError: module 'torch' has no attribute '__version__'"),
+        ("import os; os.abort()", "it ended with signal 6 before it could answer"),
+        ("import os; os._exit(7)", "it ended with exit code 7 before it could answer"),
+    ],
+)
+def test_a_torch_that_cannot_be_imported(broken_torch: Path, source: str, problem: str) -> None:
+    broken_torch.write_text(source)
+    assert ask(sys.executable, Question())["problem"] == problem
+
+
+def test_a_torch_that_hangs_is_ended_in_time(broken_torch: Path) -> None:
+    broken_torch.write_text("import time; time.sleep(600)")
+    answer = ask(sys.executable, Question(), seconds=1)
+    assert answer == {"problem": "importing torch did not end within 1 s"}
+
+
+def test_a_torch_that_prints_does_not_spoil_the_answer(broken_torch: Path) -> None:
+    broken_torch.write_text("import os; os.write(1, b'hello'); print('hello'); raise OSError('no')")
+    answer = ask(sys.executable, Question())
+    assert answer["problem"] == "OSError: no"
+    assert answer["python"]["executable"] == sys.executable
+
+
+def test_a_program_that_is_no_python(tmp_path: Path) -> None:
+    program = tmp_path / "python"
+    program.write_text("not a program")
+    program.chmod(0o755)
+    assert ask(str(program), Question())["problem"].startswith("it cannot be started: ")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def run_env(*arguments: str) -> Result:
+    return CliRunner().invoke(command, list(arguments))
+
+
+@pytest.fixture
+def known(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Environment:
+    """The command finds `environment` instead of asking torch once more."""
+    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: environment)
+    return environment
+
+
+def test_all_is_well(known: Environment) -> None:
+    result = run_env()
+    assert known.torch is not None
+    assert result.exit_code == 0
+    assert known.torch.version in result.output
+    assert f"Private torch names: {len(known.names)} found" in result.output
+    assert "All that inductoscope relies on is there." in result.output
+    assert "TORCHINDUCTOR_NAN_ASSERTS" not in result.output
+
+
+def test_flags_are_readable_at_80_columns(known: Environment) -> None:
+    result = run_env("--flags")
+    assert result.exit_code == 0
+    assert max(map(len, result.output.splitlines())) <= 80
+    assert all(check.flag.name in result.output for check in known.flags)
+    assert "TORCHINDUCTOR_TRITON_CUDAGRAPHS  [unknown to this torch]" in result.output
+    assert "use TORCHINDUCTOR_CUDAGRAPHS instead" in result.output
+
+
+def test_json_on_stdout_is_nothing_but_json(known: Environment) -> None:
+    result = run_env("--flags", "--json", "-")
+    assert json.loads(result.stdout) == environment_view(known, flags=True)
+
+
+def test_json_in_a_file_comes_with_the_text(known: Environment, tmp_path: Path) -> None:
+    target = tmp_path / "env.json"
+    result = run_env("--json", str(target))
+    assert "All that inductoscope relies on is there." in result.output
+    assert json.loads(target.read_text("utf-8")) == environment_view(known, flags=False)
+
+
+def test_a_missing_name_is_a_finding(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = NameCheck("fusion", "torch.old", found=False, reason="torch has no old", absent=None)
+    changed = replace(environment, names=(*environment.names, gone))
+    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    result = run_env()
+    assert result.exit_code == 1
+    assert "Part of the fusion view is off: torch has no old." in result.output
+
+
+def test_a_missing_triton_is_no_finding(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = NameCheck("triton", "triton.knobs", found=False, reason="none", absent="triton")
+    changed = replace(environment, names=(gone,))
+    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    result = run_env()
+    assert result.exit_code == 0
+    assert "triton is not installed" in result.output
+
+
+def test_a_drifted_log_line_is_a_finding(
+    environment: Environment, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drifted = check_pattern(
+        SUBMITTED, 'log.debug("Submitted precompile of choice: %s", c)', version="2.13.0"
+    )
+    changed = replace(environment, patterns=(drifted,))
+    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    result = run_env()
+    assert result.exit_code == 1
+    text = " ".join(result.output.split())
+    assert "is gone; the nearest is 'Submitted precompile of choice: %s' (DEBUG, line 1)" in text
+
+
+def test_without_torch_the_machine_is_still_described(broken_torch: Path) -> None:
+    broken_torch.write_text("raise ModuleNotFoundError(\"No module named 'torch'\")")
+    result = run_env()
+    text = " ".join(result.output.split())
+    assert result.exit_code == 3
+    assert f"No torch to look at in {sys.executable}: ModuleNotFoundError" in text.replace(
+        "- ", "-"
+    )
+    assert "Give the Python that runs your script with --python PATH, or install torch" in text
+    assert "C++ compiler" in text
+
+
+def test_without_torch_json_says_what_to_do(broken_torch: Path) -> None:
+    broken_torch.write_text("raise ImportError('libcudart.so.13')")
+    result = run_env("--json", "-")
+    view = json.loads(result.stdout)
+    assert result.exit_code == 3
+    assert view["torch"] is None
+    assert view["problem"]["what"].endswith("ImportError: libcudart.so.13")
+    assert "-c 'import torch'" in view["problem"]["next"]
+
+
+def test_a_python_that_is_not_there_is_a_usage_error() -> None:
+    result = run_env("--python", "/no/such/python")
+    assert result.exit_code == 2
+    assert "/no/such/python is not a program that can be run." in result.output
+
+
+def test_the_command_loads_neither_torch_nor_rich() -> None:
+    code = (
+        "import sys, inductoscope.cli.commands.env\n"
+        "print(sorted({'torch', 'rich'} & sys.modules.keys()))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+# --- the machine ----------------------------------------------------------------------------------
+
+
+def test_a_compiler_may_come_with_options() -> None:
+    tool = find_tool(["no-such-compiler", f"{sys.executable} -X dev"])
+    assert tool is not None
+    assert tool.path == f"{sys.executable} -X dev"
+    assert tool.version == f"Python {sys.version.split()[0]}"
+
+
+def test_a_chosen_cache_folder_is_private(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", os.path.join(os.sep, "mine"))
+    cache = find_cache("/tmp/torchinductor_someone")
+    assert cache is not None
+    assert (cache.path, cache.private) == (os.path.abspath("/mine"), True)
+
+
+def test_the_default_cache_folder_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TORCHINDUCTOR_CACHE_DIR", raising=False)
+    cache = find_cache("/tmp/torchinductor_someone")
+    assert cache is not None
+    assert (cache.path, cache.private) == ("/tmp/torchinductor_someone", False)
