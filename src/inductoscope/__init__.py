@@ -1,5 +1,25 @@
-"""inductoscope: a debugger for Inductor, the default compiler behind torch.compile."""
+"""inductoscope: a debugger for Inductor, the default compiler behind torch.compile.
+
+with inductoscope.record() as recording:
+    torch.compile(model)(x)
+recording.show(op="relu")
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.version import __version__
 
-__all__ = ["__version__"]
+if TYPE_CHECKING:
+    from inductoscope.api import LiveRecording, open_recording, record
+
+__all__ = ["LiveRecording", "__version__", "open_recording", "record"]
+
+
+def __getattr__(name: str) -> Any:
+    # Loaded on demand: the package is also imported inside every recorded process, at start-up.
+    if name in __all__:
+        return getattr(importlib.import_module("inductoscope.api"), name)
+    raise AttributeError(f"module 'inductoscope' has no attribute {name!r}")

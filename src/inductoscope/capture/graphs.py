@@ -27,7 +27,7 @@ def describe_graph(module: Any) -> dict[str, Any]:
     return {
         "nodes": nodes,
         "stacks": list(stacks),
-        "code": _code(graph),
+        **_code(graph),
         "attributes": _describe_attributes(graph, owner),
     }
 
@@ -92,6 +92,8 @@ def describe_value(value: Any) -> Any:
         "dtype": str(value.dtype),
         "device": str(value.device),
     }
+    if any(type(size) is not int for size in shape):
+        found["hints"] = [_known_size(size) for size in shape]
     try:
         found["stride"] = [_size(size) for size in value.stride()]
         if getattr(value, "requires_grad", False):
@@ -105,17 +107,36 @@ def _size(size: Any) -> Any:
     return size if type(size) is int else str(size)
 
 
+def _known_size(size: Any) -> int | None:
+    """The size in this run; None for one that only running the program tells."""
+    return size if type(size) is int else _hint(size).get("hint")
+
+
 def _hint(value: Any) -> dict[str, Any]:
     """The value that a symbolic size had in this run, so that a script can be made of the graph."""
     hint = getattr(getattr(value, "node", None), "hint", None)
     return {"hint": int(hint)} if isinstance(hint, int) else {}
 
 
-def _code(graph: Any) -> str:
+def _code(graph: Any) -> dict[str, Any]:
+    """The graph as a Python function, and what the names that it uses stand for."""
     try:
-        return str(graph.python_code("self").src)
+        printed = graph.python_code("self")
     except Exception as error:
-        return f"# the graph cannot be printed: {type(error).__name__}: {error}"
+        return {"code": f"# the graph cannot be printed: {type(error).__name__}: {error}"}
+    names = {name: _import_path(value) for name, value in printed.globals.items()}
+    return {"code": str(printed.src), "globals": names}
+
+
+def _import_path(value: Any) -> str | None:
+    """Where a global of the printed code can be had; None where it has no name of its own."""
+    if isinstance(value, (int, float, str, bool)) or value is None:
+        return None if isinstance(value, str) else repr(value)
+    name = getattr(value, "__qualname__", getattr(value, "__name__", None))
+    module = getattr(value, "__module__", None)
+    if name is None or "<" in name:
+        return None
+    return f"{module}.{name}" if module else str(name)
 
 
 def _describe_attributes(graph: Any, owner: Any) -> dict[str, Any]:

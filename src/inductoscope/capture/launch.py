@@ -113,7 +113,10 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
         seconds=time.monotonic() - started,
     )
     stream.emit(
-        "exited", pid=child.pid, exit_code=ending.exit_code, signal=ending.signal,
+        "exited",
+        pid=child.pid,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
         seconds=round(ending.seconds, 3),
     )
     stream.close()

@@ -30,8 +30,21 @@ class TorchName:
         """What the name stands for in the modules imported so far, or None."""
         found: Any = sys.modules.get(self.module, _MISSING)
         for part in self.attribute.split("."):
-            found = getattr(found, part, _MISSING)
+            found = _lookup(found, part)
         return None if found is _MISSING else found
+
+
+def _lookup(owner: Any, name: str) -> Any:
+    """An attribute that the owner, or a class it derives from, defines itself.
+
+    Plain `getattr` would find `__init__` and `__call__` on every class, by way of `object`.
+    """
+    if not isinstance(owner, type):
+        return getattr(owner, name, _MISSING)
+    for base in owner.__mro__:
+        if base is not object and name in vars(base):
+            return vars(base)[name]
+    return _MISSING
 
 
 @dataclass(frozen=True)

@@ -55,9 +55,7 @@ def watch(
     return replacement
 
 
-def stage(
-    name: str, *, after: After | None = None
-) -> Replacement:
+def stage(name: str, *, after: After | None = None) -> Replacement:
     """A replacement that marks a stage: its seconds, and the exceptions that leave it."""
 
     def enter(args: Arguments, kwargs: Keywords) -> Any:

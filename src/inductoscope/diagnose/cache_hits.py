@@ -25,14 +25,19 @@ def check(recording: Recording) -> Iterator[Finding]:
         for lookup in compile_.caches
         if lookup.outcome == "hit"
     ]
-    if hits:
-        yield Finding(
-            rule="cache_hits",
-            title=f"{len({compile_id for compile_id, _ in hits})} compile(s) came out of a cache, "
-            "so their inner stages did not run",
-            is_problem=False,
-            confidence="proven",
-            evidence=tuple(f"compile {id_}: hit in the {cache} cache" for id_, cache in hits),
-            advice="To see the stages: inductoscope run --fresh SCRIPT. It compiles in a private "
-            "cache and leaves yours alone.",
-        )
+    if not hits:
+        return
+    compiles = list(dict.fromkeys(compile_id for compile_id, _ in hits))
+    caches = ", ".join(dict.fromkeys(cache for _, cache in hits))
+    fresh = recording.manifest.get("fresh") is True
+    yield Finding(
+        rule="cache_hits",
+        title=f"{len(compiles)} compile(s) came out of a cache, so their inner stages did not run",
+        is_problem=False,
+        confidence="proven",
+        evidence=(f"compile {', '.join(compiles)}: hit in the {caches} cache",),
+        advice="The same graph was compiled earlier in this run; look at that compile."
+        if fresh
+        else "To see the stages: inductoscope run --fresh SCRIPT. It compiles in a private "
+        "cache and leaves yours alone.",
+    )

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.diagnose.finding import Finding
+from inductoscope.diagnose.graph_breaks import short_reason
 from inductoscope.model.entities import Compile, CompileError, Recording
-from inductoscope.model.trace import source_of_node
+from inductoscope.model.trace import operations_of, source_of_node
 
 _SHOWN = {
     "dynamo": "dynamo",
@@ -45,7 +46,9 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 
 def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Finding:
-    at = f", at {error.detail}" if error.detail else ""
+    operations = operations_of(recording, compile_, error.graph, error.detail)
+    inside = f" ({', '.join(operations[:8])})" if operations else ""
+    at = f", at {error.detail}{inside}" if error.detail else ""
     return Finding(
         rule="compile_error",
         title=f"The compile of {compile_.function or 'a frame'} failed in stage "
@@ -54,19 +57,21 @@ def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Fi
         confidence="proven",
         evidence=(
             f"{error.type} left the compiler during compile {compile_.id}",
+            *(f"raised in {place}" for place in error.raised_in[:1]),
+            *(f"called from {place}" for place in error.raised_in[1:3]),
             *_compiler_messages(recording, error),
         ),
         advice=_advice(error),
         stage=error.stage,
         source=error.source
-        or source_of_node(recording, compile_, error.graph, error.detail)
+        or source_of_node(recording, compile_, error.graph, (operations or [error.detail])[-1])
         or compile_.place,
         compile=compile_.id,
     )
 
 
 def _innermost(error: CompileError) -> str:
-    text = error.causes[-1] if error.causes else f"{error.type}: {error.message}"
+    text = error.causes[-1] if error.causes else f"{error.type}: {short_reason(error.message)}"
     return text.strip().splitlines()[0] if text.strip() else error.type
 
 

@@ -36,7 +36,7 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 def _finding(function: str, place: str, compiles: list[Compile], limit: str) -> Finding:
     reasons = [
-        reason.strip().splitlines()[0]
+        reason.strip().splitlines()[0].partition("  #")[0].strip()
         for compile_ in compiles
         if compile_.recompile
         for reason in compile_.recompile.reasons[:1]

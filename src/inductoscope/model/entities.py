@@ -203,6 +203,7 @@ class CompileError:
     message: str
     causes: tuple[str, ...]
     source: str
+    raised_in: tuple[str, ...]
     traceback: str
     swallowed: bool = False
 

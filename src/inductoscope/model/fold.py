@@ -192,6 +192,7 @@ def _error(stream: _Stream, event: Event) -> None:
         message=event.text("message"),
         causes=event.texts("cause"),
         source=event.text("source"),
+        raised_in=event.texts("raised_in"),
         traceback=event.text("traceback"),
     )
     stream.compile_of(event).add("errors", item)
@@ -432,8 +433,7 @@ def _freeze_process(stream: _Stream) -> E.Process:
             for event in found.get("views_off", [])
         ),
         hook_errors=tuple(
-            f"{event.text('hook')}: {event.text('error')}"
-            for event in found.get("hook_errors", [])
+            f"{event.text('hook')}: {event.text('error')}" for event in found.get("hook_errors", [])
         ),
     )
 
@@ -491,7 +491,9 @@ def _freeze_autotunes(events: list[Event]) -> tuple[E.Autotune, ...]:
 
 def _freeze_autotune(search: dict[str, Any]) -> E.Autotune:
     listed = search["event"].fields.get("choices")
-    choices = [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    choices = (
+        [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+    )
     return E.Autotune(
         operation=search["event"].text("operation"),
         choices=tuple(

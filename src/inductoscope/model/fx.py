@@ -9,7 +9,9 @@ from typing import Any
 
 from inductoscope.model.entities import Recording
 
-_FRAME = re.compile(r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)')
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
+)
 _LIBRARY = ("/torch/", "/site-packages/")
 
 
@@ -65,6 +67,8 @@ class FxGraph:
     nodes: tuple[FxNode, ...]
     code: str
     attributes: Mapping[str, Any] = field(default_factory=dict)
+    # Names that the code uses, and where they are imported from.
+    globals: Mapping[str, str | None] = field(default_factory=dict)
 
     def node(self, name: str) -> FxNode | None:
         """The node called `name`."""
@@ -73,7 +77,9 @@ class FxGraph:
     @property
     def calls(self) -> tuple[FxNode, ...]:
         """The nodes that compute something."""
-        return tuple(n for n in self.nodes if n.op in ("call_function", "call_method", "call_module"))
+        return tuple(
+            n for n in self.nodes if n.op in ("call_function", "call_method", "call_module")
+        )
 
 
 def bare_operation(target: str) -> str:
@@ -99,11 +105,12 @@ def graph_from(data: Any) -> FxGraph | None:
         return None
     stacks = [_frames(str(text)) for text in data.get("stacks") or ()]
     nodes = [_node(item, stacks) for item in data["nodes"] if isinstance(item, dict)]
-    attributes = data.get("attributes")
+    attributes, names = data.get("attributes"), data.get("globals")
     return FxGraph(
         nodes=tuple(nodes),
         code=str(data.get("code", "")),
         attributes=attributes if isinstance(attributes, dict) else {},
+        globals=names if isinstance(names, dict) else {},
     )
 
 

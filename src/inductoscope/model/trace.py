@@ -14,7 +14,7 @@ from inductoscope.model.entities import (
     NativeCompile,
     Recording,
 )
-from inductoscope.model.fx import FxGraph, FxNode, Frame, read_graph
+from inductoscope.model.fx import Frame, FxGraph, FxNode, read_graph
 from inductoscope.model.loops import matching_steps, own_expressions
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
@@ -63,8 +63,10 @@ def by_operation(name: str) -> Selector:
 
     def select(node: FxNode) -> bool:
         words = {node.operation.lower(), _bare(node.aten), node.target.lower()}
-        return bool(numbered.fullmatch(node.name.lower())) or wanted in words or (
-            f"_{wanted}" in words
+        return (
+            bool(numbered.fullmatch(node.name.lower()))
+            or wanted in words
+            or (f"_{wanted}" in words)
         )
 
     return select
@@ -234,3 +236,18 @@ def source_of_node(recording: Recording, compile_: Compile, graph_key: str, node
             found = final.node(node) if final else None
             return str(found.place) if found and found.place else ""
     return ""
+
+
+def operations_of(
+    recording: Recording, compile_: Compile, graph_key: str, scheduler_node: str
+) -> list[str]:
+    """The FX nodes inside a scheduler node; empty where there is no such node."""
+    for graph in compile_.inductor:
+        if graph.key != graph_key or not scheduler_node:
+            continue
+        every = read_schedule(recording, graph.scheduled_after)
+        every += read_schedule(recording, graph.scheduled_before)
+        for node in every:
+            if node.name == scheduler_node:
+                return list(dict.fromkeys(o for leaf in node.leaves for o in leaf.origins))
+    return []

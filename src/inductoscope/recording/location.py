@@ -48,9 +48,7 @@ def last_recording() -> Path:
     return found[-1]
 
 
-def create_recording(
-    command: Sequence[str], *, output: Path | None = None, **details: Any
-) -> Path:
+def create_recording(command: Sequence[str], *, output: Path | None = None, **details: Any) -> Path:
     """Make the folder for a new recording of `command`, with its manifest, and return it."""
     path = _new_folder(command) if output is None else _chosen_folder(output)
     manifest = {

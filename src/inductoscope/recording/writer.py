@@ -13,6 +13,7 @@ What holds, and why:
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import hashlib
 import itertools
@@ -131,10 +132,8 @@ class StreamWriter:
         if self._pid != os.getpid() or self.stopped is not None:
             return
         self._append("process-end", {"dropped": self._dropped})
-        try:
+        with contextlib.suppress(OSError):
             os.unlink(self._reserve)
-        except OSError:
-            pass
 
 
 def _append_line(path: str, line: bytes) -> None:

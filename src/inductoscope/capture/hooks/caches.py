@@ -57,4 +57,3 @@ CPP_BINARIES = Hook(
         ),
     ),
 )
-

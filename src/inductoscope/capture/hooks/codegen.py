@@ -235,11 +235,32 @@ def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     SCOPE.emit("wrapper-loaded", graph=SCOPE.graph, path=getattr(result, "__file__", None))
 
 
+def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
+    """Say which scheduler node code was being generated for."""
+    from torch._inductor.virtualized import V
+
+    node = getattr(getattr(V.graph, "scheduler", None), "current_node", None)
+    if frame is not None and node is not None:
+        frame.detail = node.get_name()
+    fail_stage(frame, error)
+
+
+def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
+    return enter_stage("codegen")
+
+
+def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+
+
 WRAPPER = Hook(
     stage="codegen",
     records="the wrapper that calls the kernels, and the origin of every buffer",
     wraps=(
-        Wrap(TorchName(_SCHEDULER, "Scheduler.codegen"), stage("codegen")),
+        Wrap(
+            TorchName(_SCHEDULER, "Scheduler.codegen"),
+            watch(before=_codegen_start, after=_codegen_end, failed=_scheduler_codegen_failed),
+        ),
         Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.generate"), stage("codegen")),
         Wrap(
             TorchName("torch._inductor.graph", "GraphLowering._compile_to_module_lines"),

@@ -86,6 +86,7 @@ def record_error(error: BaseException, compile_id: str | None) -> None:
         message=str(error)[:4000],
         cause=_inner_causes(error),
         source=_user_line(error),
+        raised_in=_raising_functions(error),
         traceback=SCOPE.text(_format(error)),
     )
 
@@ -100,6 +101,19 @@ def _inner_causes(error: BaseException) -> list[str]:
             break
         causes.append(f"{type(inner).__name__}: {str(inner)[:1000]}")
     return causes
+
+
+def _raising_functions(error: BaseException) -> list[str]:
+    """The functions of the compiler that the exception came through, innermost first."""
+    inner = getattr(error, "inner_exception", None)
+    traced = error if error.__traceback__ is not None else inner
+    frames = traceback.extract_tb(traced.__traceback__) if traced is not None else []
+    return [f"{f.name} ({_short(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
+
+
+def _short(path: str) -> str:
+    """A file of an installed package by its place in the package."""
+    return path.rpartition("/site-packages/")[2] or path
 
 
 def _user_line(error: BaseException) -> str | None:
@@ -139,9 +153,7 @@ COMPILES = Hook(
 
 def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
     module = args[1] if len(args) > 1 else kwargs["gm"]
-    SCOPE.emit(
-        "graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module)
-    )
+    SCOPE.emit("graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module))
     return enter_stage("aot")
 
 

@@ -38,7 +38,11 @@ _ledger = _Ledger()
 def _round_start(args: Arguments, kwargs: Keywords) -> Any:
     nodes = args[1] if len(args) > 1 else kwargs["nodes"]
     _ledger.begin_round()
-    return SCOPE.enter("scheduler", f"fusion round {_ledger.round}"), len(nodes), time.perf_counter()
+    return (
+        SCOPE.enter("scheduler", f"fusion round {_ledger.round}"),
+        len(nodes),
+        time.perf_counter(),
+    )
 
 
 def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -118,7 +122,6 @@ def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
 
 
 def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    _, first, second = args[:3]
     names = (token[0], token[1])
     score = _ledger.scores.get(names) or _ledger.scores.get((names[1], names[0])) or {}
     SCOPE.emit(

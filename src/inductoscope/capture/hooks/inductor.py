@@ -85,6 +85,9 @@ GRAPHS = Hook(
             TorchName(_COMPILE_FX, "_InProcessFxCompile.codegen_and_compile"),
             watch(before=_compile_start, after=_compile_end, failed=fail_stage),
         ),
-        Wrap(TorchName(_COMPILE_FX, "_compile_fx_inner"), watch(before=_lookup_start, after=_lookup_end)),
+        Wrap(
+            TorchName(_COMPILE_FX, "_compile_fx_inner"),
+            watch(before=_lookup_start, after=_lookup_end),
+        ),
     ),
 )

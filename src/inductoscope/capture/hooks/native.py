@@ -91,9 +91,7 @@ CPP = Hook(
             TorchName("torch._inductor.cpp_builder", "_run_compile_cmd"),
             watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed),
         ),
-        Wrap(
-            TorchName("torch._inductor.async_compile", "AsyncCompile.wait"), stage("cpp-compile")
-        ),
+        Wrap(TorchName("torch._inductor.async_compile", "AsyncCompile.wait"), stage("cpp-compile")),
     ),
 )
 
@@ -114,7 +112,9 @@ def _triton_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
     SCOPE.leave(frame)
     kernel = getattr(result, "kernel", None)
     texts = getattr(kernel, "asm", None) or {}
-    forms = {form: SCOPE.text(texts[form]) for form in _READABLE if isinstance(texts.get(form), str)}
+    forms = {
+        form: SCOPE.text(texts[form]) for form in _READABLE if isinstance(texts.get(form), str)
+    }
     SCOPE.emit(
         "native",
         tool="triton",
@@ -191,4 +191,3 @@ TRITON = Hook(
         ),
     ),
 )
-

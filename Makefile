@@ -1,0 +1,43 @@
+# make demo   sets everything up and runs the main job on a bundled misbehaving script
+# make test   sets everything up and passes the tests
+# make bench-capture   what recording costs, beside what torch's own tracing costs
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
+
+.PHONY: demo test check bench-capture recordings clean
+
+demo: $(VENV)/.installed
+	@bash examples/demo.sh $(BIN)/inductoscope
+
+test: $(VENV)/.installed-dev check
+	$(BIN)/python -m pytest
+
+check: $(VENV)/.installed-dev
+	$(BIN)/ruff check src tests bench
+	$(BIN)/ruff format --check src tests bench
+	$(BIN)/mypy
+
+bench-capture: $(VENV)/.installed
+	$(BIN)/python bench/capture.py
+
+# Recorded once and kept beside the scripts that made them; run after a change of the format.
+recordings: $(VENV)/.installed-dev
+	$(BIN)/python tests/recordings/record.py
+
+$(VENV)/.created:
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+$(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
+	$(PIP) torch --editable .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	$(PIP) --editable '.[dev]'
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

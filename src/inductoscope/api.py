@@ -1,0 +1,72 @@
+"""What `import inductoscope` offers. Everything public is re-exported from the package itself."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+
+from inductoscope.capture.session import recorded
+from inductoscope.diagnose import diagnose
+from inductoscope.diagnose.finding import Finding
+from inductoscope.model.entities import Recording
+from inductoscope.model.fold import load
+from inductoscope.report.show import Selection, choose_view
+from inductoscope.report.terminal import Printer
+
+
+class LiveRecording:
+    """A recording that is being made, or was made, by `record`.
+
+    It can be read at any time: what has been recorded so far is there.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def model(self) -> Recording:
+        """What has been recorded, as frozen dataclasses."""
+        return load(self.path)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What is wrong, or worth knowing."""
+        return diagnose(self.model)
+
+    def text(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> str:
+        """The text that `inductoscope show` prints, for the summary or for one selection."""
+        selection = Selection(stage=stage, operation=op, source=source, kernel=kernel)
+        view, render = choose_view(self.model, selection)
+        page = io.StringIO()
+        render(Printer(page), view)
+        return page.getvalue()
+
+    def show(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> None:
+        """Print what `text` returns."""
+        print(self.text(stage=stage, op=op, source=source, kernel=kernel))
+
+    def __repr__(self) -> str:
+        # A notebook shows this for the last value of a cell.
+        return self.text()
+
+
+@contextlib.contextmanager
+def record(*, output: Path | str | None = None, fresh: bool = False) -> Iterator[LiveRecording]:
+    """Record what this process compiles inside the block.
+
+        with inductoscope.record() as recording:
+            torch.compile(model)(x)
+        recording.show(op="relu")
+
+    `fresh` compiles in a private cache, so that every stage runs. Functions that were compiled
+    before the block are not compiled again: call `torch._dynamo.reset()` first.
+    """
+    with recorded(output=None if output is None else Path(output), fresh=fresh) as folder:
+        yield LiveRecording(folder)
+
+
+def open_recording(path: Path | str) -> LiveRecording:
+    """A recording made earlier, by `record` or by `inductoscope run`."""
+    return LiveRecording(Path(path))

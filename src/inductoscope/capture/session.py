@@ -1,0 +1,58 @@
+"""Recording from inside a program or a notebook: `with inductoscope.record() as recording:`."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.launch import RECORDING_VARIABLE
+from inductoscope.capture.scope import SCOPE
+from inductoscope.errors import UsageError
+from inductoscope.recording.location import create_recording
+
+
+@contextlib.contextmanager
+def recorded(*, output: Path | None, fresh: bool) -> Iterator[Path]:
+    """Record what this process compiles inside the block, and yield the recording's folder.
+
+    Afterwards torch is as it was. Inside `inductoscope run` the recording of the run is used.
+    """
+    if SCOPE.active:
+        yield _recording_in_use(output)
+        return
+    command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
+    folder = create_recording(command, output=output, fresh=fresh)
+    installer = Installer(HOOKS)
+    SCOPE.open(folder)
+    installer.start()
+    try:
+        with _private_cache(folder) if fresh else contextlib.nullcontext():
+            yield folder
+    finally:
+        installer.stop()
+        SCOPE.close()
+
+
+def _recording_in_use(output: Path | None) -> Path:
+    running = os.environ.get(RECORDING_VARIABLE)
+    if running is None or output is not None:
+        raise UsageError(
+            "A recording is being made in this process already. End that one first, or leave out "
+            "the output folder to use it."
+        )
+    return Path(running)
+
+
+def _private_cache(folder: Path) -> contextlib.AbstractContextManager[object]:
+    from torch._inductor.utils import fresh_cache
+
+    (folder / "cache").mkdir()
+    cache: contextlib.AbstractContextManager[object] = fresh_cache(
+        dir=str(folder / "cache"), delete=False
+    )
+    return cache

@@ -1,0 +1,47 @@
+"""The command line. Start-up imports neither torch nor rich: help has to be instant."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+import click
+
+from inductoscope.errors import InductoscopeError
+from inductoscope.version import __version__
+
+COMMANDS: tuple[str, ...] = ("run", "show", "env")
+
+
+class _LazyGroup(click.Group):
+    """Imports a command's module when the command is asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"inductoscope.cli.commands.{cmd_name}")
+        found = module.command
+        assert isinstance(found, click.Command)
+        return found
+
+
+@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="inductoscope")
+def _cli() -> None:
+    """A debugger for Inductor, the compiler behind torch.compile.
+
+    Exit codes: 0 clean, 1 something found, 2 usage or unreadable input, 3 the tool itself failed.
+    'run' ends with the exit code of the program that it ran.
+    """
+
+
+def main() -> None:
+    """Run the command line; errors of the tool's own become one line and an exit code."""
+    try:
+        _cli.main(prog_name="inductoscope")
+    except InductoscopeError as error:
+        click.echo(f"inductoscope: {error}", err=True)
+        sys.exit(error.exit_code)

@@ -1,0 +1,38 @@
+"""The list of recordings."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+from inductoscope.recording.layout import MANIFEST
+from inductoscope.recording.location import recordings_folder
+from inductoscope.report.terminal import Printer
+
+View = dict[str, Any]
+
+
+def recordings_view(paths: list[Path]) -> View:
+    """All recordings as data, oldest first."""
+    return {
+        "folder": str(recordings_folder()),
+        "recordings": [{"path": str(path), **_manifest(path)} for path in paths],
+    }
+
+
+def _manifest(path: Path) -> View:
+    try:
+        found = json.loads((path / MANIFEST).read_text("utf-8"))
+        return {"created": float(found["created"]), "command": [str(w) for w in found["command"]]}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"created": 0.0, "command": []}
+
+
+def print_recordings(printer: Printer, view: View) -> None:
+    """All recordings as text."""
+    printer.heading(f"{len(view['recordings'])} recording(s) in {view['folder']}")
+    for item in view["recordings"]:
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["created"]))
+        printer.pair(Path(item["path"]).name, f"{when}  {' '.join(item['command'])}", width=34)

@@ -1,0 +1,1 @@
+"""Writes scripts that show a thing without inductoscope."""

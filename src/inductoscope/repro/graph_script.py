@@ -1,0 +1,224 @@
+"""Writes a recorded graph as a script that needs only torch.
+
+A recording holds no values, so inputs and constants are made anew in the recorded shapes, strides
+and types. The script runs the graph in eager and compiled and compares the two.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.model.entities import Recording
+from inductoscope.model.fx import FxGraph, FxNode, graph_from
+
+# A size that only running the program tells.
+_UNKNOWN_SIZE = 8
+
+_IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+
+
+@dataclass(frozen=True)
+class NamedGraph:
+    """A graph of a recording, under the name that a user gives for it."""
+
+    name: str
+    digest: str
+    origin: str
+
+
+def graph_names(recording: Recording) -> list[NamedGraph]:
+    """Every graph of the recording: '0/0 dynamo', '0/0 aot-forward', '0/0 backward post-grad'."""
+    found: dict[str, NamedGraph] = {}
+    for compile_ in recording.compiles:
+        for graph in compile_.graphs:
+            name = f"{graph.key or compile_.id} {graph.stage}"
+            origin = f"{compile_.function} at {compile_.place}"
+            found[name] = NamedGraph(name, graph.digest, origin)
+    return list(found.values())
+
+
+def find_graph(recording: Recording, name: str) -> NamedGraph:
+    """The graph that a user means: by its full name, or by any part that only one has."""
+    every = graph_names(recording)
+    exact = [graph for graph in every if graph.name == name]
+    words = name.split()
+    found = exact or [g for g in every if all(word in g.name.split() for word in words)]
+    if len(found) == 1:
+        return found[0]
+    listed = "".join(f"\n  {graph.name}" for graph in found or every) or " none"
+    problem = "More than one graph is" if found else "There is no graph"
+    raise UsageError(f"{problem} called '{name}'. Choose one of:{listed}")
+
+
+def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
+    """The text of the script."""
+    if graph is None:
+        raise ToolFailure(f"The graph {named.name} is missing from the recording.")
+    modules = [name for name, item in graph.attributes.items() if "module" in item]
+    if modules:
+        raise ToolFailure(
+            f"The graph {named.name} calls modules ({', '.join(modules)}) whose code is not in "
+            "the recording. Choose a later stage, for instance post-grad."
+        )
+    parts = [
+        _header(named),
+        _imports(_all_globals(graph)),
+        _MAKE,
+        *_classes("Graph", graph),
+        _inputs(graph),
+        _MAIN,
+    ]
+    return "\n\n".join(parts)
+
+
+def _header(named: NamedGraph) -> str:
+    text = f"Graph '{named.name}' of {named.origin}, written by inductoscope."
+    note = "Inputs and constants are random: a recording holds no values."
+    return f"# {_one_line(text)}\n# {note}\nimport torch"
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _all_globals(graph: FxGraph) -> dict[str, str | None]:
+    names = dict(graph.globals)
+    for item in graph.attributes.values():
+        inner = graph_from(item.get("graph")) if isinstance(item, dict) else None
+        if inner is not None:
+            names.update(_all_globals(inner))
+    return names
+
+
+def _imports(names: dict[str, str | None]) -> str:
+    """Bind the names that torch's printed code relies on."""
+    lines = []
+    for name, path in sorted(names.items()):
+        if name == "torch" or path is None or not _IDENTIFIER.fullmatch(name):
+            continue
+        if path in ("inf", "nan", "-inf"):
+            lines.append(f"{name} = float('{path}')")
+        elif path == "NoneType" or path.endswith(".NoneType"):
+            lines.append(f"{name} = type(None)")
+        else:
+            lines.append(_import_line(name, path))
+    return "\n".join(lines) or "# the graph uses no names but torch"
+
+
+def _import_line(name: str, path: str) -> str:
+    module, _, attribute = path.rpartition(".")
+    parts = path.split(".")
+    if not all(_IDENTIFIER.fullmatch(part) for part in parts):
+        return f"{name} = {path}" if re.fullmatch(r"[\w.+-]+", path) else f"# unknown: {name}"
+    if not module or module == "builtins":
+        return f"from builtins import {attribute} as {name}"
+    if module == "_operator":
+        return f"from operator import {attribute} as {name}"
+    return f"from {module} import {attribute} as {name}"
+
+
+_MAKE = '''\
+def make(shape, stride, dtype, device):
+    """A tensor of this layout. Integers are 0 or 1, so that they are valid as indices."""
+    size = 1 + sum((n - 1) * s for n, s in zip(shape, stride)) if 0 not in shape else 0
+    if dtype.is_floating_point or dtype.is_complex:
+        storage = torch.randn(size, device=device).to(dtype)
+    else:
+        storage = torch.randint(0, 2, (size,), device=device).to(dtype)
+    return storage.as_strided(shape, stride)'''
+
+
+def _classes(name: str, graph: FxGraph) -> list[str]:
+    """The graph as a module; graphs inside it become modules of their own, ahead of it."""
+    ahead: list[str] = []
+    lines = [f"class {name}(torch.nn.Module):", "    def __init__(self):"]
+    lines.append("        super().__init__()")
+    for path, item in graph.attributes.items():
+        inner = graph_from(item.get("graph")) if isinstance(item, dict) else None
+        if inner is not None:
+            inner_name = f"{name}_{re.sub(r'[^0-9A-Za-z_]', '_', path)}"
+            ahead += _classes(inner_name, inner)
+            value = f"{inner_name}()"
+        else:
+            value = _make_call(item)
+        lines += _assign(path, value)
+    body = "\n".join("    " + line for line in graph.code.strip().splitlines())
+    return [*ahead, "\n".join(lines) + "\n\n" + body]
+
+
+def _assign(path: str, value: str) -> list[str]:
+    *owners, _ = path.split(".")
+    lines = []
+    for depth in range(len(owners)):
+        owner = ".".join(["self", *owners[: depth + 1]])
+        lines.append(f"        if not hasattr({owner.rpartition('.')[0]}, {owners[depth]!r}):")
+        lines.append(f"            {owner} = torch.nn.Module()")
+    return [*lines, f"        self.{path} = {value}"]
+
+
+def _inputs(graph: FxGraph) -> str:
+    lines = ["def inputs():", "    return ["]
+    for node in graph.nodes:
+        if node.op == "placeholder":
+            lines.append(f"        {_input(node)},  # {_one_line(node.name)}")
+    return "\n".join([*lines, "    ]"])
+
+
+def _input(node: FxNode) -> str:
+    value = node.value
+    if isinstance(value, dict) and "dtype" not in value:
+        hint = value.get("hint")
+        return str(hint) if isinstance(hint, int) else str(_UNKNOWN_SIZE)
+    call = _make_call(value)
+    wants_gradient = isinstance(value, dict) and value.get("requires_grad")
+    return f"{call}.requires_grad_()" if wants_gradient else call
+
+
+def _make_call(value: Any) -> str:
+    if not isinstance(value, dict) or "dtype" not in value:
+        return "None"
+    shape = _sizes(value.get("hints") or value.get("shape") or [])
+    stride = value.get("stride")
+    known = isinstance(stride, list) and all(isinstance(size, int) for size in stride)
+    strides = [int(size) for size in stride] if known and stride else _contiguous(shape)
+    dtype, device = str(value["dtype"]), str(value.get("device", "cpu"))
+    return f"make({shape}, {strides}, {dtype}, {device!r})"
+
+
+def _sizes(sizes: list[Any]) -> list[int]:
+    return [size if isinstance(size, int) else _UNKNOWN_SIZE for size in sizes]
+
+
+def _contiguous(shape: list[int]) -> list[int]:
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.insert(0, step)
+        step *= max(size, 1)
+    return strides
+
+
+_MAIN = """\
+def tensors(value):
+    leaves = torch.utils._pytree.tree_leaves(value)
+    return [leaf.detach() for leaf in leaves if isinstance(leaf, torch.Tensor)]
+
+
+def run(function):
+    torch.manual_seed(0)
+    return tensors(function(*inputs()))
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    graph = Graph()
+    eager = run(graph)
+    print("eager:", [tuple(value.shape) for value in eager])
+    compiled = run(torch.compile(graph))
+    for number, (one, other) in enumerate(zip(eager, compiled)):
+        difference = (one.double() - other.double()).abs().max().item() if one.numel() else 0.0
+        print(f"output {number}: largest difference {difference:.3g}")
+"""
