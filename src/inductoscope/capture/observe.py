@@ -33,7 +33,6 @@ def watch(
     """
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
         def watched(*args: Any, **kwargs: Any) -> Any:
             if not SCOPE.active:
                 return original(*args, **kwargs)
@@ -50,7 +49,7 @@ def watch(
             return result
 
         _OWN_CODE.add(watched.__code__)
-        return watched
+        return functools.wraps(original)(watched)
 
     return replacement
 

@@ -26,7 +26,7 @@ def recorded(*, output: Path | None, fresh: bool) -> Iterator[Path]:
         yield _recording_in_use(output)
         return
     command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
-    folder = create_recording(command, output=output, fresh=fresh)
+    folder = create_recording(command, output=output, fresh=fresh, inside=True)
     installer = Installer(HOOKS)
     SCOPE.open(folder)
     installer.start()

@@ -47,19 +47,17 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Finding:
     operations = operations_of(recording, compile_, error.graph, error.detail)
-    inside = f" ({', '.join(operations[:8])})" if operations else ""
-    at = f", at {error.detail}{inside}" if error.detail else ""
+    complaint = _compiler_complaint(recording, error)
     return Finding(
         rule="compile_error",
-        title=f"The compile of {compile_.function or 'a frame'} failed in stage "
-        f"{error.stage}{at}: {_innermost(error)}",
+        title=f"The compile of {compile_.function or 'a frame'} failed in stage {error.stage}"
+        f"{_at(error, operations)}: {(complaint or _innermost(error))[:400]}",
         is_problem=True,
         confidence="proven",
         evidence=(
             f"{error.type} left the compiler during compile {compile_.id}",
             *(f"raised in {place}" for place in error.raised_in[:1]),
             *(f"called from {place}" for place in error.raised_in[1:3]),
-            *_compiler_messages(recording, error),
         ),
         advice=_advice(error),
         stage=error.stage,
@@ -70,20 +68,26 @@ def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Fi
     )
 
 
+def _at(error: CompileError, operations: list[str]) -> str:
+    inside = f" ({', '.join(operations[:8])})" if operations else ""
+    return f", at {error.detail}{inside}" if error.detail else ""
+
+
 def _innermost(error: CompileError) -> str:
     text = error.causes[-1] if error.causes else f"{error.type}: {short_reason(error.message)}"
     return text.strip().splitlines()[0] if text.strip() else error.type
 
 
-def _compiler_messages(recording: Recording, error: CompileError) -> Iterator[str]:
+def _compiler_complaint(recording: Recording, error: CompileError) -> str:
     """What the native compiler itself said, where it was the one to refuse."""
     if error.stage not in ("cpp-compile", "wrapper", "triton-compile"):
-        return
+        return ""
     for native in recording.natives:
         if native.exit_code or native.error:
             lines = recording.payload(native.messages).splitlines()
-            complaint = next((line for line in lines if "error" in line.lower()), native.error)
-            yield f"{native.tool} on {native.source or native.kernel}: {complaint.strip()[:400]}"
+            complaint = next((line for line in lines if "error:" in line.lower()), native.error)
+            return f"{native.tool} compiler: {complaint.strip()}"
+    return ""
 
 
 def _advice(error: CompileError) -> str:

@@ -52,11 +52,21 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
         title=f"The program was ended by {name}, {place}",
         is_problem=not requested,
         confidence="proven",
-        evidence=(f"the exit status of the command says {name}",),
+        evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),
         advice=_advice(number, bool(where), bool(compiled)),
         stage=victims[-1].unfinished[-1].stage if victims else "runtime",
         compile=victims[-1].unfinished[-1].compile if victims else "",
     )
+
+
+def _last_steps(recording: Recording) -> Iterator[str]:
+    """How far a graph got that was never finished."""
+    for graph in recording.graphs:
+        if not graph.finished and graph.lowered and not graph.kernels:
+            yield f"the last node of graph {graph.key} to be lowered was {graph.lowered[-1].node}"
+    for native in recording.natives:
+        if native.seconds is None:
+            yield f"{native.tool} was still compiling {native.kernel or native.source}"
 
 
 def _where(process: Process) -> str:

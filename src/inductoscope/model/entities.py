@@ -230,7 +230,6 @@ class InductorGraph:
     buffers: str = ""
     reuses: tuple[Reuse, ...] = ()
     autotunes: tuple[Autotune, ...] = ()
-    libraries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -256,6 +255,8 @@ class Compile:
     recompile: Recompile | None = None
     caches: tuple[CacheLookup, ...] = ()
     inductor: tuple[InductorGraph, ...] = ()
+    # Digests of the C++ libraries that were asked for, compiled or in the cache.
+    libraries: tuple[str, ...] = ()
     errors: tuple[CompileError, ...] = ()
 
     @property

@@ -46,7 +46,8 @@ class FxNode:
     def place(self) -> Frame | None:
         """The user's own line: the innermost frame outside of torch and installed libraries."""
         own = [f for f in self.stack if not any(part in f.file for part in _LIBRARY)]
-        return (own or list(self.stack) or [None])[-1]
+        frames = own or list(self.stack)
+        return frames[-1] if frames else None
 
     @property
     def operation(self) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.entities import Compile, Kernel, NativeCompile, Recording
 from inductoscope.recording.reader import Event
 
 
@@ -101,7 +101,7 @@ def _core(source: str) -> str:
     return source[start:].strip() if start >= 0 else ""
 
 
-def libraries_from_cache(recording: Recording, graph: InductorGraph) -> int:
-    """How many C++ libraries of a graph were in the cache: asked for, and never compiled."""
+def libraries_from_cache(recording: Recording, compile_: Compile) -> int:
+    """How many C++ libraries were in the cache: asked for, and never compiled in this run."""
     compiled = {native.digest for native in recording.natives if native.tool == "c++"}
-    return sum(1 for digest in graph.libraries if digest not in compiled)
+    return sum(1 for digest in compile_.libraries if digest not in compiled)

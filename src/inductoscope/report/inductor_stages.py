@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from inductoscope.model.entities import Compile, FusionPair, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import (
+    Compile,
+    FusionPair,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+    Recording,
+)
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.report.operation import ir_text, native_view
@@ -137,13 +144,16 @@ def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> 
             "reads": list(item.reads),
             "writes": list(item.writes),
             "compiled": [
-                f"{native.tool} {'not finished' if native.seconds is None else f'{native.seconds:.2f} s'}"
-                f" {native.config} {native.output}".strip()
+                f"{native.tool} {_duration(native)} {native.config} {native.output}".strip()
                 for native in natives
             ],
         },
         recording.payload(item.digest),
     )
+
+
+def _duration(item: NativeCompile) -> str:
+    return "not finished" if item.seconds is None else f"{item.seconds:.2f} s"
 
 
 def memory(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
@@ -173,11 +183,10 @@ def wrapper(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Secti
 def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
     """Every run of g++ and of Triton: command, seconds, exit code, messages."""
     for item in recording.natives:
-        state = "not finished" if item.seconds is None else f"{item.seconds:.2f} s"
         facts = native_view(item)
         facts.pop("seconds")
         yield Section(
-            f"{item.tool} {item.kernel or item.source}: {state}",
+            f"{item.tool} {item.kernel or item.source}: {_duration(item)}",
             facts,
             recording.payload(item.messages),
         )

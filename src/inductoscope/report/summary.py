@@ -20,6 +20,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "schema": 1,
         "recording": recording.path,
         "command": list(recording.manifest.get("command") or ()),
+        "state": _state(recording),
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": _torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
@@ -79,7 +80,7 @@ def _totals(recording: Recording) -> View:
     lookups = Counter(
         f"{lookup.cache} {lookup.outcome}" for c in recording.compiles for lookup in c.caches
     )
-    from_cache = sum(libraries_from_cache(recording, graph) for graph in graphs)
+    from_cache = sum(libraries_from_cache(recording, c) for c in recording.compiles)
     if from_cache:
         lookups["C++ binary hit"] = from_cache
     return {
@@ -109,7 +110,7 @@ def _stage_seconds(recording: Recording) -> dict[str, float]:
 def print_summary(printer: Printer, view: View) -> None:
     """The summary as text."""
     totals = view["totals"]
-    printer.heading(f"inductoscope: {_ending_words(view)}")
+    printer.heading(f"inductoscope: {view['state']}")
     if view["torch"]:
         printer.pair("torch", view["torch"])
     printer.pair("compiles", _compile_words(view))
@@ -124,12 +125,14 @@ def print_summary(printer: Printer, view: View) -> None:
     print_findings(printer, view["findings"])
 
 
-def _ending_words(view: View) -> str:
-    ending = view["ending"]
+def _state(recording: Recording) -> str:
+    ending = recording.ending
+    if recording.manifest.get("inside"):
+        return "recorded from inside the program"
     if ending is None:
         return "the program has not ended, or its end was not recorded"
-    how = f"signal {ending['signal']}" if ending["signal"] else f"exit code {ending['exit_code']}"
-    return f"the program ended with {how} after {ending['seconds']:.1f} s"
+    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    return f"the program ended with {how} after {ending.seconds:.1f} s"
 
 
 def _compile_words(view: View) -> str:
@@ -179,7 +182,8 @@ def print_compiles(printer: Printer, view: View) -> None:
         printer.line()
         printer.heading(f"compile {compile_['id']}: {name} — {compile_['outcome']}")
         printer.pair("source", compile_["source"])
-        printer.pair("seconds", f"{compile_['seconds']:.2f}  ({_top(compile_['stage_seconds'])})")
+        total = "not finished" if not compile_["seconds"] else f"{compile_['seconds']:.2f}"
+        printer.pair("seconds", f"{total}  ({_top(compile_['stage_seconds'])})")
         if compile_["reason"]:
             printer.pair("reason", compile_["reason"])
         hits = [c["cache"] for c in compile_["caches"] if c["outcome"] == "hit"]

@@ -53,7 +53,7 @@ try:
 finally:
     _folder = os.environ.get("INDUCTOSCOPE_RECORDING")
     if _folder:
-        try:
+        try:  # noqa: SIM105
             _start(os.path.dirname(os.path.dirname(_here)), _folder)
         except Exception:
             pass  # The recording will say that no process reported; the program goes on.

@@ -30,6 +30,7 @@ HOOKS: tuple[Hook, ...] = (
     aot.GRAPHS,
     aot.DECOMPOSITIONS,
     inductor.GRAPHS,
+    inductor.CACHED_GRAPHS,
     passes.PASSES,
     passes.PASS_STAGES,
     lowering.NODES,

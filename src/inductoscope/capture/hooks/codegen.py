@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from inductoscope.capture.hooks.inductor import written_wrappers
 from inductoscope.capture.hooks.scheduler import origin_names
 from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
@@ -217,7 +218,9 @@ BUFFER_REUSE = Hook(
 def _loading(args: Arguments, kwargs: Keywords) -> Any:
     """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
     lowered, code = args[0], args[1]
-    SCOPE.emit("wrapper", graph=SCOPE.graph, payload=SCOPE.text(code.value))
+    digest = SCOPE.text(code.value)
+    written_wrappers.add(digest)
+    SCOPE.emit("wrapper", graph=SCOPE.graph, payload=digest)
     buffers = {
         name: {
             "origin": None if origin is None else origin.name,

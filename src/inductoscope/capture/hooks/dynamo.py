@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 import threading
 import time
 import traceback
@@ -99,8 +100,16 @@ def _inner_causes(error: BaseException) -> list[str]:
         inner = getattr(inner, "inner_exception", None) or inner.__cause__
         if inner is None:
             break
-        causes.append(f"{type(inner).__name__}: {str(inner)[:1000]}")
+        causes.append(_one_cause(inner))
     return causes
+
+
+def _one_cause(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        # Its text is the whole command line, which the event of the compiler holds already.
+        program = error.cmd[0] if isinstance(error.cmd, (list, tuple)) else error.cmd
+        return f"CalledProcessError: {program} ended with exit status {error.returncode}"
+    return f"{type(error).__name__}: {str(error)[:1000]}"
 
 
 def _raising_functions(error: BaseException) -> list[str]:

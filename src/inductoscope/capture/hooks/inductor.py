@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 from inductoscope.capture.graphs import store_graph
@@ -21,18 +20,12 @@ from inductoscope.capture.scope import SCOPE
 _COMPILE_FX = "torch._inductor.compile_fx"
 
 
-class _Compiled(threading.local):
-    """How many graphs this thread has compiled: tells a cache hit from a compile."""
-
-    count = 0
-
-
-_compiled = _Compiled()
+# Wrappers generated in this process and not used yet; any other that is used was in a cache.
+written_wrappers: set[str] = set()
 
 
 def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
     module, options = args[1], args[4] if len(args) > 4 else kwargs["graph_kwargs"]
-    _compiled.count += 1
     compile_id = current_compile_id()
     graph = SCOPE.new_graph(compile_id, _phase(options))
     SCOPE.emit(
@@ -58,23 +51,27 @@ def _compile_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
     SCOPE.emit("inductor-end", graph=graph, compile=current_compile_id())
 
 
-def _lookup_start(args: Arguments, kwargs: Keywords) -> int:
-    return _compiled.count
+def _ready(args: Arguments, kwargs: Keywords) -> None:
+    """Compiled code is about to be used: just compiled, or out of a cache.
 
-
-def _lookup_end(before: int, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """Nothing was compiled: a cache hit. torch kept the wrapper's text, so the scope does too."""
-    source = getattr(result, "source_code", None)
-    if source and before == _compiled.count:
-        compile_id = current_compile_id()
-        phase = _phase(kwargs)
-        SCOPE.emit(
-            "cached-graph",
-            compile=compile_id,
-            graph=SCOPE.new_graph(compile_id, phase),
-            phase=phase,
-            payload=SCOPE.text(source),
-        )
+    On a cache hit nothing was lowered or generated, but torch kept the wrapper's text.
+    """
+    source = getattr(args[0], "source_code", None)
+    options = args[3] if len(args) > 3 else kwargs.get("graph_kwargs") or {}
+    if not source:
+        return
+    digest = SCOPE.text(source)
+    if digest in written_wrappers:
+        written_wrappers.discard(digest)
+        return
+    compile_id, phase = current_compile_id(), _phase(options)
+    SCOPE.emit(
+        "cached-graph",
+        compile=compile_id,
+        graph=SCOPE.new_graph(compile_id, phase),
+        phase=phase,
+        payload=digest,
+    )
 
 
 GRAPHS = Hook(
@@ -85,9 +82,16 @@ GRAPHS = Hook(
             TorchName(_COMPILE_FX, "_InProcessFxCompile.codegen_and_compile"),
             watch(before=_compile_start, after=_compile_end, failed=fail_stage),
         ),
+    ),
+)
+
+CACHED_GRAPHS = Hook(
+    stage="inductor",
+    records="graphs that came out of a cache",
+    wraps=(
         Wrap(
-            TorchName(_COMPILE_FX, "_compile_fx_inner"),
-            watch(before=_lookup_start, after=_lookup_end),
+            TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile"),
+            watch(before=_ready),
         ),
     ),
 )

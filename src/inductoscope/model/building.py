@@ -1,0 +1,371 @@
+"""One stream of events being folded: what is known so far, and what each kind of event adds.
+
+One function per kind, listed in `HANDLERS`. A kind that is not there was written by a newer
+version: it is counted, not refused.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from inductoscope.model import entities as E
+from inductoscope.recording.reader import Event
+
+
+@dataclass
+class Building:
+    """A compile under construction: plain values, and lists that become tuples."""
+
+    start: dict[str, Any]
+    end: dict[str, Any] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+    stage_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+    graphs: dict[str, BuildingGraph] = field(default_factory=dict)
+
+    def add(self, name: str, item: Any) -> None:
+        self.lists.setdefault(name, []).append(item)
+
+
+@dataclass
+class BuildingGraph:
+    """An Inductor graph under construction."""
+
+    fields: dict[str, Any]
+    lists: dict[str, list[Any]] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
+
+    def add(self, name: str, item: Any) -> None:
+        self.lists.setdefault(name, []).append(item)
+
+
+@dataclass
+class Stream:
+    """One process's events, folded so far."""
+
+    name: str
+    process: dict[str, Any] = field(default_factory=dict)
+    compiles: dict[str, Building] = field(default_factory=dict)
+    order: list[Building] = field(default_factory=list)
+    natives: list[Event] = field(default_factory=list)
+    ending: E.Ending | None = None
+    current: str = ""
+    open_stages: list[Event] = field(default_factory=list)
+
+    def compile_of(self, event: Event) -> Building:
+        """The compile that an event belongs to; made up if its beginning was not recorded."""
+        key = event.text("compile") or event.text("graph").rpartition(" ")[0] or self.current
+        key = key or "?"
+        if key not in self.compiles:
+            self._begin(key, {"compile": key})
+        return self.compiles[key]
+
+    def _begin(self, key: str, start: dict[str, Any]) -> None:
+        building = Building(start=start)
+        self.compiles[key] = building
+        self.order.append(building)
+
+    def begin(self, event: Event) -> None:
+        """A compile starts. The same id again is a further attempt, which replaces nothing."""
+        key = self.current = event.text("compile", "?")
+        self._begin(key, event.fields)
+
+    def graph_of(self, event: Event) -> BuildingGraph:
+        """The Inductor graph that an event belongs to."""
+        key = event.text("graph", "?")
+        graphs = self.compile_of(event).graphs
+        if key not in graphs:
+            graphs[key] = BuildingGraph({"key": key, "phase": key.rpartition(" ")[2]})
+        return graphs[key]
+
+
+# --- handlers -------------------------------------------------------------------------------------
+
+
+def _process(stream: Stream, event: Event) -> None:
+    stream.process.update(event.fields)
+
+
+def _torch(stream: Stream, event: Event) -> None:
+    stream.process["torch"] = event.fields
+
+
+def _process_note(name: str) -> Handler:
+    def handle(stream: Stream, event: Event) -> None:
+        stream.process.setdefault(name, []).append(event)
+
+    return handle
+
+
+def _exited(stream: Stream, event: Event) -> None:
+    number = event.fields.get("signal")
+    stream.ending = E.Ending(
+        exit_code=event.whole("exit_code"),
+        signal=number if isinstance(number, int) else None,
+        seconds=event.real("seconds"),
+    )
+
+
+def _compile_end(stream: Stream, event: Event) -> None:
+    stream.compile_of(event).end = event.fields
+
+
+def _graph(stream: Stream, event: Event) -> None:
+    graph = E.Graph(event.text("stage"), event.text("payload"), event.text("graph"))
+    stream.compile_of(event).add("graphs", graph)
+
+
+def _graph_break(stream: Stream, event: Event) -> None:
+    item = E.GraphBreak(event.text("reason"), event.text("source"))
+    stream.compile_of(event).add("breaks", item)
+
+
+def _guards(stream: Stream, event: Event) -> None:
+    building = stream.compile_of(event)
+    building.start["guard_count"] = event.whole("count")
+    building.start["guards"] = event.text("payload")
+
+
+def _recompile(stream: Stream, event: Event) -> None:
+    stream.compile_of(event).start["recompile"] = E.Recompile(event.texts("reasons"))
+
+
+def _recompile_limit(stream: Stream, event: Event) -> None:
+    building = stream.compile_of(event)
+    known = building.start.get("recompile") or E.Recompile(())
+    building.start["recompile"] = replace(known, limit=event.text("limit"))
+
+
+def _cache(stream: Stream, event: Event) -> None:
+    item = E.CacheLookup(
+        event.text("cache"), event.text("outcome"), event.text("key"), event.text("reason")
+    )
+    stream.compile_of(event).add("caches", item)
+
+
+def _decompositions(stream: Stream, event: Event) -> None:
+    counts = event.fields.get("counts")
+    if isinstance(counts, dict):
+        known = stream.compile_of(event).start.setdefault("decompositions", {})
+        for name, count in counts.items():
+            known[str(name)] = known.get(str(name), 0) + (count if isinstance(count, int) else 0)
+
+
+def _pass(stream: Stream, event: Event) -> None:
+    item = E.PassChange(
+        stage=event.text("stage"),
+        name=event.text("name"),
+        before=event.text("before"),
+        after=event.text("after"),
+        seconds=event.real("seconds"),
+        graph=event.text("graph"),
+        inside=event.texts("inside"),
+    )
+    stream.compile_of(event).add("passes", item)
+
+
+def _stage_start(stream: Stream, event: Event) -> None:
+    stream.open_stages.append(event)
+
+
+def _stage(stream: Stream, event: Event) -> None:
+    for index in reversed(range(len(stream.open_stages))):
+        if stream.open_stages[index].text("stage") == event.text("stage"):
+            del stream.open_stages[index:]
+            break
+    seconds = event.real("seconds")
+    stream.compile_of(event).stage_seconds[event.text("stage")] += seconds
+    if event.text("graph"):
+        stream.graph_of(event).seconds[event.text("stage")] += seconds
+
+
+def _error(stream: Stream, event: Event) -> None:
+    item = E.CompileError(
+        stage=event.text("stage"),
+        detail=event.text("detail"),
+        graph=event.text("graph"),
+        type=event.text("type"),
+        message=event.text("message"),
+        causes=event.texts("cause"),
+        source=event.text("source"),
+        raised_in=event.texts("raised_in"),
+        traceback=event.text("traceback"),
+    )
+    stream.compile_of(event).add("errors", item)
+
+
+def _eager_fallback(stream: Stream, event: Event) -> None:
+    building = stream.compile_of(event)
+    errors = building.lists.get("errors", [])
+    if errors:
+        errors[-1] = replace(errors[-1], swallowed=True)
+
+
+def _inductor_start(stream: Stream, event: Event) -> None:
+    graph = stream.graph_of(event)
+    graph.fields.update(phase=event.text("phase"), before_passes=event.text("payload"))
+
+
+def _inductor_end(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).fields["finished"] = True
+
+
+def _cached_graph(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).fields.update(
+        phase=event.text("phase"), wrapper=event.text("payload"), cached=True, finished=True
+    )
+
+
+def _lowering(stream: Stream, event: Event) -> None:
+    made = event.fields.get("made")
+    item = E.LoweredNode(
+        node=event.text("node"),
+        target=event.text("target"),
+        ir=event.fields.get("ir"),
+        made=tuple(m for m in made if isinstance(m, dict)) if isinstance(made, list) else (),
+        fallback=bool(event.fields.get("fallback")),
+        seconds=event.real("seconds"),
+    )
+    stream.graph_of(event).add("lowered", item)
+
+
+def _scheduler(stream: Stream, event: Event) -> None:
+    when = "before" if event.text("when") == "before" else "after"
+    stream.graph_of(event).fields[f"scheduled_{when}"] = event.text("payload")
+
+
+def _fusion_round(stream: Stream, event: Event) -> None:
+    item = E.FusionRound(
+        event.whole("round"), event.whole("before"), event.whole("after"), event.real("seconds")
+    )
+    stream.graph_of(event).add("rounds", item)
+
+
+def _fusion_pair(stream: Stream, event: Event) -> None:
+    item = E.FusionPair(
+        round=event.whole("round"),
+        first=event.text("first"),
+        second=event.text("second"),
+        type=event.text("type"),
+        possible=bool(event.fields.get("possible")),
+        reasons=event.texts("reasons"),
+    )
+    stream.graph_of(event).add("pairs", item)
+
+
+def _fused(stream: Stream, event: Event) -> None:
+    saved, score = event.fields.get("bytes_saved"), event.fields.get("score")
+    item = E.Fusion(
+        round=event.whole("round"),
+        first=event.text("first"),
+        second=event.text("second"),
+        result=event.text("result"),
+        type=event.text("type"),
+        bytes_saved=saved if isinstance(saved, int) else None,
+        score=score if isinstance(score, dict) else {},
+    )
+    stream.graph_of(event).add("fusions", item)
+
+
+def _kernel(stream: Stream, event: Event) -> None:
+    found = event.fields.get("lines")
+    rows = found if isinstance(found, list) else []
+    item = E.Kernel(
+        name=event.text("name"),
+        language=event.text("language"),
+        digest=event.text("payload"),
+        nodes=event.texts("nodes"),
+        origins=event.texts("origins"),
+        reads=event.texts("reads"),
+        writes=event.texts("writes"),
+        lines=tuple(
+            (str(r[0]), str(r[1]), str(r[2])) for r in rows if isinstance(r, list) and len(r) == 3
+        ),
+    )
+    stream.graph_of(event).add("kernels", item)
+
+
+def _wrapper(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).fields["wrapper"] = event.text("payload")
+
+
+def _wrapper_loaded(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).fields["wrapper_path"] = event.text("path")
+
+
+def _buffers(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).fields["buffers"] = event.text("payload")
+
+
+def _reuse(stream: Stream, event: Event) -> None:
+    item = E.Reuse(event.text("old"), event.text("new"), event.text("how"))
+    stream.graph_of(event).add("reuses", item)
+
+
+def _library(stream: Stream, event: Event) -> None:
+    stream.compile_of(event).add("libraries", event.text("payload"))
+
+
+def _autotune(stream: Stream, event: Event) -> None:
+    stream.graph_of(event).add("autotunes", event)
+
+
+def _native(stream: Stream, event: Event) -> None:
+    stream.natives.append(event)
+
+
+def _ignored(stream: Stream, event: Event) -> None:
+    """Kinds that only a live view needs."""
+
+
+Handler = Callable[[Stream, Event], None]
+
+HANDLERS: dict[str, Handler] = {
+    "process": _process,
+    "process-end": _process_note("ended"),
+    "stopped": _process_note("stopped"),
+    "hook-off": _process_note("views_off"),
+    "hook-error": _process_note("hook_errors"),
+    "torch": _torch,
+    "launched": _ignored,
+    "exited": _exited,
+    "compile-start": Stream.begin,
+    "compile-end": _compile_end,
+    "graph": _graph,
+    "graph-break": _graph_break,
+    "guards": _guards,
+    "recompile": _recompile,
+    "recompile-limit": _recompile_limit,
+    "cache": _cache,
+    "decompositions": _decompositions,
+    "pass": _pass,
+    "stage-start": _stage_start,
+    "stage": _stage,
+    "error": _error,
+    "eager-fallback": _eager_fallback,
+    "inductor-start": _inductor_start,
+    "inductor-end": _inductor_end,
+    "cached-graph": _cached_graph,
+    "lowering": _lowering,
+    "scheduler": _scheduler,
+    "fusion-round": _fusion_round,
+    "fusion-pair": _fusion_pair,
+    "fused": _fused,
+    "kernel": _kernel,
+    "wrapper": _wrapper,
+    "wrapper-loaded": _wrapper_loaded,
+    "buffers": _buffers,
+    "reuse": _reuse,
+    "cpp-library": _library,
+    "autotune": _autotune,
+    "autotune-timed": _autotune,
+    "autotune-chosen": _autotune,
+    "autotune-configs": _native,
+    "choice-start": _native,
+    "choice-end": _native,
+    "native-start": _native,
+    "native": _native,
+    "triton-passes": _native,
+}
