@@ -20,6 +20,8 @@ from inductoscope.capture.scope import SCOPE
 
 Undo = Callable[[], None]
 
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
+
 
 class Installer(importlib.abc.MetaPathFinder):
     """Installs `hooks`, each part as soon as the module that it concerns is there."""
@@ -94,6 +96,8 @@ class Installer(importlib.abc.MetaPathFinder):
             execute(module)
             SCOPE.guard(self._module_ready, fullname)
 
+        # Python leaves frames of its import system out of tracebacks; this one is to go with them.
+        exec_module.__code__ = exec_module.__code__.replace(co_filename=_IMPORT_SYSTEM)
         with contextlib.suppress(AttributeError):  # A loader that cannot be changed is left alone.
             loader.exec_module = exec_module
 

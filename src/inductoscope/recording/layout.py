@@ -10,6 +10,7 @@ MANIFEST = "recording.json"
 STREAMS = "streams"
 PAYLOADS = "payloads"
 STREAM_SUFFIX = ".jsonl"
+STOPPED_SUFFIX = "-stopped.jsonl"
 RESERVE_SUFFIX = ".reserve"
 
 # Held by each stream so that a full disk can still be told about: freed, then the last event fits.

@@ -98,7 +98,7 @@ def _new_folder(command: Sequence[str]) -> Path:
 
 
 def _chosen_folder(output: Path) -> Path:
-    output = output.absolute()
+    output = output.resolve()
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} exists and is not an empty folder. Choose another --output.")
     try:

@@ -6,14 +6,15 @@ never executed, and a digest is checked before it becomes part of a path.
 
 from __future__ import annotations
 
-import json
+import errno
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from inductoscope.errors import UnreadableRecording
+from inductoscope.recording import values
 from inductoscope.recording.layout import (
     MANIFEST,
     SCHEMA,
@@ -42,18 +43,15 @@ class Event:
 
     def real(self, name: str) -> float:
         """A field as a number; 0 where it is none."""
-        value = self.fields.get(name)
-        return float(value) if isinstance(value, (int, float)) else 0.0
+        return values.real(self.fields.get(name))
 
     def whole(self, name: str) -> int:
         """A field as a whole number; 0 where it is none."""
-        value = self.fields.get(name)
-        return value if isinstance(value, int) else 0
+        return values.whole(self.fields.get(name))
 
     def texts(self, name: str) -> tuple[str, ...]:
         """A field as a tuple of texts; empty where it is no list."""
-        value = self.fields.get(name)
-        return tuple(str(item) for item in value) if isinstance(value, list) else ()
+        return values.texts(self.fields.get(name))
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ class RecordingReader:
 
     def _events_of(self, stream: Path) -> Iterator[Event]:
         try:
-            handle = stream.open("rb")
+            handle = _open_file(stream)
         except OSError as error:
             self.damage.append(Damage(stream.name, f"cannot be read: {error.strerror}"))
             return
@@ -92,7 +90,7 @@ class RecordingReader:
             for number, line in enumerate(handle, start=1):
                 if not line.strip():
                     continue
-                event = _parse(stream.stem, line)
+                event = _parse(stream.stem.removesuffix("-stopped"), line)
                 if event is None:
                     self.damage.append(Damage(f"{stream.name}:{number}", "not a whole event"))
                 else:
@@ -103,7 +101,7 @@ class RecordingReader:
         if not _DIGEST.fullmatch(digest):
             return None
         try:
-            return (self.path / payload_path(digest)).read_text("utf-8", "replace")
+            return _read_text(self.path / payload_path(digest))
         except OSError:
             return None
 
@@ -113,7 +111,7 @@ class RecordingReader:
         if text is None:
             return None
         try:
-            return json.loads(text)
+            return values.parse(text)
         except ValueError:
             self.damage.append(Damage(payload_path(digest), "not whole"))
             return None
@@ -122,26 +120,44 @@ class RecordingReader:
 def open_recording(path: Path) -> RecordingReader:
     """Open the recording in the folder `path`; UnreadableRecording says why it cannot be."""
     path = Path(path).absolute()
+    try:
+        _refuse_what_is_no_recording(path)
+    except OSError as error:
+        raise UnreadableRecording(f"{path} cannot be opened: {error.strerror}.") from error
+    manifest, damage = _read_manifest(path)
+    _refuse_newer_schema(path, manifest)
+    return RecordingReader(path=path, manifest=manifest, damage=damage)
+
+
+def _refuse_what_is_no_recording(path: Path) -> None:
     if not path.exists():
         raise UnreadableRecording(
             f"{path} does not exist. 'inductoscope show --list' names the recordings there are."
         )
     if not path.is_dir():
         raise UnreadableRecording(f"{path} is a file; a recording is a folder.")
-    has_streams = (path / STREAMS).is_dir()
-    if not has_streams and not (path / MANIFEST).is_file():
+    if not (path / STREAMS).is_dir() and not (path / MANIFEST).is_file():
         raise UnreadableRecording(
             f"{path} is not a recording: it has neither {MANIFEST} nor {STREAMS}/. "
             "Make one with 'inductoscope run SCRIPT'."
         )
-    manifest, damage = _read_manifest(path)
-    _refuse_newer_schema(path, manifest)
-    return RecordingReader(path=path, manifest=manifest, damage=damage)
+
+
+def _open_file(path: Path) -> IO[bytes]:
+    """Open an ordinary file; a pipe in its place would be waited for without end."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "not an ordinary file")
+    return path.open("rb")
+
+
+def _read_text(path: Path) -> str:
+    with _open_file(path) as file:
+        return file.read().decode("utf-8", "replace")
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], list[Damage]]:
     try:
-        manifest = json.loads((path / MANIFEST).read_text("utf-8", "replace"))
+        manifest = values.parse(_read_text(path / MANIFEST))
     except OSError as error:
         return {}, [Damage(MANIFEST, f"cannot be read: {error.strerror}")]
     except ValueError:
@@ -162,16 +178,16 @@ def _refuse_newer_schema(path: Path, manifest: dict[str, Any]) -> None:
 
 def _parse(stream: str, line: bytes) -> Event | None:
     try:
-        fields = json.loads(line)
-    except (ValueError, RecursionError):
+        fields = values.parse(line)
+    except ValueError:
         return None
     if not isinstance(fields, dict) or not isinstance(fields.get("kind"), str):
         return None
-    number, time = fields.pop("n", -1), fields.pop("t", 0.0)
+    number = fields.pop("n", None)
     return Event(
         stream=stream,
         number=number if isinstance(number, int) else -1,
-        time=float(time) if isinstance(time, (int, float)) else 0.0,
+        time=values.real(fields.pop("t", None)),
         kind=fields.pop("kind"),
         fields=fields,
     )

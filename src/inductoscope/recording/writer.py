@@ -28,6 +28,7 @@ from inductoscope.recording.layout import (
     PAYLOADS,
     RESERVE_BYTES,
     RESERVE_SUFFIX,
+    STOPPED_SUFFIX,
     STREAM_SUFFIX,
     STREAMS,
     payload_path,
@@ -83,6 +84,7 @@ class StreamWriter:
         self.stopped = None
         name = f"{self._pid}-{time.time_ns():x}"
         self._path = str(self.folder / STREAMS / (name + STREAM_SUFFIX))
+        self._last_words = str(self.folder / STREAMS / (name + STOPPED_SUFFIX))
         self._reserve = str(self.folder / STREAMS / (name + RESERVE_SUFFIX))
         try:
             os.makedirs(self.folder / STREAMS, exist_ok=True)
@@ -122,8 +124,8 @@ class StreamWriter:
         event["reason"] = self.stopped
         try:
             os.unlink(self._reserve)
-            # The line before may have been cut short, so this one begins on a fresh line.
-            _append_line(self._path, ("\n" + _encode(event) + "\n").encode())
+            # A file of its own: the stream may end in half a line, or be as long as it may get.
+            _append_line(self._last_words, (_encode(event) + "\n").encode())
         except OSError:
             pass  # The reader notices a stream that ends without a last event.
 

@@ -1,0 +1,76 @@
+"""Values read from a recording, which a stranger may have written, made safe to compute with.
+
+A value of the wrong type counts as absent. Nothing that `parse` returns is so deep or so large
+that walking it, adding it up or writing it as JSON again could fail.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+_DEEPEST = 100
+_MOST_DIGITS = 25
+_LARGEST = 1e15
+
+
+def parse(text: str | bytes) -> Any:
+    """The data that a JSON text stands for; ValueError where it is none."""
+    try:
+        value = _decode(text if isinstance(text, str) else text.decode("utf-8"))
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if _is_too_deep(value):
+        raise ValueError("nested too deeply")
+    return value
+
+
+def _is_too_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(_DEEPEST):
+        level = [child for item in level for child in _inside(item)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> list[Any]:
+    """The objects and lists directly inside a value."""
+    children = value.values() if isinstance(value, dict) else value
+    if not isinstance(value, (dict, list)):
+        return []
+    return [child for child in children if isinstance(child, (dict, list))]
+
+
+def _integer(digits: str) -> int | str:
+    return int(digits) if len(digits) <= _MOST_DIGITS else digits
+
+
+def _fraction(digits: str) -> float | str:
+    value = float(digits)
+    return value if math.isfinite(value) else digits
+
+
+# Numbers that JSON or a float cannot hold are kept as the text that stands there.
+_decode = json.JSONDecoder(parse_int=_integer, parse_float=_fraction, parse_constant=str).decode
+
+
+def real(value: Any) -> float:
+    """A number; 0 where it is none, or far beyond any that is measured."""
+    return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else 0.0
+
+
+def whole(value: Any) -> int:
+    """A whole number; 0 where it is none."""
+    return value if isinstance(value, int) else 0
+
+
+def texts(value: Any) -> tuple[str, ...]:
+    """A tuple of texts; empty where it is no list."""
+    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+
+
+def members(value: Any) -> dict[str, Any]:
+    """An object; empty where it is none."""
+    return value if isinstance(value, dict) else {}

@@ -1,0 +1,87 @@
+"""Runs the tool and plain Python on small programs, for the tests that need real processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.model.entities import Recording
+from inductoscope.model.fold import load
+
+TOOL = (sys.executable, "-m", "inductoscope")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a user sees of a program that has ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    recording_path: Path
+
+    @property
+    def recording(self) -> Recording:
+        return load(self.recording_path)
+
+    @property
+    def program_stderr(self) -> str:
+        """Standard error without the tool's summary."""
+        return self.stderr.partition("inductoscope: the program")[0]
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """A folder with programs in it, and a private cache that the programs may share."""
+
+    folder: Path
+    cache: Path
+
+    def write(self, name: str, text: str) -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def environment(self, **more: str) -> dict[str, str]:
+        found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
+        found.update(TORCHINDUCTOR_CACHE_DIR=str(self.cache), COLUMNS="80", **more)
+        return found
+
+    def start(
+        self, *words: str, options: tuple[str, ...] = (), **more: str
+    ) -> subprocess.Popen[str]:
+        """`inductoscope run OPTIONS WORDS`, not waited for."""
+        recording = self.folder / "recording"
+        return subprocess.Popen(
+            [*TOOL, "run", "--output", str(recording), *options, *words],
+            cwd=self.folder,
+            env=self.environment(**more),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *words: str, options: tuple[str, ...] = (), **more: str) -> Outcome:
+        """`inductoscope run OPTIONS WORDS`, to its end."""
+        child = self.start(*words, options=options, **more)
+        stdout, stderr = child.communicate(timeout=300)
+        return Outcome(child.returncode, stdout, stderr, self.folder / "recording")
+
+    def run_plain(self, *words: str, **more: str) -> Outcome:
+        """The same program without the tool."""
+        done = subprocess.run(
+            [sys.executable, *words],
+            cwd=self.folder,
+            env=self.environment(**more),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=300,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr, self.folder / "none")
