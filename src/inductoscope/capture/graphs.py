@@ -13,23 +13,24 @@ from inductoscope.capture.scope import SCOPE
 _LONGEST_ARGUMENTS = 2000
 
 
-def store_graph(module: Any) -> str:
-    """Store a GraphModule (or Graph) as data and return the digest of the payload."""
-    return SCOPE.json(describe_graph(module))
+def store_graph(module: Any, *, code: bool = True) -> str:
+    """Store a GraphModule (or Graph) as data and return the digest of the payload.
+
+    `code` adds what it takes to run the graph; printing that is half of the cost.
+    """
+    return SCOPE.json(describe_graph(module, code=code))
 
 
-def describe_graph(module: Any) -> dict[str, Any]:
+def describe_graph(module: Any, *, code: bool = True) -> dict[str, Any]:
     """A GraphModule (or Graph) as JSON-ready data."""
     graph = getattr(module, "graph", module)
     owner = module if graph is not module else graph.owning_module
     stacks: dict[str, int] = {}
     nodes = [_describe_node(node, stacks) for node in graph.nodes]
-    return {
-        "nodes": nodes,
-        "stacks": list(stacks),
-        **_code(graph),
-        "attributes": _describe_attributes(graph, owner),
-    }
+    found = {"nodes": nodes, "stacks": list(stacks)}
+    if code:
+        found.update(_code(graph), attributes=_describe_attributes(graph, owner))
+    return found
 
 
 def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:

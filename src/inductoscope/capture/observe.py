@@ -113,12 +113,21 @@ def current_compile_id() -> str | None:
 
 
 def _hide_own_frames(error: BaseException) -> None:
-    """Unlink the frames of inner replacements from the traceback."""
-    entry: TracebackType | None = error.__traceback__
-    while entry is not None:
-        following = entry.tb_next
-        while following is not None and following.tb_frame.f_code in _OWN_CODE:
-            following = following.tb_next
-        if following is not entry.tb_next and following is not None:
-            entry.tb_next = following
+    """Unlink the frames of replacements from the traceback, the one being left included.
+
+    A bare `raise` adds no entry for the frame that it leaves (from Python 3.11 on), so what is
+    taken out here stays out.
+    """
+    head = _past_own(error.__traceback__)
+    error.__traceback__ = head
+    while head is not None:
+        following = _past_own(head.tb_next)
+        if following is not head.tb_next:
+            head.tb_next = following
+        head = following
+
+
+def _past_own(entry: TracebackType | None) -> TracebackType | None:
+    while entry is not None and entry.tb_frame.f_code in _OWN_CODE:
         entry = entry.tb_next
+    return entry

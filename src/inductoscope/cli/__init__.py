@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import io
 import sys
 
 import click
 
 from inductoscope.errors import InductoscopeError
+from inductoscope.report.plain_text import visible
 from inductoscope.version import __version__
 
 COMMANDS: tuple[str, ...] = ("run", "show", "env")
@@ -40,8 +42,11 @@ def _cli() -> None:
 
 def main() -> None:
     """Run the command line; errors of the tool's own become one line and an exit code."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the terminal has no character for is written out, not refused.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         _cli.main(prog_name="inductoscope")
     except InductoscopeError as error:
-        click.echo(f"inductoscope: {error}", err=True)
+        click.echo(f"inductoscope: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)

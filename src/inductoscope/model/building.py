@@ -13,14 +13,22 @@ from typing import Any
 
 from inductoscope.model import entities as E
 from inductoscope.recording.reader import Event
+from inductoscope.recording.values import members, whole
 
 
 @dataclass
 class Building:
-    """A compile under construction: plain values, and lists that become tuples."""
+    """A compile under construction: plain values, and lists that become tuples.
+
+    `start` and `end` hold what was read, as it was read; what is known for sure has its own field.
+    """
 
     start: dict[str, Any]
     end: dict[str, Any] = field(default_factory=dict)
+    guard_count: int = 0
+    guards: str = ""
+    recompile: E.Recompile | None = None
+    decompositions: dict[str, int] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=dict)
     stage_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     graphs: dict[str, BuildingGraph] = field(default_factory=dict)
@@ -47,6 +55,8 @@ class Stream:
 
     name: str
     process: dict[str, Any] = field(default_factory=dict)
+    torch: dict[str, Any] = field(default_factory=dict)
+    notes: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
     compiles: dict[str, Building] = field(default_factory=dict)
     order: list[Building] = field(default_factory=list)
     natives: list[Event] = field(default_factory=list)
@@ -89,14 +99,11 @@ def _process(stream: Stream, event: Event) -> None:
 
 
 def _torch(stream: Stream, event: Event) -> None:
-    stream.process["torch"] = event.fields
+    stream.torch = event.fields
 
 
-def _process_note(name: str) -> Handler:
-    def handle(stream: Stream, event: Event) -> None:
-        stream.process.setdefault(name, []).append(event)
-
-    return handle
+def _process_note(stream: Stream, event: Event) -> None:
+    stream.notes[event.kind].append(event)
 
 
 def _exited(stream: Stream, event: Event) -> None:
@@ -124,18 +131,18 @@ def _graph_break(stream: Stream, event: Event) -> None:
 
 def _guards(stream: Stream, event: Event) -> None:
     building = stream.compile_of(event)
-    building.start["guard_count"] = event.whole("count")
-    building.start["guards"] = event.text("payload")
+    building.guard_count = event.whole("count")
+    building.guards = event.text("payload")
 
 
 def _recompile(stream: Stream, event: Event) -> None:
-    stream.compile_of(event).start["recompile"] = E.Recompile(event.texts("reasons"))
+    stream.compile_of(event).recompile = E.Recompile(event.texts("reasons"))
 
 
 def _recompile_limit(stream: Stream, event: Event) -> None:
     building = stream.compile_of(event)
-    known = building.start.get("recompile") or E.Recompile(())
-    building.start["recompile"] = replace(known, limit=event.text("limit"))
+    known = building.recompile or E.Recompile(())
+    building.recompile = replace(known, limit=event.text("limit"))
 
 
 def _cache(stream: Stream, event: Event) -> None:
@@ -146,11 +153,9 @@ def _cache(stream: Stream, event: Event) -> None:
 
 
 def _decompositions(stream: Stream, event: Event) -> None:
-    counts = event.fields.get("counts")
-    if isinstance(counts, dict):
-        known = stream.compile_of(event).start.setdefault("decompositions", {})
-        for name, count in counts.items():
-            known[str(name)] = known.get(str(name), 0) + (count if isinstance(count, int) else 0)
+    known = stream.compile_of(event).decompositions
+    for name, count in members(event.fields.get("counts")).items():
+        known[name] = known.get(name, 0) + whole(count)
 
 
 def _pass(stream: Stream, event: Event) -> None:
@@ -205,7 +210,7 @@ def _eager_fallback(stream: Stream, event: Event) -> None:
 
 def _inductor_start(stream: Stream, event: Event) -> None:
     graph = stream.graph_of(event)
-    graph.fields.update(phase=event.text("phase"), before_passes=event.text("payload"))
+    graph.fields["phase"] = event.text("phase")
 
 
 def _inductor_end(stream: Stream, event: Event) -> None:
@@ -256,7 +261,7 @@ def _fusion_pair(stream: Stream, event: Event) -> None:
 
 
 def _fused(stream: Stream, event: Event) -> None:
-    saved, score = event.fields.get("bytes_saved"), event.fields.get("score")
+    saved = event.fields.get("bytes_saved")
     item = E.Fusion(
         round=event.whole("round"),
         first=event.text("first"),
@@ -264,7 +269,7 @@ def _fused(stream: Stream, event: Event) -> None:
         result=event.text("result"),
         type=event.text("type"),
         bytes_saved=saved if isinstance(saved, int) else None,
-        score=score if isinstance(score, dict) else {},
+        score=members(event.fields.get("score")),
     )
     stream.graph_of(event).add("fusions", item)
 
@@ -324,10 +329,10 @@ Handler = Callable[[Stream, Event], None]
 
 HANDLERS: dict[str, Handler] = {
     "process": _process,
-    "process-end": _process_note("ended"),
-    "stopped": _process_note("stopped"),
-    "hook-off": _process_note("views_off"),
-    "hook-error": _process_note("hook_errors"),
+    "process-end": _process_note,
+    "stopped": _process_note,
+    "hook-off": _process_note,
+    "hook-error": _process_note,
     "torch": _torch,
     "launched": _ignored,
     "exited": _exited,
@@ -367,5 +372,4 @@ HANDLERS: dict[str, Handler] = {
     "choice-end": _native,
     "native-start": _native,
     "native": _native,
-    "triton-passes": _native,
 }

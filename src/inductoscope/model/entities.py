@@ -217,7 +217,6 @@ class InductorGraph:
     cached: bool
     finished: bool
     seconds: Mapping[str, float]
-    before_passes: str = ""
     lowered: tuple[LoweredNode, ...] = ()
     scheduled_before: str = ""
     scheduled_after: str = ""
@@ -287,7 +286,9 @@ class Process:
     role: str
     torch: Mapping[str, Any]
     ended: bool
+    # Why it stopped recording, and how many events it could not write although it went on.
     stopped: str
+    dropped: int
     unfinished: tuple[OpenStage, ...]
     views_off: tuple[str, ...]
     hook_errors: tuple[str, ...]

@@ -10,6 +10,7 @@ from inductoscope.model import entities as E
 from inductoscope.model.building import HANDLERS, Building, BuildingGraph, Stream
 from inductoscope.model.native import fold_natives
 from inductoscope.recording.reader import Event, RecordingReader, open_recording
+from inductoscope.recording.values import members, real, texts, whole
 
 
 def load(path: Path) -> E.Recording:
@@ -47,29 +48,29 @@ def fold(reader: RecordingReader) -> E.Recording:
 
 
 def _freeze_process(stream: Stream) -> E.Process:
-    found = stream.process
-    stopped: list[Event] = found.get("stopped", [])
+    found, notes = stream.process, stream.notes
     return E.Process(
         stream=stream.name,
-        pid=_whole(found.get("pid")),
-        parent=_whole(found.get("parent")),
-        argv=tuple(str(word) for word in found.get("argv") or ()),
+        pid=whole(found.get("pid")),
+        parent=whole(found.get("parent")),
+        argv=texts(found.get("argv")),
         python=str(found.get("python", "")),
         rank=str(found.get("rank") or ""),
         role=str(found.get("role") or "program"),
-        torch=found.get("torch") or {},
-        ended=bool(found.get("ended")),
-        stopped=stopped[0].text("reason") if stopped else "",
+        torch=stream.torch,
+        ended=bool(notes["process-end"]),
+        stopped=next((event.text("reason") or "no reason" for event in notes["stopped"]), ""),
+        dropped=sum(event.whole("dropped") for event in notes["process-end"]),
         unfinished=tuple(
             E.OpenStage(event.text("stage"), event.text("detail"), event.text("compile"))
             for event in stream.open_stages
         ),
         views_off=tuple(
             f"{event.text('records')} (missing: {', '.join(event.texts('missing'))})"
-            for event in found.get("views_off", [])
+            for event in notes["hook-off"]
         ),
         hook_errors=tuple(
-            f"{event.text('hook')}: {event.text('error')}" for event in found.get("hook_errors", [])
+            f"{event.text('hook')}: {event.text('error')}" for event in notes["hook-error"]
         ),
     )
 
@@ -82,18 +83,18 @@ def _freeze_compile(building: Building, stream: str) -> E.Compile:
         function=str(start.get("function", "")),
         resumed=str(start.get("resumed") or ""),
         file=str(start.get("file", "")),
-        line=_whole(start.get("line")),
+        line=whole(start.get("line")),
         outcome=str(end.get("outcome", "not finished")),
         reason=str(end.get("reason") or ""),
-        seconds=_real(end.get("seconds")),
+        seconds=real(end.get("seconds")),
         stage_seconds=dict(building.stage_seconds),
         graphs=tuple(lists.get("graphs", ())),
         passes=tuple(lists.get("passes", ())),
-        decompositions=start.get("decompositions", {}),
-        guard_count=_whole(start.get("guard_count")),
-        guards=str(start.get("guards", "")),
+        decompositions=building.decompositions,
+        guard_count=building.guard_count,
+        guards=building.guards,
         breaks=tuple(lists.get("breaks", ())),
-        recompile=start.get("recompile"),
+        recompile=building.recompile,
         caches=tuple(lists.get("caches", ())),
         inductor=tuple(_freeze_graph(graph) for graph in building.graphs.values()),
         libraries=tuple(lists.get("libraries", ())),
@@ -117,8 +118,7 @@ def _freeze_autotunes(events: list[Event]) -> tuple[E.Autotune, ...]:
             continue
         match = [s for s in searches if s["event"].text("operation") == event.text("operation")]
         if match and event.kind == "autotune-timed":
-            times = event.fields.get("milliseconds")
-            match[-1]["times"] = times if isinstance(times, dict) else {}
+            match[-1]["times"] = members(event.fields.get("milliseconds"))
             match[-1]["failed"] = event.texts("failed")
             match[-1]["winner"] = event.text("winner")
         elif match and not match[-1]["winner"]:
@@ -128,31 +128,20 @@ def _freeze_autotunes(events: list[Event]) -> tuple[E.Autotune, ...]:
 
 def _freeze_autotune(search: dict[str, Any]) -> E.Autotune:
     listed = search["event"].fields.get("choices")
-    choices = (
-        [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
-    )
+    choices = [members(item) for item in listed] if isinstance(listed, list) else []
     return E.Autotune(
         operation=search["event"].text("operation"),
-        choices=tuple(
-            E.Choice(
-                name=str(choice.get("name", "")),
-                description=str(choice.get("description", "")),
-                milliseconds=_maybe_real(search["times"].get(choice.get("name"))),
-                failed=choice.get("name") in search["failed"],
-            )
-            for choice in choices
-        ),
+        choices=tuple(_freeze_choice(choice, search) for choice in choices if choice),
         winner=search["winner"],
     )
 
 
-def _whole(value: Any) -> int:
-    return value if isinstance(value, int) else 0
-
-
-def _real(value: Any) -> float:
-    return float(value) if isinstance(value, (int, float)) else 0.0
-
-
-def _maybe_real(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+def _freeze_choice(choice: dict[str, Any], search: dict[str, Any]) -> E.Choice:
+    name = str(choice.get("name", ""))
+    time = search["times"].get(name)
+    return E.Choice(
+        name=name,
+        description=str(choice.get("description", "")),
+        milliseconds=real(time) if isinstance(time, (int, float)) else None,
+        failed=name in search["failed"],
+    )

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.model.entities import Recording
+from inductoscope.recording.values import members, texts
 
 _FRAME = re.compile(
-    r'File "(?P<file>[^"]*)", line (?P<line>\d+), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
+    r'File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
 )
 _LIBRARY = ("/torch/", "/site-packages/")
 
@@ -104,14 +105,13 @@ def graph_from(data: Any) -> FxGraph | None:
     """A graph from recorded data."""
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         return None
-    stacks = [_frames(str(text)) for text in data.get("stacks") or ()]
+    stacks = [_frames(text) for text in texts(data.get("stacks"))]
     nodes = [_node(item, stacks) for item in data["nodes"] if isinstance(item, dict)]
-    attributes, names = data.get("attributes"), data.get("globals")
     return FxGraph(
         nodes=tuple(nodes),
         code=str(data.get("code", "")),
-        attributes=attributes if isinstance(attributes, dict) else {},
-        globals=names if isinstance(names, dict) else {},
+        attributes=members(data.get("attributes")),
+        globals=members(data.get("globals")),
     )
 
 
@@ -126,7 +126,7 @@ def _node(item: dict[str, Any], stacks: list[tuple[Frame, ...]]) -> FxNode:
         kwargs=str(item.get("kwargs", "")),
         value=item.get("value"),
         aten=str(item.get("aten", "")),
-        origins=tuple(str(name) for name in item.get("from") or ()),
+        origins=texts(item.get("from")),
         stack=stacks[index] if known and isinstance(index, int) else (),
     )
 
@@ -146,7 +146,7 @@ def describe_value(value: Any) -> str:
         return ""
     if "dtype" not in value:
         return str(value.get("text", ""))
-    shape = ", ".join(str(size) for size in value.get("shape") or ())
+    shape = ", ".join(texts(value.get("shape")))
     kind = str(value["dtype"]).removeprefix("torch.")
     device = str(value.get("device", ""))
     return f"{kind}[{shape}]" + (f" {device}" if device != "cpu" else "")

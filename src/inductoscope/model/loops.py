@@ -4,11 +4,15 @@ An FX node's IR function computes everything below it that was not stored. What 
 contributed are the expressions that none of its inputs' functions have. The same expressions are
 then found in the loop body of the fused node, although names and indices differ there: loads are
 told apart by buffer alone, constants by value, everything else by operation and operands.
+
+Long operands are stood for by a digest: written out, an expression that uses its operand twice
+would double in length with every line.
 """
 
 from __future__ import annotations
 
 import ast
+import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -34,6 +38,7 @@ _OPERATORS: dict[type[ast.AST], str] = {
 }
 
 _STORES = ("store", "store_reduction")
+_LONGEST_OPERAND = 80
 
 
 @dataclass(frozen=True)
@@ -54,10 +59,13 @@ def steps_of(source: str) -> tuple[Step, ...]:
         if statement is None:
             continue
         name, value = statement
-        expression = _expression(value, known)
+        try:
+            expression = _expression(value, known)
+        except (OverflowError, RecursionError):
+            continue
         if expression is None:
             continue
-        known[name] = expression
+        known[name] = _short(expression)
         steps.append(Step(name, line.strip(), expression))
     return tuple(steps)
 
@@ -114,7 +122,14 @@ def _operand(node: ast.expr, known: dict[str, str]) -> str:
         return known.get(node.id, node.id)
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return str(float(node.value))
-    return _expression(node, known) or _text(node)
+    return _short(_expression(node, known) or _text(node))
+
+
+def _short(expression: str) -> str:
+    if len(expression) <= _LONGEST_OPERAND:
+        return expression
+    data = expression.encode("utf-8", "backslashreplace")
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
 def _text(node: ast.expr) -> str:

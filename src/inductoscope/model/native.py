@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import replace
 from typing import Any
 
 from inductoscope.model.entities import Compile, Kernel, NativeCompile, Recording
 from inductoscope.recording.reader import Event
+from inductoscope.recording.values import members, real
 
 
 def fold_natives(events: Iterable[Event]) -> tuple[NativeCompile, ...]:
     """All runs of native compilers, in the order in which they ended, unfinished ones last."""
-    running: dict[tuple[str, str], Event] = {}
+    running: dict[tuple[str, ...], Event] = {}
     done: list[NativeCompile] = []
     for event in events:
-        key = (event.stream, event.text("source") or event.text("kernel") + event.text("config"))
+        key = (event.stream, event.text("source"), event.text("kernel"), event.text("config"))
         if event.kind == "native-start":
             running[key] = event
         elif event.kind == "native":
             running.pop(key, None)
             done.append(_freeze(event, ended=True))
-        elif event.kind == "triton-passes":
-            _add_passes(done, event)
     return (*done, *(_freeze(event, ended=False) for event in running.values()))
 
 
 def _freeze(event: Event, *, ended: bool) -> NativeCompile:
-    forms = event.fields.get("forms")
     return NativeCompile(
         tool=event.text("tool"),
         source=event.text("source"),
@@ -40,37 +37,21 @@ def _freeze(event: Event, *, ended: bool) -> NativeCompile:
         digest=event.text("payload"),
         kernel=event.text("kernel"),
         config=event.text("config"),
-        forms=forms if isinstance(forms, dict) else {},
+        forms=members(event.fields.get("forms")),
         registers=_maybe_whole(event.fields.get("registers")),
         spills=_maybe_whole(event.fields.get("spills")),
         shared=_maybe_whole(event.fields.get("shared")),
+        passes=_passes(event.fields.get("passes")),
         process=event.stream,
     )
 
 
-def _add_passes(done: list[NativeCompile], event: Event) -> None:
-    """Triton reports its passes just before the compile that they belong to ends, or after."""
-    rows = event.fields.get("passes")
-    passes = tuple(
-        (str(row[0]), float(row[1]))
+def _passes(rows: Any) -> tuple[tuple[str, float], ...]:
+    return tuple(
+        (str(row[0]), real(row[1]))
         for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, list) and len(row) == 2 and isinstance(row[1], (int, float))
+        if isinstance(row, list) and len(row) == 2
     )
-    files = event.fields.get("files")
-    binary = _binary(files if isinstance(files, dict) else {})
-    for index, native in enumerate(done):
-        if native.kernel == event.text("kernel") and not native.passes:
-            done[index] = replace(native, passes=passes, output=binary or native.output)
-            return
-    done.append(replace(_freeze(event, ended=False), tool="triton", passes=passes, output=binary))
-
-
-def _binary(files: dict[str, Any]) -> str:
-    for suffix in (".cubin", ".hsaco", ".so"):
-        for name, path in files.items():
-            if str(name).endswith(suffix):
-                return str(path)
-    return ""
 
 
 def _maybe_whole(value: Any) -> int | None:

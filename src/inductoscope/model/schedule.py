@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.model.entities import Recording
+from inductoscope.recording.values import texts
 
 
 @dataclass(frozen=True)
@@ -71,11 +72,11 @@ def _node(item: dict[str, Any]) -> ScheduledNode:
         loops=str(item.get("loops", "")),
         device=str(item.get("device", "")),
         group=str(item.get("group", "")),
-        reads=_texts(item.get("reads")),
-        writes=_texts(item.get("writes")),
-        unmet=_texts(item.get("unmet")),
-        origins=_texts(item.get("origins")),
-        sizes=tuple(_texts(size) for size in sizes) if isinstance(sizes, list) else (),
+        reads=texts(item.get("reads")),
+        writes=texts(item.get("writes")),
+        unmet=texts(item.get("unmet")),
+        origins=texts(item.get("origins")),
+        sizes=tuple(texts(size) for size in sizes) if isinstance(sizes, list) else (),
         kernel=str(item.get("kernel", "")),
         body=str(item.get("body", "")),
         buffers=tuple(_buffer(b) for b in (buffers if isinstance(buffers, list) else [])),
@@ -87,15 +88,11 @@ def _buffer(item: Any) -> Buffer:
     found = item if isinstance(item, dict) else {}
     return Buffer(
         name=str(found.get("name", "")),
-        users=_texts(found.get("users")),
+        users=texts(found.get("users")),
         origin=str(found.get("origin") or ""),
         dtype=str(found.get("dtype", "")),
-        size=_texts(found.get("size")),
-        stride=_texts(found.get("stride")),
-        mutates=_texts(found.get("mutates")),
-        aliases=_texts(found.get("aliases")),
+        size=texts(found.get("size")),
+        stride=texts(found.get("stride")),
+        mutates=texts(found.get("mutates")),
+        aliases=texts(found.get("aliases")),
     )
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()

@@ -80,12 +80,12 @@ def _bare(aten: str) -> str:
 def by_source(place: str) -> Selector:
     """Selects nodes by a line of the user's program: 'file.py:12', or 'file.py' for all of it."""
     file, _, line = place.rpartition(":")
-    if not file or not line.isdigit():
+    if not file or not line.isdecimal():
         file, line = place, ""
 
     def matches(frame: Frame) -> bool:
         same_file = frame.file == file or frame.file.endswith("/" + file.removeprefix("./"))
-        return same_file and (not line or frame.line == int(line))
+        return same_file and (not line or str(frame.line) == line.lstrip("0"))
 
     return lambda node: any(matches(frame) for frame in node.stack)
 
@@ -117,7 +117,7 @@ def final_graph(compile_: Compile, graph: InductorGraph) -> str:
     for item in reversed(compile_.graphs):
         if item.stage == "post-grad" and item.key == graph.key:
             return item.digest
-    return graph.before_passes
+    return ""
 
 
 def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:

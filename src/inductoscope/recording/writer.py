@@ -3,12 +3,14 @@
 What holds, and why:
 
 - Each event is one line, handed to the kernel in one `write` to a file opened for appending. A
-  `kill -9` therefore loses at most the event being written, and threads need no lock.
+  `kill -9` therefore loses at most the event being written, and threads need no lock to write.
 - No file stays open between events: a program that closes or reuses every descriptor can neither
   break the recording nor have the recording written into a file of its own.
-- A forked child starts a stream of its own, named by its process id.
+- A forked child starts a stream of its own, named by its process id. It never writes into its
+  parent's, whatever it does first.
 - A write that fails (full disk, folder deleted) ends the recording for this process, silently:
-  the program goes on. Space set aside at the start lets the last line say so.
+  the program goes on. Space set aside at the start lets the last line say so. A folder that was
+  deleted is not made again.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ import hashlib
 import itertools
 import json
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -37,9 +40,22 @@ from inductoscope.recording.layout import (
 # Descriptors run out and come back; the disk does not: only the event at hand is dropped for these.
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EAGAIN})
 
+_NO_PROCESS = -1
+
 _encode = json.JSONEncoder(
     ensure_ascii=True, separators=(",", ":"), default=str, check_circular=False
 ).encode
+
+# Held while a stream is begun, so that threads begin one only. A fork may copy it locked.
+_beginning = threading.RLock()
+
+
+def _renew_lock() -> None:
+    global _beginning
+    _beginning = threading.RLock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 class StreamWriter:
@@ -49,7 +65,7 @@ class StreamWriter:
         """`first_event` describes the process; it is called again in every forked child."""
         self.folder = Path(folder)
         self._first_event = first_event
-        self._pid = -1
+        self._pid = _NO_PROCESS
         self._path = ""
         self._numbers: Iterator[int] = itertools.count()
         self._known_payloads: set[str] = set()
@@ -58,16 +74,14 @@ class StreamWriter:
 
     def emit(self, kind: str, /, **fields: Any) -> None:
         """Append one event. Never raises on account of the disk."""
-        if self._pid != os.getpid():
-            self._begin()
-        if self.stopped is None:
+        if self._is_ready():
             self._append(kind, fields)
 
     def payload(self, text: str) -> str:
         """Store `text` once and return the digest that events refer to it by."""
         data = text.encode("utf-8", "backslashreplace")
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
-        if digest not in self._known_payloads and self.stopped is None:
+        if digest not in self._known_payloads and self._is_ready():
             try:
                 self._store(digest, data)
             except OSError as error:
@@ -76,23 +90,33 @@ class StreamWriter:
                 self._known_payloads.add(digest)
         return digest
 
+    def _is_ready(self) -> bool:
+        """Whether events can be written: a stream is begun at first use and again after a fork."""
+        if self._pid != os.getpid():
+            with _beginning:
+                if self._pid != os.getpid():
+                    self._begin()
+        return self._pid == os.getpid() and self.stopped is None
+
     def _begin(self) -> None:
-        """Start this process's own stream: at first use, and again after a fork."""
-        self._pid = os.getpid()
+        if self._pid != _NO_PROCESS:  # A forked child.
+            self._pid, self._dropped, self.stopped = _NO_PROCESS, 0, None
         self._numbers = itertools.count()
-        self._dropped = 0
-        self.stopped = None
-        name = f"{self._pid}-{time.time_ns():x}"
+        name = f"{os.getpid()}-{time.time_ns():x}"
         self._path = str(self.folder / STREAMS / (name + STREAM_SUFFIX))
         self._last_words = str(self.folder / STREAMS / (name + STOPPED_SUFFIX))
         self._reserve = str(self.folder / STREAMS / (name + RESERVE_SUFFIX))
         try:
-            os.makedirs(self.folder / STREAMS, exist_ok=True)
+            (self.folder / STREAMS).mkdir(exist_ok=True)
             _write_file(self._reserve, b"\n" * RESERVE_BYTES)
         except OSError as error:
             self._give_up(error)
-            return
-        self._append("process", self._first_event())
+            if self.stopped is None:
+                return  # The next event tries again.
+        else:
+            self._append("process", self._first_event())
+        # Last: from now on other threads write.
+        self._pid = os.getpid()
 
     def _append(self, kind: str, fields: dict[str, Any]) -> None:
         event = {"n": next(self._numbers), "t": round(time.time(), 6), "kind": kind, **fields}
@@ -106,8 +130,9 @@ class StreamWriter:
         final = self.folder / payload_path(digest)
         if final.exists():
             return
-        final.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = self.folder / PAYLOADS / f".{os.getpid()}-{digest}"
+        (self.folder / PAYLOADS).mkdir(exist_ok=True)
+        final.parent.mkdir(exist_ok=True)
+        unfinished = self.folder / PAYLOADS / f".{os.getpid()}-{threading.get_ident()}-{digest}"
         try:
             _write_file(str(unfinished), data)
             os.replace(unfinished, final)

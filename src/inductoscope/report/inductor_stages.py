@@ -15,6 +15,7 @@ from inductoscope.model.entities import (
 )
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.recording.values import texts
 from inductoscope.report.operation import ir_text, native_view
 from inductoscope.report.sections import Section
 
@@ -161,7 +162,7 @@ def memory(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
     for graph in _graphs(compiles):
         buffers = recording.data(graph.buffers)
         lines = [
-            f"{name}: {entry.get('origin') or ' + '.join(entry.get('origins') or []) or '?'}"
+            f"{name}: {entry.get('origin') or ' + '.join(texts(entry.get('origins'))) or '?'}"
             for name, entry in (buffers.items() if isinstance(buffers, dict) else ())
             if isinstance(entry, dict)
         ]

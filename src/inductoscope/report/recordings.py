@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import Any
 
 from inductoscope.recording.layout import MANIFEST
 from inductoscope.recording.location import recordings_folder
+from inductoscope.recording.values import members, parse, real, texts
 from inductoscope.report.terminal import Printer
 
 View = dict[str, Any]
@@ -24,15 +24,22 @@ def recordings_view(paths: list[Path]) -> View:
 
 def _manifest(path: Path) -> View:
     try:
-        found = json.loads((path / MANIFEST).read_text("utf-8"))
-        return {"created": float(found["created"]), "command": [str(w) for w in found["command"]]}
-    except (OSError, ValueError, KeyError, TypeError):
-        return {"created": 0.0, "command": []}
+        found = members(parse((path / MANIFEST).read_bytes()))
+    except (OSError, ValueError):
+        found = {}
+    return {"created": real(found.get("created")), "command": list(texts(found.get("command")))}
 
 
 def print_recordings(printer: Printer, view: View) -> None:
     """All recordings as text."""
     printer.heading(f"{len(view['recordings'])} recording(s) in {view['folder']}")
     for item in view["recordings"]:
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["created"]))
-        printer.pair(Path(item["path"]).name, f"{when}  {' '.join(item['command'])}", width=34)
+        words = f"{_when(item['created'])}  {' '.join(item['command'])}"
+        printer.pair(Path(item["path"]).name, words, width=34)
+
+
+def _when(created: float) -> str:
+    try:
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(created))
+    except (OSError, OverflowError, ValueError):
+        return "time unknown    "

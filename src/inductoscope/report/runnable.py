@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ def runnable_view(recording: Recording, name: str, target: str) -> View:
     script = write_script(found, read_graph(recording, found.digest))
     if target == "-":
         return {"graph": found.name, "path": None, "script": script}
-    path = Path(target or f"graph_{found.name.replace('/', '_').replace(' ', '_')}.py").absolute()
+    # The name comes from the recording, so nothing in it may lead out of this folder.
+    name = re.sub(r"[^\w.#-]", "_", found.name)
+    path = Path(target or f"graph_{name}.py").absolute()
     try:
-        path.write_text(script, "utf-8")
+        path.write_text(script, "utf-8", "backslashreplace")
     except OSError as error:
         raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
     return {"graph": found.name, "path": str(path), "script": script}

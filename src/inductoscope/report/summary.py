@@ -9,6 +9,7 @@ from typing import Any
 from inductoscope.diagnose.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
+from inductoscope.recording.values import texts
 from inductoscope.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 View = dict[str, Any]
@@ -19,7 +20,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
     return {
         "schema": 1,
         "recording": recording.path,
-        "command": list(recording.manifest.get("command") or ()),
+        "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": _torch_version(recording),
@@ -29,6 +30,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "stage_seconds": _stage_seconds(recording),
         "findings": [asdict(finding) for finding in findings],
         "damage": [list(item) for item in recording.damage],
+        "unknown_events": dict(recording.unknown_events),
     }
 
 

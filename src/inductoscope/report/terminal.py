@@ -7,7 +7,6 @@ the cursor or recolour the screen, are written out.
 from __future__ import annotations
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import IO, Any
@@ -16,19 +15,13 @@ from rich.console import Console
 from rich.text import Text
 
 from inductoscope.errors import ToolFailure
-
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
+from inductoscope.report.plain_text import visible
 
 HEADING = "bold"
 GOOD = "green"
 BAD = "bold red"
 WARN = "yellow"
 FAINT = "dim"
-
-
-def visible(text: str) -> str:
-    """The text with control characters written out, tabs and line ends kept."""
-    return _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
 
 
 class Printer:
@@ -57,11 +50,16 @@ class Printer:
 
     def code(self, text: str, *, indent: int = 2) -> None:
         """Lines kept as they are: code is not wrapped, a terminal or pager can scroll it."""
-        for line in visible(text).splitlines():
-            self._console.print(Text(" " * indent + line), soft_wrap=True)
+        lines = [" " * indent + line for line in visible(text).splitlines()]
+        if lines:
+            self._console.print(Text("\n".join(lines)), soft_wrap=True)
 
     def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
-        """A name and its value, the value wrapped beside the name."""
+        """A name and its value, the value wrapped beside the name, or below a long one."""
+        name = " ".join(visible(name).split())
+        if len(name) >= self.width // 2:
+            self.line(name, indent=indent)
+            name = ""
         width = max(width, len(name) + 1)
         lines = Text(visible(value)).wrap(self._console, max(20, self.width - indent - width)) or [
             Text("")

@@ -13,6 +13,7 @@ from typing import Any
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import FxGraph, FxNode, graph_from
+from inductoscope.recording.values import members
 
 # A size that only running the program tells.
 _UNKNOWN_SIZE = 8
@@ -57,7 +58,7 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
     """The text of the script."""
     if graph is None:
         raise ToolFailure(f"The graph {named.name} is missing from the recording.")
-    modules = [name for name, item in graph.attributes.items() if "module" in item]
+    modules = [name for name, item in graph.attributes.items() if "module" in members(item)]
     if modules:
         raise ToolFailure(
             f"The graph {named.name} calls modules ({', '.join(modules)}) whose code is not in "
@@ -84,20 +85,20 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _all_globals(graph: FxGraph) -> dict[str, str | None]:
+def _all_globals(graph: FxGraph) -> dict[str, Any]:
     names = dict(graph.globals)
     for item in graph.attributes.values():
-        inner = graph_from(item.get("graph")) if isinstance(item, dict) else None
+        inner = graph_from(members(item).get("graph"))
         if inner is not None:
             names.update(_all_globals(inner))
     return names
 
 
-def _imports(names: dict[str, str | None]) -> str:
+def _imports(names: dict[str, Any]) -> str:
     """Bind the names that torch's printed code relies on."""
     lines = []
-    for name, path in sorted(names.items()):
-        if name == "torch" or path is None or not _IDENTIFIER.fullmatch(name):
+    for name, path in sorted(names.items(), key=lambda item: item[0]):
+        if name == "torch" or not isinstance(path, str) or not _IDENTIFIER.fullmatch(name):
             continue
         if path in ("inf", "nan", "-inf"):
             lines.append(f"{name} = float('{path}')")
@@ -137,7 +138,7 @@ def _classes(name: str, graph: FxGraph) -> list[str]:
     lines = [f"class {name}(torch.nn.Module):", "    def __init__(self):"]
     lines.append("        super().__init__()")
     for path, item in graph.attributes.items():
-        inner = graph_from(item.get("graph")) if isinstance(item, dict) else None
+        inner = graph_from(members(item).get("graph"))
         if inner is not None:
             inner_name = f"{name}_{re.sub(r'[^0-9A-Za-z_]', '_', path)}"
             ahead += _classes(inner_name, inner)
@@ -180,7 +181,7 @@ def _input(node: FxNode) -> str:
 def _make_call(value: Any) -> str:
     if not isinstance(value, dict) or "dtype" not in value:
         return "None"
-    shape = _sizes(value.get("hints") or value.get("shape") or [])
+    shape = _sizes(value.get("hints") or value.get("shape"))
     stride = value.get("stride")
     known = isinstance(stride, list) and all(isinstance(size, int) for size in stride)
     strides = [int(size) for size in stride] if known and stride else _contiguous(shape)
@@ -188,8 +189,9 @@ def _make_call(value: Any) -> str:
     return f"make({shape}, {strides}, {dtype}, {device!r})"
 
 
-def _sizes(sizes: list[Any]) -> list[int]:
-    return [size if isinstance(size, int) else _UNKNOWN_SIZE for size in sizes]
+def _sizes(sizes: Any) -> list[int]:
+    known = sizes if isinstance(sizes, list) else []
+    return [size if isinstance(size, int) else _UNKNOWN_SIZE for size in known]
 
 
 def _contiguous(shape: list[int]) -> list[int]:

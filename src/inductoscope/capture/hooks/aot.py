@@ -68,16 +68,12 @@ GRAPHS = Hook(
 
 
 def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
-    """Only operations that have a decomposition open a stage: the function is asked for all."""
-    mode, operation = args[0], args[1]
-    if operation not in mode.decomposition_table:
-        return None
-    return SCOPE.enter("decomposition", str(operation)), str(operation)
+    operation = str(args[1])
+    return SCOPE.enter("decomposition", operation), operation
 
 
 def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    if token is None:
-        return
+    """torch asks for every operation; those without a decomposition answer NotImplemented."""
     frame, operation = token
     SCOPE.leave(frame)
     if result is not NotImplemented:
@@ -85,8 +81,8 @@ def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
 
 
 def _decomposition_failed(token: Any, error: BaseException) -> None:
-    if token is not None:
-        fail_stage(token[0], error)
+    SCOPE.note_failure(error, token[0])
+    SCOPE.leave(token[0])
 
 
 DECOMPOSITIONS = Hook(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from inductoscope.capture.graphs import store_graph
 from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
@@ -25,7 +24,7 @@ written_wrappers: set[str] = set()
 
 
 def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
-    module, options = args[1], args[4] if len(args) > 4 else kwargs["graph_kwargs"]
+    options = args[4] if len(args) > 4 else kwargs["graph_kwargs"]
     compile_id = current_compile_id()
     graph = SCOPE.new_graph(compile_id, _phase(options))
     SCOPE.emit(
@@ -34,7 +33,6 @@ def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
         graph=graph,
         phase=_phase(options),
         cpp_wrapper=bool(options.get("cpp_wrapper", False)),
-        payload=store_graph(module),
     )
     return enter_stage("inductor", graph=graph)
 

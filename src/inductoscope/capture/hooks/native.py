@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
+import threading
 import time
+from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.capture.names import Hook, TorchName, Wrap
@@ -14,7 +17,6 @@ from inductoscope.capture.observe import (
     enter_stage,
     fail_stage,
     leave_stage,
-    stage,
     watch,
 )
 from inductoscope.capture.scope import SCOPE
@@ -83,6 +85,18 @@ def _source_text(path: str | None) -> str | None:
         return None
 
 
+def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
+    """The wrapper waits for its kernels; the device tells which compiler it waits for."""
+    from torch._inductor.virtualized import V
+
+    devices = getattr(V.graph, "device_types", None) or {"cpu"}
+    return enter_stage("cpp-compile" if set(devices) <= {"cpu"} else "triton-compile")
+
+
+def _wait_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+
+
 CPP = Hook(
     stage="cpp-compile",
     records="runs of the C++ compiler",
@@ -91,7 +105,10 @@ CPP = Hook(
             TorchName("torch._inductor.cpp_builder", "_run_compile_cmd"),
             watch(before=_cpp_start, after=_cpp_end, failed=_cpp_failed),
         ),
-        Wrap(TorchName("torch._inductor.async_compile", "AsyncCompile.wait"), stage("cpp-compile")),
+        Wrap(
+            TorchName("torch._inductor.async_compile", "AsyncCompile.wait"),
+            watch(before=_wait_start, after=_wait_end, failed=fail_stage),
+        ),
     ),
 )
 
@@ -99,49 +116,71 @@ CPP = Hook(
 # --- Triton ---------------------------------------------------------------------------------------
 
 
-def _triton_start(args: Arguments, kwargs: Keywords) -> Any:
+@dataclass
+class _TritonCompile:
+    """A compile of one kernel for one configuration, on one thread."""
+
+    kernel: str
+    config: str
+    source: str | None
+    started: float
+    frame: Any
+    # What Triton itself reports before the compile returns.
+    report: dict[str, Any] = field(default_factory=dict)
+
+
+class _Current(threading.local):
+    """The Triton compile under way on this thread."""
+
+    compile: _TritonCompile | None = None
+
+
+_current = _Current()
+
+
+def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
     tuner, config = args[0], args[1]
-    name = tuner.inductor_meta.get("kernel_name") or getattr(tuner.fn, "__name__", "?")
+    named = str(tuner.inductor_meta.get("kernel_name") or "")
+    # Choices of autotuning are compiled before they have a name of their own.
+    name = (
+        named if named and "Placeholder" not in named else str(getattr(tuner.fn, "__name__", "?"))
+    )
     _listen()
-    SCOPE.emit("native-start", tool="triton", kernel=name, config=str(config))
-    return SCOPE.enter("triton-compile", name), name, str(config), time.perf_counter()
+    frame = enter_stage("triton-compile", detail=name) if SCOPE.stages else None
+    source = getattr(tuner, "filename", None)
+    token = _TritonCompile(name, str(config), source, time.perf_counter(), frame)
+    SCOPE.emit("native-start", tool="triton", kernel=name, config=token.config, source=source)
+    _current.compile = token
+    return token
 
 
 def _triton_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    frame, name, config, started = token
-    SCOPE.leave(frame)
+    leave_stage(token.frame)
     kernel = getattr(result, "kernel", None)
-    texts = getattr(kernel, "asm", None) or {}
-    forms = {
-        form: SCOPE.text(texts[form]) for form in _READABLE if isinstance(texts.get(form), str)
-    }
-    SCOPE.emit(
-        "native",
-        tool="triton",
-        kernel=name,
-        config=config,
-        seconds=round(time.perf_counter() - started, 6),
+    _triton_done(
+        token,
         exit_code=0,
-        hash=getattr(kernel, "hash", None),
         registers=getattr(kernel, "n_regs", None),
         spills=getattr(kernel, "n_spills", None),
-        shared=getattr(getattr(kernel, "metadata", None), "shared", None),
-        forms=forms or None,
+        shared=getattr(kernel, "shared", None),
     )
 
 
 def _triton_failed(token: Any, error: BaseException) -> None:
-    frame, name, config, started = token
-    SCOPE.note_failure(error, frame)
-    SCOPE.leave(frame)
+    fail_stage(token.frame, error)
+    _triton_done(token, error=type(error).__name__, messages=SCOPE.text(str(error)))
+
+
+def _triton_done(token: _TritonCompile, **outcome: Any) -> None:
+    _current.compile = None
     SCOPE.emit(
         "native",
         tool="triton",
-        kernel=name,
-        config=config,
-        seconds=round(time.perf_counter() - started, 6),
-        error=type(error).__name__,
-        messages=SCOPE.text(str(error)),
+        kernel=token.kernel,
+        config=token.config,
+        source=token.source,
+        seconds=round(time.perf_counter() - token.started, 6),
+        **{**token.report, **{k: v for k, v in outcome.items() if v is not None}},
     )
 
 
@@ -154,7 +193,7 @@ def _listen() -> None:
 
 
 class _StageListener:
-    """Triton calls it after each compile with the microseconds per pass."""
+    """Triton calls it at the end of each compile, on the thread that compiles."""
 
     def __init__(self, previous: Any) -> None:
         self._previous = previous
@@ -163,20 +202,36 @@ class _StageListener:
         if self._previous is not None:
             self._previous(**report)
         if SCOPE.active:
-            SCOPE.guard(_stages_reported, report)
+            SCOPE.guard(_passes_reported, report)
 
 
-def _stages_reported(report: dict[str, Any]) -> None:
-    metadata, times = report.get("metadata") or {}, report.get("times")
-    SCOPE.emit(
-        "triton-passes",
-        kernel=metadata.get("name"),
-        hash=metadata.get("hash"),
-        target=str(metadata.get("target")),
-        cache_hit=bool(report.get("cache_hit")),
-        passes=[[name, micros / 1e6] for name, micros in getattr(times, "lowering_stages", ())],
-        files={name: str(path) for name, path in (report.get("metadata_group") or {}).items()},
-    )
+def _passes_reported(report: dict[str, Any]) -> None:
+    files = {str(name): str(path) for name, path in (report.get("metadata_group") or {}).items()}
+    times, metadata = report.get("times"), report.get("metadata") or {}
+    found = {
+        "target": str(metadata.get("target")),
+        "cache_hit": bool(report.get("cache_hit")),
+        "passes": [[name, micros / 1e6] for name, micros in getattr(times, "lowering_stages", ())],
+        "forms": _read_forms(files),
+        "output": next((p for p in files.values() if p.endswith((".cubin", ".hsaco"))), None),
+        "shared": metadata.get("shared"),
+    }
+    if _current.compile is not None:
+        _current.compile.report = found
+    else:
+        # A kernel that the user wrote, compiled by Triton on its own.
+        SCOPE.emit("native", tool="triton", kernel=metadata.get("name"), seconds=None, **found)
+
+
+def _read_forms(files: dict[str, str]) -> dict[str, str]:
+    """The texts of a kernel on its way to machine code, from the files that Triton keeps."""
+    forms: dict[str, str] = {}
+    for path in files.values():
+        form = path.rpartition(".")[2]
+        if form in _READABLE:
+            with contextlib.suppress(OSError), open(path, encoding="utf-8") as file:
+                forms[form] = SCOPE.text(file.read())
+    return forms
 
 
 TRITON = Hook(

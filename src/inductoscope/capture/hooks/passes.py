@@ -81,7 +81,7 @@ def _digest_before(graph: Any, stage: str, fingerprint: Fingerprint) -> str:
     known = _known.get(id(graph))
     if known is not None and _same(known.fingerprint, fingerprint):
         return known.digest
-    digest = store_graph(graph)
+    digest = store_graph(graph, code=False)
     if known is not None and digest != known.digest:
         _emit(stage, BETWEEN, known.digest, digest, 0.0)
     _known[id(graph)] = _Known(fingerprint, digest)
@@ -147,7 +147,7 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
     known = _known[id(graph)]
     if _same(known.fingerprint, now):
         return  # A pass inside this one made the change, and was recorded.
-    digest = store_graph(graph)
+    digest = store_graph(graph, code=False)
     if digest != known.digest:
         outer = [str(entered.passname) for entered, _ in _running]
         _emit(
@@ -204,17 +204,16 @@ def _group(stage: str) -> Replacement:
 def _record_result(stage: str, before: Any, after: Any) -> None:
     """The graph that comes out, and what changed after the last named pass."""
     known = _known.get(id(after)) or _known.get(id(before))
-    fingerprint = _fingerprint(after)
-    unchanged = known is not None and _same(known.fingerprint, fingerprint)
-    digest = known.digest if known is not None and unchanged else store_graph(after)
-    if known is not None and digest != known.digest:
-        _emit(stage, BETWEEN, known.digest, digest, 0.0)
+    if known is not None and not _same(known.fingerprint, _fingerprint(after)):
+        digest = store_graph(after, code=False)
+        if digest != known.digest:
+            _emit(stage, BETWEEN, known.digest, digest, 0.0)
     SCOPE.emit(
         "graph",
         stage=stage.removesuffix("-pass"),
         compile=current_compile_id(),
         graph=SCOPE.graph,
-        payload=digest,
+        payload=store_graph(after),
     )
     _known.clear()
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from inductoscope.capture.graphs import target_name
 from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import Arguments, Keywords, stage, watch
 from inductoscope.capture.scope import SCOPE
@@ -54,8 +56,35 @@ def _describe_single(node: Any) -> dict[str, Any]:
         found["kernel"] = str(kernel)
     body = getattr(node, "_body", None)
     if body is not None:
-        found["body"] = SCOPE.text(body.debug_str())
+        found["body"] = SCOPE.text(body_text(body))
     return found
+
+
+def body_text(body: Any) -> str:
+    """A loop body as text. torch's own printing builds a module for it, which costs far more."""
+    lines = [f"var_ranges = {dict(body.var_ranges)}"]
+    lines += [f"{name} = {expression}" for name, expression in body.indexing_exprs.items()]
+    for name, block in (("body", body.root_block), *body.subblocks.items()):
+        inputs = [node.name for node in block.graph.nodes if node.op == "placeholder"]
+        lines.append(f"def {name}({', '.join(['self', *inputs])}):")
+        lines += [f"    {text}" for node in block.graph.nodes if (text := _body_line(node))]
+    return "\n".join(lines)
+
+
+def _body_line(node: Any) -> str:
+    if node.op == "call_method":
+        owner, *arguments = node.args
+        return f"{node.name} = {owner}.{node.target}({_arguments(arguments, node.kwargs)})"
+    if node.op == "call_module":
+        return f"{node.name} = self.{node.target}({_arguments(node.args, node.kwargs)})"
+    if node.op == "call_function":
+        return f"{node.name} = {target_name(node)}({_arguments(node.args, node.kwargs)})"
+    return f"return {node.args[0]}" if node.op == "output" else ""
+
+
+def _arguments(args: Iterable[Any], kwargs: dict[str, Any]) -> str:
+    # FX nodes print as their names, and strings with quotes: the text of a call.
+    return ", ".join([*map(repr, args), *(f"{name}={value!r}" for name, value in kwargs.items())])
 
 
 def _describe_buffer(buffer: Any) -> dict[str, Any]:
@@ -93,7 +122,7 @@ NODES = Hook(
         Wrap(TorchName("torch._inductor.debug", "log_ir_post_fusion"), _listed("after")),
     ),
     reads=(
-        TorchName("torch._inductor.loop_body", "LoopBody.debug_str"),
+        TorchName("torch._inductor.loop_body", "LoopBody"),
         TorchName("torch._inductor.scheduler", "BaseSchedulerNode.get_outputs"),
     ),
 )

@@ -11,6 +11,8 @@ from typing import NoReturn
 
 import click
 
+from inductoscope.errors import InductoscopeError
+
 
 @click.command(
     "run",
@@ -54,10 +56,21 @@ def command(
     to_run = resolve_command(words)
     folder = create_recording(to_run, output=output, fresh=fresh)
     ending = run_recorded(to_run, folder, fresh=fresh)
-    problems = _report(folder, json_path, quiet=quiet)
+    problems = False
+    if json_path or findings_exit_code or not quiet:
+        problems = _try_to_report(folder, json_path, quiet=quiet)
     if findings_exit_code:
         sys.exit(1 if problems else 0)
     _end_as(ending.exit_code, ending.signal)
+
+
+def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
+    """Report; if that cannot be done, say why and let the program's own ending get through."""
+    try:
+        return _report(folder, json_path, quiet=quiet)
+    except InductoscopeError as error:
+        click.echo(f"inductoscope: {error}", err=True)
+        return False
 
 
 def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:

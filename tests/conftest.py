@@ -1,0 +1,21 @@
+"""Surroundings that are the same on every machine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+# Every run tries the same examples: a machine under load must not decide what is found.
+settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.load_profile("repeatable")
+
+
+@pytest.fixture(autouse=True)
+def _plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """80 columns without colour, and a folder of recordings that is the test's own."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("NO_COLOR", "1")
+    monkeypatch.delenv("FORCE_COLOR", raising=False)
+    monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(tmp_path / "recordings"))
