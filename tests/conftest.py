@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-# Every run tries the same examples: a machine under load must not decide what is found.
+# Every run tries the same examples, so a failure is never news from elsewhere. To look further:
+# pytest --hypothesis-profile exploring tests/test_damaged.py
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
+settings.register_profile("exploring", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 

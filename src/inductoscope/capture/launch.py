@@ -19,12 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.capture import private_cache
+from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.scope import describe_process
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.recording.writer import StreamWriter
-
-RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
-BOOTSTRAP = Path(__file__).resolve().parent / "bootstrap"
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
 _SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
@@ -87,9 +85,7 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
 
 def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
     """The user's environment with the scope's start-up hook in front of PYTHONPATH."""
-    environment = dict(base)
-    paths = [str(BOOTSTRAP), *filter(None, [base.get("PYTHONPATH")])]
-    environment["PYTHONPATH"] = os.pathsep.join(paths)
+    environment = with_scope(dict(base))
     environment[RECORDING_VARIABLE] = str(folder)
     if fresh:
         environment.update(private_cache.environment(folder / "cache"))

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.capture.install import Installer
-from inductoscope.capture.launch import RECORDING_VARIABLE
 from inductoscope.capture.scope import SCOPE
 from inductoscope.errors import UsageError
 from inductoscope.recording.location import create_recording

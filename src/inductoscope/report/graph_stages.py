@@ -33,8 +33,7 @@ def aot(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
     for compile_ in compiles:
         if compile_.decompositions:
             yield Section(
-                f"{compile_.id} decompositions",
-                {name: f"{count}x" for name, count in compile_.decompositions.items()},
+                f"{compile_.id} decompositions", {"times_applied": dict(compile_.decompositions)}
             )
         for graph in compile_.graphs:
             if graph.stage.startswith("aot-"):

@@ -171,7 +171,9 @@ def _print_scheduler(printer: Printer, view: View) -> None:
         printer.line(scheduler_text(node), indent=4)
     for group in view["fused_group"]:
         alone = len(group["nodes"]) == 1
-        text = "alone in its kernel" if alone else f"{group['name']} = {' + '.join(group['nodes'])}"
+        text = (
+            "not fused with another" if alone else f"{group['name']} = {' + '.join(group['nodes'])}"
+        )
         _level(printer, "Fused group", text)
         printer.line(f"operations inside: {', '.join(group['origins'])}", indent=4)
 

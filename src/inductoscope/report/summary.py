@@ -162,7 +162,7 @@ def _seconds_words(seconds: dict[str, float]) -> str:
 def print_findings(printer: Printer, findings: list[View]) -> None:
     """The findings as text: problems first, then notes."""
     if not any(finding["is_problem"] for finding in findings):
-        printer.line("no problem found", style=GOOD)
+        printer.line("no problem found (whether results are right is not checked)", style=GOOD)
     for number, finding in enumerate(findings, start=1):
         kind = "problem" if finding["is_problem"] else "note"
         style = BAD if finding["is_problem"] else WARN

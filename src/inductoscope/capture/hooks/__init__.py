@@ -17,6 +17,7 @@ from inductoscope.capture.hooks import (
     native,
     passes,
     scheduler,
+    workers,
 )
 from inductoscope.capture.names import Hook
 
@@ -46,6 +47,7 @@ HOOKS: tuple[Hook, ...] = (
     codegen.WRAPPER,
     native.CPP,
     native.TRITON,
+    workers.WORKERS,
     autotune.CHOICES,
     autotune.PRECOMPILES,
     autotune.LAUNCH_CONFIGS,

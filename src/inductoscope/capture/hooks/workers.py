@@ -1,0 +1,50 @@
+"""Worker processes: torch compiles Triton kernels, and times choices, in processes of its own.
+
+It gives them a PYTHONPATH made from `sys.path`, where the scope's start-up hook no longer stands;
+here it is put back, so that each worker writes a stream of its own.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.scope import SCOPE
+
+RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
+BOOTSTRAP = Path(__file__).resolve().parent.parent / "bootstrap"
+
+
+def with_scope(environment: dict[str, str]) -> dict[str, str]:
+    """An environment with the scope's start-up hook in front of PYTHONPATH."""
+    paths = [str(BOOTSTRAP), *filter(None, [environment.get("PYTHONPATH")])]
+    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def environment_for_workers(*args: Any, **kwargs: Any) -> Any:
+        found = original(*args, **kwargs)
+        # Workers outlive a block of `inductoscope.record()`, so only whole runs record them.
+        if SCOPE.active and RECORDING_VARIABLE in os.environ:
+            return with_scope(found)
+        return found
+
+    return environment_for_workers
+
+
+WORKERS = Hook(
+    stage="triton-compile",
+    records="what torch's worker processes compile",
+    wraps=tuple(
+        Wrap(TorchName(module, "python_subprocess_env"), _with_scope_for_workers)
+        for module in (
+            "torch._inductor.compile_worker.subproc_pool",
+            "torch._inductor.autotune_process",
+        )
+    ),
+)
