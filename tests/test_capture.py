@@ -69,6 +69,30 @@ keep("block", out, data.grad, *(p.grad for p in block.parameters()))
 dynamic = torch.compile(lambda t: (t * 2).sum(0), dynamic=True)
 keep("dynamic", dynamic(torch.randn(5, 3)), dynamic(torch.randn(7, 3)))
 
+
+
+@torch.library.custom_op("scope_test::bump", mutates_args=("x",))
+def bump(x: torch.Tensor) -> None:
+    x.add_(1)
+
+
+@bump.register_fake
+def _(x):
+    pass
+
+
+def mutates(x):
+    y = x * 2
+    torch.ops.scope_test.bump(y)
+    return y.relu()
+
+
+def branches(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x,))
+
+
+keep("mutates", torch.compile(mutates)(torch.ones(4)))
+keep("branches", torch.compile(branches)(torch.ones(4)))
 keep("random state", torch.randn(3))
 print(json.dumps(results))
 """
@@ -217,6 +241,25 @@ def test_fusion_agrees_with_torchs_own_log(workplace: Workplace) -> None:
         for reason in pair.reasons
     ]
     assert sorted(ours) == sorted(refused)
+
+
+def test_an_operation_that_only_mutates_has_a_place_in_the_schedule(recording: Recording) -> None:
+    graph = graph_of(recording, "mutates")
+    nodes = read_schedule(recording, graph.scheduled_before)
+    mutated = [b.mutates for node in nodes for b in node.buffers if b.mutates]
+    assert mutated
+
+
+def test_graphs_inside_a_graph_are_kept_apart(recording: Recording) -> None:
+    """Both branches of a cond have their own nodes, schedule and kernels."""
+    graphs = {g.key.split(" ", 1)[1]: g for g in compile_of(recording, "branches").inductor}
+    assert set(graphs) == {"inference", "inference true_graph_0", "inference false_graph_0"}
+    lowered = {name: [item.node for item in g.lowered] for name, g in graphs.items()}
+    assert lowered["inference true_graph_0"][:1] == ["sin"]
+    assert lowered["inference false_graph_0"][:1] == ["cos"]
+    view, _ = choose_view(recording, Selection(operation="sin"))
+    (found,) = view["operations"]
+    assert found["kernel"][0]["lines"]
 
 
 def test_kernels_name_what_is_inside_them_in_order(recording: Recording) -> None:

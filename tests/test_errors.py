@@ -85,6 +85,16 @@ attempt("wrapper", mock.patch.object(PyCodeCache, "load_by_key_path", fault), la
 attempt("cpp_compile", config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}),
         lambda x: x.relu())
 
+# A backward graph is compiled when it is first needed, with no Dynamo around it.
+torch._dynamo.reset()
+leaf = torch.ones(4, requires_grad=True)
+with table_entry(lowering.lowerings, aten.cos.default):
+    total = torch.compile(lambda x: x.sin())(leaf).sum()
+    try:
+        total.backward()
+    except Exception:
+        seen["backward"] = traceback.format_exc()
+
 torch._dynamo.config.suppress_errors = True
 attempt("suppressed", mock.patch.object(Scheduler, "fuse_nodes", fault), lambda x: x + 7)
 print(json.dumps(seen))
@@ -154,6 +164,13 @@ def test_the_users_line_is_that_of_the_operation(outcome: Outcome) -> None:
     assert int(number) == line
 
 
+def test_a_backward_graph_that_fails_later_is_found_too(outcome: Outcome) -> None:
+    errors = [
+        e for c in outcome.recording.compiles for e in c.errors if e.graph.endswith("backward")
+    ]
+    assert [(error.stage, error.detail) for error in errors] == [("lowering", "cos")]
+
+
 def test_an_error_that_dynamo_swallows_is_a_break_and_no_error(outcome: Outcome) -> None:
     assert error_of(outcome, "suppressed").swallowed
     titles = [f.title for f in diagnose(outcome.recording) if f.rule == "compile_error"]
@@ -163,7 +180,7 @@ def test_an_error_that_dynamo_swallows_is_a_break_and_no_error(outcome: Outcome)
 def test_tracebacks_show_no_frame_of_the_tool(outcome: Outcome) -> None:
     """From Python 3.11 on; before, the outermost frame cannot be taken out."""
     texts = json.loads(outcome.stdout.splitlines()[-1])
-    assert set(texts) == set(EXPECTED)
+    assert set(texts) == {*EXPECTED, "backward"}
     for name, text in texts.items():
         assert "inductoscope" not in text, name
 

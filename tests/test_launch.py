@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -79,6 +80,23 @@ def test_standard_input_reaches_the_program(workplace: Workplace, tmp_path: Path
     )
     assert done.stdout == "TYPED\n"
     assert done.stderr == ""
+
+
+def test_descriptors_of_the_shell_reach_the_program(workplace: Workplace) -> None:
+    """As in: inductoscope run script.py <(command)."""
+    workplace.write("read.py", "import sys; print(open(sys.argv[1]).read())")
+    reading, writing = os.pipe()
+    os.write(writing, b"handed over")
+    os.close(writing)
+    done = subprocess.run(
+        [*TOOL, "run", "--quiet", "--output", "recording", "read.py", f"/dev/fd/{reading}"],
+        cwd=workplace.folder,
+        pass_fds=[reading],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout == "handed over\n", done.stderr
 
 
 def test_the_users_own_sitecustomize_still_runs_once(workplace: Workplace) -> None:
@@ -305,6 +323,23 @@ def test_a_full_disk_stops_the_recording_and_not_the_program(workplace: Workplac
     assert outcome.stdout.split() == ["1.0", "2.0", "3.0", "4.0", "5.0", "6.0"]
     assert "stopped recording" in outcome.stderr
     assert outcome.recording.compiles
+
+
+def test_a_time_limit_of_the_programs_own_is_never_swallowed(workplace: Workplace) -> None:
+    """A signal handler may raise while a hook is at work; what it raises is the program's."""
+    workplace.write(
+        "script.py",
+        "import signal, torch\n"
+        "from inductoscope.capture.scope import SCOPE\n"
+        "def limit(*_): raise TimeoutError('time is up')\n"
+        "signal.signal(signal.SIGALRM, limit)\n"
+        "def slow_hook():\n"
+        "    signal.setitimer(signal.ITIMER_REAL, 0.01)\n"
+        "    while True: pass\n"
+        "try:\n    SCOPE.guard(slow_hook)\n"
+        "except TimeoutError as error:\n    print(error)",
+    )
+    assert workplace.run("script.py").stdout == "time is up\n"
 
 
 # --- commands that cannot be run ------------------------------------------------------------------

@@ -5,9 +5,13 @@ Only shapes, types and names are taken. Values of tensors never are.
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+
+# A list of this many characters is data that the program wrote down, not structure: left out.
+_LONG_LITERAL = re.compile(r"\[[^\[\]\n]{1000,}\]")
 
 # Arguments longer than this are literal data (a constant list), not structure.
 _LONGEST_ARGUMENTS = 2000
@@ -126,7 +130,9 @@ def _code(graph: Any) -> dict[str, Any]:
     except Exception as error:
         return {"code": f"# the graph cannot be printed: {type(error).__name__}: {error}"}
     names = {name: _import_path(value) for name, value in printed.globals.items()}
-    return {"code": str(printed.src), "globals": names}
+    source, left_out = _LONG_LITERAL.subn("[...]", str(printed.src))
+    found = {"code": source, "globals": names}
+    return {**found, "left_out": left_out} if left_out else found
 
 
 def _import_path(value: Any) -> str | None:
@@ -142,15 +148,18 @@ def _import_path(value: Any) -> str | None:
 
 def _describe_attributes(graph: Any, owner: Any) -> dict[str, Any]:
     """What the graph reads from its module: constants by shape, inner graphs in full."""
+    from torch.fx import GraphModule
+
     found: dict[str, Any] = {}
     for node in graph.nodes:
         if node.op not in ("get_attr", "call_module") or node.target in found or owner is None:
             continue
         value = _lookup(owner, str(node.target))
-        if hasattr(value, "graph"):
+        kind = type(value)
+        if isinstance(value, GraphModule):
             found[node.target] = {"graph": describe_graph(value)}
         elif hasattr(value, "forward"):
-            found[node.target] = {"module": repr(value)[:500]}
+            found[node.target] = {"module": f"{kind.__module__}.{kind.__qualname__}"}
         elif value is not None:
             found[node.target] = describe_value(value)
     return found

@@ -11,8 +11,12 @@ from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 
 
-def start(folder: str) -> None:
-    """Record this process, and those that it forks, into `folder`. Called at start-up."""
+def start(folder: str) -> Installer:
+    """Record this process, and those that it forks, into `folder`. Called on import of torch."""
+    installer = Installer(HOOKS, on_import=redirect_headers())
+    if SCOPE.active:
+        return installer  # Another start-up hook of ours was first.
     SCOPE.open(Path(folder))
-    Installer(HOOKS, on_import=redirect_headers()).start()
+    installer.start()
     atexit.register(SCOPE.close)
+    return installer

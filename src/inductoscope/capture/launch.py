@@ -22,9 +22,18 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.scope import describe_process
 from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
 
-_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+_WATCHED = {
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGHUP,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGCHLD,
+}
 _SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
 _LONGEST_WAIT = 1.0
 
@@ -97,12 +106,14 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
     stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
     environment = environment_for(folder, os.environ, fresh=fresh)
     started = time.monotonic()
+    # From here on no signal ends the tool before the program: it is passed on, or waits.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
-        child = subprocess.Popen(command, env=environment)
-    except OSError as error:
-        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
-    stream.emit("launched", pid=child.pid, command=list(command))
-    status = _wait(child)
+        child = _start(command, environment, mask)
+        stream.emit("launched", pid=child.pid, command=without_secrets(command))
+        status = _wait(child)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ending = Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,
@@ -120,37 +131,43 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
     return ending
 
 
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals | int]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=environment,
+            # Descriptors that the shell handed over, as for <(…), are for the program.
+            close_fds=False,
+            # The program starts with the mask that the tool was started with.
+            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+        )
+    except OSError as error:
+        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
+
+
 def _wait(child: subprocess.Popen[bytes]) -> int:
     """Wait for the child and hand on to it what was sent to the tool alone."""
-    if not hasattr(signal, "sigtimedwait"):
-        return _wait_plainly(child)
-    # Blocked only now: the child must not inherit the mask.
-    watched = {*_PASSED_ON, signal.SIGCHLD}
-    previous = signal.pthread_sigmask(signal.SIG_BLOCK, watched)
-    try:
-        while child.poll() is None:
-            arrived = signal.sigtimedwait(watched, _LONGEST_WAIT)
-            if arrived is not None and arrived.si_signo != signal.SIGCHLD:
-                _pass_on(child, arrived)
-        return child.returncode
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, previous)
+    if not hasattr(signal, "sigtimedwait"):  # macOS; there the signals wait for the end.
+        return child.wait()
+    while child.poll() is None:
+        arrived = signal.sigtimedwait(_WATCHED, _LONGEST_WAIT)
+        if arrived is not None and arrived.si_signo != signal.SIGCHLD:
+            _pass_on(child, arrived)
+    return child.returncode
 
 
 def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> None:
-    """A terminal sends Ctrl-C to the child as well; a `kill` reaches the tool alone."""
-    if arrived.si_code == _SENT_BY_KERNEL and arrived.si_signo == signal.SIGINT:
+    """A terminal sends its signals to the child as well; a `kill` reaches the tool alone.
+
+    A signal sent to the whole process group cannot be told from the latter, and reaches the child
+    twice.
+    """
+    if arrived.si_code == _SENT_BY_KERNEL:
         return
     with contextlib.suppress(ProcessLookupError):
         child.send_signal(arrived.si_signo)
-
-
-def _wait_plainly(child: subprocess.Popen[bytes]) -> int:
-    while True:
-        try:
-            return child.wait()
-        except KeyboardInterrupt:
-            continue
 
 
 def _drop_headers(folder: Path) -> None:

@@ -8,12 +8,14 @@ out of a traceback again, so that the user reads the same one as without the too
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable
 from types import CodeType, TracebackType
 from typing import Any
 
+from inductoscope.capture.failures import record_error
 from inductoscope.capture.names import Replacement
-from inductoscope.capture.scope import SCOPE, StageFrame
+from inductoscope.capture.scope import BROKEN, SCOPE, StageFrame
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
@@ -21,7 +23,8 @@ Before = Callable[[Arguments, Keywords], Any]
 After = Callable[[Any, Any, Arguments, Keywords], None]
 Failed = Callable[[Any, BaseException], None]
 
-_OWN_CODE: set[CodeType] = set()
+# The one code object that all replacements share.
+_OWN_CODE: deque[CodeType] = deque(maxlen=1)
 
 
 def watch(
@@ -40,15 +43,15 @@ def watch(
             try:
                 result = original(*args, **kwargs)
             except BaseException as error:
-                _hide_own_frames(error)
-                if failed is not None:
+                SCOPE.guard(_hide_own_frames, error)
+                if failed is not None and token is not BROKEN:
                     SCOPE.guard(failed, token, error)
                 raise
-            if after is not None:
+            if after is not None and token is not BROKEN:
                 SCOPE.guard(after, token, result, args, kwargs)
             return result
 
-        _OWN_CODE.add(watched.__code__)
+        _OWN_CODE.append(watched.__code__)
         return functools.wraps(original)(watched)
 
     return replacement
@@ -81,12 +84,12 @@ def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
     return frame
 
 
-def leave_stage(frame: Any) -> None:
+def leave_stage(frame: Any, *, failed: bool = False) -> None:
     """End a stage and record its seconds."""
     if frame is None:
         return
     graph, compile_id = SCOPE.graph, current_compile_id()
-    seconds = SCOPE.leave(frame)
+    seconds = SCOPE.leave(frame, failed=failed)
     SCOPE.emit(
         "stage",
         stage=frame.stage,
@@ -98,10 +101,28 @@ def leave_stage(frame: Any) -> None:
 
 
 def fail_stage(frame: Any, error: BaseException) -> None:
-    """End a stage that an exception leaves."""
-    if frame is not None:
-        SCOPE.note_failure(error, frame)
-        leave_stage(frame)
+    """End a stage that an exception leaves; the outermost one records the exception.
+
+    Dynamo is the outermost as a rule, and does so itself. A backward graph that is compiled when
+    it is first needed, and a graph compiled ahead of time, have no Dynamo around them.
+    """
+    if frame is None:
+        return
+    SCOPE.note_failure(error, frame)
+    compile_id = current_compile_id()
+    leave_stage(frame, failed=True)
+    if not SCOPE.stages:
+        record_error(error, compile_id)
+
+
+def enter_graph_stage(name: str) -> StageFrame:
+    """Begin a stage of the graph that Inductor is at, which may be one inside another."""
+    from torch._inductor.virtualized import V
+
+    inner = getattr(V.graph, "name", None)
+    if inner is None and getattr(V.graph, "is_const_graph", False):
+        inner = "constants"
+    return enter_stage(name, graph=SCOPE.inner_graph(inner))
 
 
 def current_compile_id() -> str | None:
@@ -128,6 +149,6 @@ def _hide_own_frames(error: BaseException) -> None:
 
 
 def _past_own(entry: TracebackType | None) -> TracebackType | None:
-    while entry is not None and entry.tb_frame.f_code in _OWN_CODE:
+    while entry is not None and entry.tb_frame.f_code is _OWN_CODE[0]:
         entry = entry.tb_next
     return entry

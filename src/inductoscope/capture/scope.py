@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import signal
 import sys
 import threading
 import time
@@ -17,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.recording.privacy import storable
+from inductoscope.recording.privacy import storable, without_secrets
 from inductoscope.recording.writer import StreamWriter
 
 
@@ -38,6 +39,10 @@ class _ThreadState(threading.local):
 
     stages: list[StageFrame] = field(default_factory=list)
     failure: dict[str, Any] | None = None
+
+
+# What `guard` returns when the recording side of a hook failed.
+BROKEN = object()
 
 
 class Scope:
@@ -66,8 +71,11 @@ class Scope:
 
     def emit(self, kind: str, /, **fields: Any) -> None:
         """Append an event; leave out fields that are None."""
-        if self._writer is not None:
-            self._writer.emit(kind, **{k: v for k, v in fields.items() if v is not None})
+        if self._writer is None:
+            return
+        self._writer.emit(kind, **{k: v for k, v in fields.items() if v is not None})
+        if self._writer.stopped is not None:
+            self.active = False  # Nothing more can be written: let the hooks rest.
 
     def text(self, content: str) -> str:
         """Store a text and return its digest."""
@@ -92,6 +100,11 @@ class Scope:
                 return frame.graph
         return None
 
+    def inner_graph(self, name: str | None) -> str:
+        """The key of a graph inside the graph being compiled; empty for the graph itself."""
+        outer = next((frame.graph for frame in self._thread.stages if frame.graph), "")
+        return f"{outer} {name}" if name and outer else ""
+
     @property
     def stage(self) -> str:
         """The innermost stage on this thread."""
@@ -109,27 +122,38 @@ class Scope:
         self._thread.stages.append(frame)
         return frame
 
-    def leave(self, frame: StageFrame) -> float:
-        """End a stage and return the seconds spent in it and in no inner one."""
+    def leave(self, frame: StageFrame, *, failed: bool = False) -> float:
+        """End a stage and return the seconds spent in it and in no inner one.
+
+        A stage that is left normally swallowed whatever was raised inside it.
+        """
+        if not failed:
+            self._thread.failure = None
         stages = self._thread.stages
-        while stages and stages.pop() is not frame:
-            pass  # A stage left by an exception that its hook did not see.
+        if any(entered is frame for entered in stages):
+            while stages.pop() is not frame:
+                pass  # A stage left by an exception that its hook did not see.
         total = time.perf_counter() - frame.started
         if stages:
             stages[-1].inner_seconds += total
         return total - frame.inner_seconds
+
+    def forget_thread(self) -> None:
+        """Forget where this thread was: called in a forked child, which is somewhere else."""
+        self._thread.stages.clear()
+        self._thread.failure = None
 
     # --- failures -----------------------------------------------------------------------------
 
     def note_failure(self, error: BaseException, frame: StageFrame) -> None:
         """Remember where an exception came from; the innermost stage sees it first and wins.
 
-        Only the identity is kept: a reference would keep the user's tensors alive.
+        Only marks are kept: a reference would keep the user's tensors alive.
         """
         known = self._thread.failure
-        if known is None or known["error"] not in _chain_ids(error):
+        if known is None or known["error"] not in _chain_marks(error):
             self._thread.failure = {
-                "error": id(error),
+                "error": _mark(error),
                 "stage": frame.stage,
                 "detail": frame.detail,
                 "graph": self.graph,
@@ -138,17 +162,23 @@ class Scope:
     def failure_of(self, error: BaseException) -> dict[str, Any] | None:
         """Where `error`, or what it was raised from, was first seen; forgotten afterwards."""
         known, self._thread.failure = self._thread.failure, None
-        return known
+        return known if known is not None and known["error"] in _chain_marks(error) else None
 
     # --- our own mistakes -----------------------------------------------------------------------
 
     def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run the recording side of a hook: its mistakes are recorded, never raised."""
+        """Run the recording side of a hook: its mistakes are recorded, never raised.
+
+        Returns `BROKEN` for a mistake. What a signal handler of the program's own raises, such as
+        a time limit, is not a mistake of ours and goes through.
+        """
         try:
             return work(*arguments)
-        except Exception as error:  # The user's program must not notice.
+        except Exception as error:
+            if _raised_by_signal_handler(error):
+                raise
             self._report(work, error)
-            return None
+            return BROKEN
 
     def _report(self, work: Callable[..., Any], error: Exception) -> None:
         name = f"{getattr(work, '__module__', '')}.{getattr(work, '__qualname__', work)}"
@@ -157,19 +187,38 @@ class Scope:
             self.emit("hook-error", hook=name, error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _chain_ids(error: BaseException) -> set[int]:
-    """Identities of an exception and of everything it was raised from or wraps."""
+def _mark(error: BaseException) -> tuple[int, type, str]:
+    """Tells an exception from others, also from one that later gets the same address."""
+    return id(error), type(error), str(error)[:200]
+
+
+def _chain_marks(error: BaseException) -> set[tuple[int, type, str]]:
+    """Marks of an exception and of everything it was raised from or wraps."""
     found: set[int] = set()
+    marks: set[tuple[int, type, str]] = set()
     queue: list[BaseException | None] = [error]
     while queue:
         item = queue.pop()
         if item is None or id(item) in found:
             continue
         found.add(id(item))
+        marks.add(_mark(item))
         inner = getattr(item, "inner_exception", None)
         queue += [item.__cause__, item.__context__]
         queue.append(inner if isinstance(inner, BaseException) else None)
-    return found
+    return marks
+
+
+def _raised_by_signal_handler(error: BaseException) -> bool:
+    """Whether a handler that the program installed for a signal is on the traceback."""
+    handlers = [signal.getsignal(number) for number in signal.valid_signals()]
+    codes = [getattr(handler, "__code__", None) for handler in handlers]
+    entry = error.__traceback__
+    while entry is not None:
+        if any(code is entry.tb_frame.f_code for code in codes):
+            return True
+        entry = entry.tb_next
+    return False
 
 
 def describe_process() -> dict[str, Any]:
@@ -177,7 +226,7 @@ def describe_process() -> dict[str, Any]:
     return {
         "pid": os.getpid(),
         "parent": os.getppid(),
-        "argv": [str(word) for word in getattr(sys, "orig_argv", sys.argv)],
+        "argv": without_secrets(getattr(sys, "orig_argv", sys.argv)),
         "executable": sys.executable,
         "python": platform.python_version(),
         "rank": os.environ.get("RANK"),
@@ -186,3 +235,5 @@ def describe_process() -> dict[str, Any]:
 
 
 SCOPE = Scope()
+
+os.register_at_fork(after_in_child=SCOPE.forget_thread)

@@ -82,12 +82,14 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
     """What the native compiler itself said, where it was the one to refuse."""
     if error.stage not in ("cpp-compile", "wrapper", "triton-compile"):
         return ""
-    for native in recording.natives:
-        if native.exit_code or native.error:
-            lines = recording.payload(native.messages).splitlines()
-            complaint = next((line for line in lines if "error:" in line.lower()), native.error)
-            return f"{native.tool} compiler: {complaint.strip()}"
-    return ""
+    failed = [native for native in recording.natives if native.exit_code or native.error]
+    if not failed:
+        return ""
+    # The last: torch tries out at the start what the compiler can do, and some of that may fail.
+    native = failed[-1]
+    lines = recording.payload(native.messages).splitlines()
+    complaint = next((line for line in lines if "error:" in line.lower()), native.error)
+    return f"{native.tool} compiler: {complaint.strip()}" if complaint.strip() else ""
 
 
 def _advice(error: CompileError) -> str:

@@ -28,13 +28,13 @@ def check(recording: Recording) -> Iterator[Finding]:
         if compile_.recompile is not None:
             key = (compile_.process, compile_.function, compile_.place)
             frames.setdefault(key, []).append(compile_)
-    for (_, function, place), compiles in frames.items():
+    for (_, _, place), compiles in frames.items():
         limit = next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
         if limit or len(compiles) >= LIMIT:
-            yield _finding(function, place, compiles, limit)
+            yield _finding(place, compiles, limit)
 
 
-def _finding(function: str, place: str, compiles: list[Compile], limit: str) -> Finding:
+def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
     reasons = [
         reason.strip().splitlines()[0].partition("  #")[0].strip()
         for compile_ in compiles
@@ -43,14 +43,17 @@ def _finding(function: str, place: str, compiles: list[Compile], limit: str) -> 
         if reason.strip()
     ]
     ended = f"; torch's {limit} was reached and it runs in eager now" if limit else ""
+    first = compiles[0]
+    name = f"The rest of {first.resumed}" if first.resumed else first.function
     return Finding(
         rule="recompiles",
-        title=f"{function} was recompiled {len(compiles)} times{ended}",
+        title=f"{name} was recompiled {len(compiles)} times{ended}",
         is_problem=True,
         confidence="proven",
         evidence=tuple(f"guard that failed: {reason}" for reason in dict.fromkeys(reasons)),
-        advice="If a size changes, torch._dynamo.mark_dynamic(tensor, dim) before the call; if a "
-        "Python number does, pass it as a tensor.",
+        advice="What the guards name changes from call to call. A size: "
+        "torch._dynamo.mark_dynamic(tensor, dim) before the call. A number: pass it as a tensor. "
+        "Anything else: keep it out of the compiled function.",
         stage="dynamo",
         source=place,
         compile=compiles[-1].id,

@@ -66,7 +66,7 @@ class Stream:
 
     def compile_of(self, event: Event) -> Building:
         """The compile that an event belongs to; made up if its beginning was not recorded."""
-        key = event.text("compile") or event.text("graph").rpartition(" ")[0] or self.current
+        key = event.text("compile") or event.text("graph").partition(" ")[0] or self.current
         key = key or "?"
         if key not in self.compiles:
             self._begin(key, {"compile": key})
@@ -87,7 +87,7 @@ class Stream:
         key = event.text("graph", "?")
         graphs = self.compile_of(event).graphs
         if key not in graphs:
-            graphs[key] = BuildingGraph({"key": key, "phase": key.rpartition(" ")[2]})
+            graphs[key] = BuildingGraph({"key": key, "phase": key.partition(" ")[2]})
         return graphs[key]
 
 

@@ -260,8 +260,8 @@ class Compile:
 
     @property
     def place(self) -> str:
-        """Where the frame begins: file and line."""
-        return f"{self.file}:{self.line}"
+        """Where the frame begins: file and line; empty where it is unknown."""
+        return f"{self.file}:{self.line}" if self.file else ""
 
 
 @dataclass(frozen=True)

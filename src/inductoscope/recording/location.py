@@ -12,7 +12,7 @@ from typing import Any
 
 from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError
 from inductoscope.recording.layout import MANIFEST, SCHEMA, STREAMS
-from inductoscope.recording.privacy import storable
+from inductoscope.recording.privacy import storable, without_secrets
 from inductoscope.version import __version__
 
 # Set to keep recordings elsewhere, for instance on a larger disk.
@@ -55,7 +55,7 @@ def create_recording(command: Sequence[str], *, output: Path | None = None, **de
         "schema": SCHEMA,
         "tool": f"inductoscope {__version__}",
         "created": time.time(),
-        "command": list(command),
+        "command": without_secrets(command),
         "cwd": _working_directory(),
         "environment": storable(os.environ),
         **details,
@@ -85,7 +85,7 @@ def _new_folder(command: Sequence[str]) -> Path:
     for attempt in range(1000):
         path = recordings_folder() / (base if attempt == 0 else f"{base}-{attempt}")
         try:
-            path.mkdir(parents=True)
+            path.mkdir(parents=True, mode=0o700)
         except FileExistsError:
             continue
         except OSError as error:
@@ -102,7 +102,7 @@ def _chosen_folder(output: Path) -> Path:
     if output.exists() and (not output.is_dir() or any(output.iterdir())):
         raise UsageError(f"{output} exists and is not an empty folder. Choose another --output.")
     try:
-        output.mkdir(parents=True, exist_ok=True)
+        output.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise ToolFailure(f"The folder {output} cannot be made: {error.strerror}.") from error
     return output

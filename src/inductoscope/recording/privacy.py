@@ -6,7 +6,8 @@ the variables that change what the compiler does, and where its tools and caches
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 
 ALLOWED_PREFIXES = (
     "AOTI_",
@@ -44,6 +45,12 @@ ALLOWED_NAMES = frozenset(
 FORBIDDEN_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
 
 
+# Stands where a secret was.
+HIDDEN = "(hidden)"
+
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s]+@")
+
+
 def may_be_stored(name: str) -> bool:
     """Whether the variable called `name` may be written into a recording."""
     if any(word in name.upper() for word in FORBIDDEN_WORDS):
@@ -53,4 +60,34 @@ def may_be_stored(name: str) -> bool:
 
 def storable(environment: Mapping[str, str]) -> dict[str, str]:
     """The part of `environment` that may be written into a recording."""
-    return {name: environment[name] for name in sorted(environment) if may_be_stored(name)}
+    return {
+        name: _without_credentials(environment[name])
+        for name in sorted(environment)
+        if may_be_stored(name)
+    }
+
+
+def without_secrets(words: Sequence[str]) -> list[str]:
+    """A command line without the values of options that are named like secrets."""
+    kept: list[str] = []
+    hide_next = False
+    for word in map(str, words):
+        name, equals, _ = word.partition("=")
+        secret = name.startswith("-") and any(w in _plain(name) for w in FORBIDDEN_WORDS)
+        if hide_next:
+            kept.append(HIDDEN)
+        elif secret and equals:
+            kept.append(f"{name}={HIDDEN}")
+        else:
+            kept.append(_without_credentials(word))
+        hide_next = secret and not equals and not hide_next
+    return kept
+
+
+def _plain(option: str) -> str:
+    return option.upper().replace("-", "_")
+
+
+def _without_credentials(text: str) -> str:
+    """Addresses lose the name and password in front of the host."""
+    return _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)

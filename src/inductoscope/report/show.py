@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inductoscope.diagnose import diagnose
@@ -59,26 +59,40 @@ class Selection:
 
 def choose_view(recording: Recording, selection: Selection) -> tuple[View, Render]:
     """The data of the view that was asked for, and what prints it."""
-    compiles = _selected(recording, selection.compile)
+    _refuse_several_views(selection)
+    if selection.compile:
+        recording = _only(recording, selection.compile)
     if selection.runnable:
         return runnable_view(recording, selection.runnable, selection.target), print_runnable
     if selection.kernel:
-        return _kernel_view(recording, compiles, selection.kernel), print_sections
+        return _kernel_view(recording, selection.kernel), print_sections
     if selection.operation or selection.source:
-        return _operations_view(recording, compiles, selection), _print_operations
+        return _operations_view(recording, selection), _print_operations
     if selection.stage:
-        return _stage_view(recording, compiles, selection.stage), print_sections
+        return _stage_view(recording, selection.stage), print_sections
     return summary_view(recording, diagnose(recording)), _print_overview
 
 
-def _selected(recording: Recording, compile_id: str) -> list[Compile]:
-    if not compile_id:
-        return list(recording.compiles)
-    found = [compile_ for compile_ in recording.compiles if compile_.id == compile_id]
+def _refuse_several_views(selection: Selection) -> None:
+    views = {
+        "--stage": selection.stage,
+        "--op": selection.operation,
+        "--source": selection.source,
+        "--kernel": selection.kernel,
+        "--runnable": selection.runnable,
+    }
+    chosen = [option for option, value in views.items() if value]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} are views of their own. Choose one of them.")
+
+
+def _only(recording: Recording, compile_id: str) -> Recording:
+    """The recording as if it held one compile alone."""
+    found = tuple(compile_ for compile_ in recording.compiles if compile_.id == compile_id)
     if not found:
         known = ", ".join(dict.fromkeys(compile_.id for compile_ in recording.compiles))
         raise UsageError(f"There is no compile {compile_id}. There are: {known or 'none'}.")
-    return found
+    return replace(recording, compiles=found)
 
 
 def _print_overview(printer: Printer, view: View) -> None:
@@ -89,15 +103,15 @@ def _print_overview(printer: Printer, view: View) -> None:
 # --- one stage ------------------------------------------------------------------------------------
 
 
-def _stage_view(recording: Recording, compiles: list[Compile], stage: str) -> View:
-    sections = list(STAGE_VIEWS[stage](recording, compiles))
-    return sections_view(stage, sections, empty=_why_empty(recording, compiles, stage))
+def _stage_view(recording: Recording, stage: str) -> View:
+    sections = list(STAGE_VIEWS[stage](recording, recording.compiles))
+    return sections_view(stage, sections, empty=_why_empty(recording, stage))
 
 
-def _why_empty(recording: Recording, compiles: list[Compile], stage: str) -> str:
+def _why_empty(recording: Recording, stage: str) -> str:
     if not recording.compiles:
         return "Nothing was compiled in this recording."
-    hits = any(c.outcome == "hit" for compile_ in compiles for c in compile_.caches)
+    hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
     if hits and stage not in ("breaks", "recompiles", "errors", "autotune"):
         return (
             f"Stage {stage} did not run: the graphs came out of a cache. "
@@ -112,13 +126,8 @@ def _why_empty(recording: Recording, compiles: list[Compile], stage: str) -> str
 # --- one kernel -----------------------------------------------------------------------------------
 
 
-def _kernel_view(recording: Recording, compiles: list[Compile], name: str) -> View:
-    every = [
-        (graph, kernel)
-        for compile_ in compiles
-        for graph in compile_.inductor
-        for kernel in graph.kernels
-    ]
+def _kernel_view(recording: Recording, name: str) -> View:
+    every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
     found = [pair for pair in every if pair[1].name == name] or [
         pair for pair in every if name in pair[1].name
     ]
@@ -132,21 +141,20 @@ def _kernel_view(recording: Recording, compiles: list[Compile], name: str) -> Vi
 # --- one operation, or one line -------------------------------------------------------------------
 
 
-def _operations_view(recording: Recording, compiles: list[Compile], selection: Selection) -> View:
+def _operations_view(recording: Recording, selection: Selection) -> View:
     wanted = selection.operation or selection.source
     select = by_operation(wanted) if selection.operation else by_source(wanted)
-    ids = {id(compile_) for compile_ in compiles}
-    found = [item for item in trace(recording, select) if id(item.compile) in ids]
+    found = list(trace(recording, select))
     if not found:
-        raise UsageError(_not_found(recording, compiles, wanted))
+        raise UsageError(_not_found(recording, wanted))
     return {"selected": wanted, "operations": [operation_view(item) for item in found]}
 
 
-def _not_found(recording: Recording, compiles: list[Compile], wanted: str) -> str:
-    if not any(graph.lowered for compile_ in compiles for graph in compile_.inductor):
-        return f"{wanted} cannot be followed: {_why_empty(recording, compiles, 'ir')}"
+def _not_found(recording: Recording, wanted: str) -> str:
+    if not any(graph.lowered for graph in recording.graphs):
+        return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
     names: dict[str, None] = {}
-    for compile_ in compiles:
+    for compile_ in recording.compiles:
         graph = captured_graph(recording, compile_)
         names.update(dict.fromkeys(node.operation for node in (graph.calls if graph else ())))
     return (

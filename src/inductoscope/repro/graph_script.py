@@ -19,6 +19,13 @@ from inductoscope.recording.values import members
 _UNKNOWN_SIZE = 8
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
+_DTYPE = re.compile(r"torch\.\w+")
+
+# Joint graphs are printed to take and return nested values, by a recipe that only torch has.
+_NESTED_INPUTS = re.compile(
+    r"def forward\(self, [^\n]*\n\s*([\w, ]+?),? = fx_pytree\.tree_flatten_spec\([^\n]*"
+)
+_NESTED_OUTPUTS = re.compile(r"pytree\.tree_unflatten\((.*), self\._out_spec\)")
 
 
 @dataclass(frozen=True)
@@ -64,11 +71,13 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
             f"The graph {named.name} calls modules ({', '.join(modules)}) whose code is not in "
             "the recording. Choose a later stage, for instance post-grad."
         )
+    classes = _classes("Graph", graph)
     parts = [
-        _header(named),
+        _header(named) + _operations(classes),
         _imports(_all_globals(graph)),
         _MAKE,
-        *_classes("Graph", graph),
+        *([_PUT] if graph.attributes else []),
+        *classes,
         _inputs(graph),
         _MAIN,
     ]
@@ -79,6 +88,12 @@ def _header(named: NamedGraph) -> str:
     text = f"Graph '{named.name}' of {named.origin}, written by inductoscope."
     note = "Inputs and constants are random: a recording holds no values."
     return f"# {_one_line(text)}\n# {note}\nimport torch"
+
+
+def _operations(classes: list[str]) -> str:
+    """Inductor's own operations exist once their module has been imported."""
+    needed = any("torch.ops.prims." in text for text in classes)
+    return "\nimport torch._inductor.inductor_prims" if needed else ""
 
 
 def _one_line(text: str) -> str:
@@ -131,6 +146,16 @@ def make(shape, stride, dtype, device):
         storage = torch.randint(0, 2, (size,), device=device).to(dtype)
     return storage.as_strided(shape, stride)'''
 
+_PUT = '''\
+def put(owner, path, value):
+    """Set an attribute by its path, such as layers.0.weight."""
+    *parents, last = path.split(".")
+    for name in parents:
+        if not hasattr(owner, name):
+            setattr(owner, name, torch.nn.Module())
+        owner = getattr(owner, name)
+    setattr(owner, last, value)'''
+
 
 def _classes(name: str, graph: FxGraph) -> list[str]:
     """The graph as a module; graphs inside it become modules of their own, ahead of it."""
@@ -145,19 +170,15 @@ def _classes(name: str, graph: FxGraph) -> list[str]:
             value = f"{inner_name}()"
         else:
             value = _make_call(item)
-        lines += _assign(path, value)
-    body = "\n".join("    " + line for line in graph.code.strip().splitlines())
+        lines.append(f"        put(self, {path!r}, {value})")
+    body = "\n".join("    " + line for line in _flat(graph.code).strip().splitlines())
     return [*ahead, "\n".join(lines) + "\n\n" + body]
 
 
-def _assign(path: str, value: str) -> list[str]:
-    *owners, _ = path.split(".")
-    lines = []
-    for depth in range(len(owners)):
-        owner = ".".join(["self", *owners[: depth + 1]])
-        lines.append(f"        if not hasattr({owner.rpartition('.')[0]}, {owners[depth]!r}):")
-        lines.append(f"            {owner} = torch.nn.Module()")
-    return [*lines, f"        self.{path} = {value}"]
+def _flat(code: str) -> str:
+    """The code with one parameter per input and a plain list of outputs."""
+    code = _NESTED_INPUTS.sub(r"def forward(self, \1):", code)
+    return _NESTED_OUTPUTS.sub(r"\1", code)
 
 
 def _inputs(graph: FxGraph) -> str:
@@ -186,6 +207,8 @@ def _make_call(value: Any) -> str:
     known = isinstance(stride, list) and all(isinstance(size, int) for size in stride)
     strides = [int(size) for size in stride] if known and stride else _contiguous(shape)
     dtype, device = str(value["dtype"]), str(value.get("device", "cpu"))
+    if not _DTYPE.fullmatch(dtype):
+        dtype = "torch.float32"
     return f"make({shape}, {strides}, {dtype}, {device!r})"
 
 

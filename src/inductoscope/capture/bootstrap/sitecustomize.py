@@ -1,7 +1,8 @@
 """Start-up hook of the scope: Python imports it in every process of the recorded program.
 
-It gives way to a `sitecustomize` of the user's own, loads the scope from where it is installed
-(which may be another environment than the program's) and leaves `sys.path` as it found it.
+It gives way to a `sitecustomize` of the user's own, leaves `sys.path` as it found it, and waits for
+torch to be imported. A process that never does pays for these few lines alone. It is written so
+that an older Python, which the program may start as well, reads it too.
 """
 
 import os
@@ -9,23 +10,42 @@ import sys
 
 
 def _chain(here):
-    """Run the sitecustomize that would have been imported without us."""
-    import importlib.util
-
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != here]
+    """Import the sitecustomize that would have been imported without us."""
+    sys.path[:] = [entry for entry in sys.path if not _is(entry, here)]
     sys.path_importer_cache.pop(here, None)
     # While this import is under way Python wants an entry under this name: ours, or the user's.
     ours = sys.modules.pop("sitecustomize", None)
     try:
-        spec = importlib.util.find_spec("sitecustomize")
-    except (ImportError, ValueError):
-        spec = None
-    if spec is None or spec.loader is None:
-        sys.modules["sitecustomize"] = ours
-        return
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["sitecustomize"] = module
-    spec.loader.exec_module(module)
+        import sitecustomize  # noqa: F401
+    except ImportError as error:
+        if getattr(error, "name", None) != "sitecustomize":
+            raise
+    finally:
+        sys.modules.setdefault("sitecustomize", ours)
+
+
+def _is(entry, here):
+    try:
+        return os.path.abspath(entry or ".") == here
+    except OSError:  # A relative entry in a folder that is gone.
+        return False
+
+
+class _WaitForTorch:
+    """A finder that starts the scope when torch is asked for, and then is gone."""
+
+    def __init__(self, root, folder):
+        self._root = root
+        self._folder = folder
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch":
+            return None
+        sys.meta_path[:] = [finder for finder in sys.meta_path if finder is not self]
+        try:
+            return _start(self._root, self._folder).find_spec(name, path, target)
+        except Exception:
+            return None  # The recording will say that no process reported; the program goes on.
 
 
 def _start(root, folder):
@@ -43,7 +63,7 @@ def _start(root, folder):
         spec.loader.exec_module(module)
     from inductoscope.capture.inside import start
 
-    start(folder)
+    return start(folder)
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -52,8 +72,6 @@ try:
     _chain(_here)
 finally:
     _folder = os.environ.get("INDUCTOSCOPE_RECORDING")
-    if _folder:
-        try:  # noqa: SIM105
-            _start(os.path.dirname(os.path.dirname(_here)), _folder)
-        except Exception:
-            pass  # The recording will say that no process reported; the program goes on.
+    if _folder and "torch" not in sys.modules:
+        _root = os.path.dirname(os.path.dirname(_here))
+        sys.meta_path.insert(0, _WaitForTorch(_root, _folder))

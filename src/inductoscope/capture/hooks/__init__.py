@@ -45,6 +45,7 @@ HOOKS: tuple[Hook, ...] = (
     codegen.LINES,
     codegen.BUFFER_REUSE,
     codegen.WRAPPER,
+    codegen.AHEAD_OF_TIME,
     native.CPP,
     native.TRITON,
     workers.WORKERS,

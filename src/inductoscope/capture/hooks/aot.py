@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from typing import Any
 
@@ -20,12 +21,19 @@ from inductoscope.capture.scope import SCOPE
 
 _GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
 
-# Decompositions of the trace under way; one AOT trace runs at a time per process.
-_applied: Counter[str] = Counter()
+
+class _Trace(threading.local):
+    """Decompositions applied by the trace under way on this thread."""
+
+    def __init__(self) -> None:
+        self.applied: Counter[str] = Counter()
+
+
+_trace = _Trace()
 
 
 def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
-    _applied.clear()
+    _trace.applied.clear()
     return enter_stage("aot")
 
 
@@ -36,8 +44,9 @@ def _traced(stage: str) -> Replacement:
         leave_stage(frame)
         module = result[0] if isinstance(result, tuple) else result
         _emit_graph(stage, module)
-        if _applied:
-            SCOPE.emit("decompositions", compile=current_compile_id(), counts=dict(_applied))
+        if _trace.applied:
+            counts = dict(_trace.applied)
+            SCOPE.emit("decompositions", compile=current_compile_id(), counts=counts)
 
     return watch(before=_trace_start, after=after, failed=fail_stage)
 
@@ -77,12 +86,12 @@ def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> N
     frame, operation = token
     SCOPE.leave(frame)
     if result is not NotImplemented:
-        _applied[operation] += 1
+        _trace.applied[operation] += 1
 
 
 def _decomposition_failed(token: Any, error: BaseException) -> None:
     SCOPE.note_failure(error, token[0])
-    SCOPE.leave(token[0])
+    SCOPE.leave(token[0], failed=True)
 
 
 DECOMPOSITIONS = Hook(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
@@ -11,6 +12,7 @@ from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
+    enter_graph_stage,
     enter_stage,
     fail_stage,
     leave_stage,
@@ -22,9 +24,20 @@ from inductoscope.capture.scope import SCOPE
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"
 
-# Which lines of generated code each operation of a loop body became: (scheduler node, operation,
-# line). torch also writes code that it throws away; the model keeps lines that the kernel has.
-_lines: dict[tuple[str, str, str], None] = {}
+
+class _Writing(threading.local):
+    """What is being generated on this thread."""
+
+    def __init__(self) -> None:
+        # Lines that each operation of a loop body became: (scheduler node, operation, line). torch
+        # also writes code that it throws away; the model keeps lines that the kernel has.
+        self.lines: dict[tuple[str, str, str], None] = {}
+        # The kernel under construction and the parts that code is written to.
+        self.kernel: Any = None
+        self.buffers: list[Any] = []
+
+
+_writing = _Writing()
 
 
 def _defined(language: str) -> Replacement:
@@ -66,7 +79,7 @@ def _final_source(source: str, name: str, language: str) -> str:
     inner = "kernel" if language == "C++" and not V.graph.cpp_wrapper else name
     source = source.replace(str(Placeholder.KERNEL_NAME), inner)
     source = source.replace(str(Placeholder.DESCRIPTIVE_NAME), name)
-    return source.replace("#pragma CMT", "//")
+    return source.replace("#pragma CMT", "//" if language == "C++" else "#")
 
 
 def _unique(names: Iterable[str]) -> list[str]:
@@ -74,9 +87,10 @@ def _unique(names: Iterable[str]) -> list[str]:
 
 
 def _take_lines(nodes: set[str]) -> list[list[str]]:
-    taken = [list(key) for key in _lines if key[0] in nodes]
-    _lines.clear()
-    return taken
+    taken = [key for key in _writing.lines if key[0] in nodes]
+    for key in taken:
+        del _writing.lines[key]
+    return [list(key) for key in taken]
 
 
 KERNELS = Hook(
@@ -107,7 +121,9 @@ TRITON_KERNELS = Hook(
 
 def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     node = args[1]
-    operation = node.node
+    # A kernel of the user's own that an operation was fused into wraps the node that holds it.
+    holder: Any = getattr(node, "kernel_node", node)
+    operation = holder.node
     kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__
     SCOPE.emit(
         "kernel",
@@ -136,8 +152,12 @@ EXTERN_KERNELS = Hook(
 def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
     from torch._inductor.virtualized import V
 
-    buffers = (getattr(V.kernel, name, None) for name in _CODE_BUFFERS)
-    return [(buffer, len(buffer._lines)) for buffer in buffers if buffer is not None]
+    kernel = V.kernel
+    if kernel is not _writing.kernel:
+        found = (getattr(kernel, name, None) for name in _CODE_BUFFERS)
+        _writing.kernel = kernel
+        _writing.buffers = [buffer for buffer in found if hasattr(buffer, "_lines")]
+    return [(buffer, len(buffer._lines)) for buffer in _writing.buffers]
 
 
 def _operation_written(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -152,7 +172,7 @@ def _operation_written(token: Any, result: Any, args: Arguments, kwargs: Keyword
         for line in buffer._lines[length:]:
             text = getattr(line, "line", line)
             if isinstance(text, str) and text.strip():
-                _lines[owner, body_node.name, text.strip()] = None
+                _writing.lines[owner, body_node.name, text.strip()] = None
 
 
 _CODEGEN_COMMON = "torch._inductor.codegen.common"
@@ -217,8 +237,28 @@ BUFFER_REUSE = Hook(
 
 def _loading(args: Arguments, kwargs: Keywords) -> Any:
     """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
-    lowered, code = args[0], args[1]
-    digest = SCOPE.text(code.value)
+    frame = enter_stage("wrapper")
+    SCOPE.guard(_emit_wrapper, args[0], args[1].value)
+    return frame
+
+
+def _compiling_ahead(args: Arguments, kwargs: Keywords) -> Any:
+    """Ahead of time the wrapper is C++, and is compiled together with the kernels."""
+    frame = enter_stage("cpp-compile")
+    lowered, code = args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"]
+    SCOPE.guard(_emit_wrapper, lowered, code)
+    return frame
+
+
+def _compiled_ahead(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
+    files = result if isinstance(result, (list, tuple)) else [result]
+    path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), None)
+    SCOPE.emit("wrapper-loaded", graph=SCOPE.graph, path=path)
+
+
+def _emit_wrapper(lowered: Any, code: str) -> None:
+    digest = SCOPE.text(code)
     written_wrappers.add(digest)
     SCOPE.emit("wrapper", graph=SCOPE.graph, payload=digest)
     buffers = {
@@ -230,7 +270,6 @@ def _loading(args: Arguments, kwargs: Keywords) -> Any:
         for origin in (buffer.get_origin_node(),)
     }
     SCOPE.emit("buffers", graph=SCOPE.graph, payload=SCOPE.json(buffers))
-    return enter_stage("wrapper")
 
 
 def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -249,11 +288,12 @@ def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
 
 
 def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
-    return enter_stage("codegen")
+    return enter_graph_stage("codegen")
 
 
 def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     leave_stage(frame)
+    _writing.kernel, _writing.buffers = None, []
 
 
 WRAPPER = Hook(
@@ -268,6 +308,17 @@ WRAPPER = Hook(
         Wrap(
             TorchName("torch._inductor.graph", "GraphLowering._compile_to_module_lines"),
             watch(before=_loading, after=_loaded, failed=fail_stage),
+        ),
+    ),
+)
+
+AHEAD_OF_TIME = Hook(
+    stage="codegen",
+    records="the C++ wrapper of a graph compiled ahead of time",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "AotCodeCompiler.compile"),
+            watch(before=_compiling_ahead, after=_compiled_ahead, failed=fail_stage),
         ),
     ),
 )

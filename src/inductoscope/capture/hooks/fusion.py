@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from typing import Any
 
@@ -12,14 +13,14 @@ from inductoscope.capture.scope import SCOPE
 _SCHEDULER = "torch._inductor.scheduler"
 
 
-class _Ledger:
-    """The state of the fusion loop of the graph being scheduled."""
+class _Ledger(threading.local):
+    """The state of the fusion loop of the graph being scheduled on this thread."""
 
     def __init__(self) -> None:
         self.graph: str | None = None
         self.round = 0
-        # Reasons that torch has given so far for the pairs being asked about, innermost last.
-        self.asked: list[list[str]] = []
+        # Pairs being asked about, innermost last, with the reasons that torch has given so far.
+        self.asked: list[tuple[str, str, list[str]]] = []
         self.scores: dict[tuple[str, str], dict[str, Any]] = {}
 
     def begin_round(self) -> None:
@@ -60,7 +61,7 @@ def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
 
 def _round_failed(token: Any, error: BaseException) -> None:
     SCOPE.note_failure(error, token[0])
-    SCOPE.leave(token[0])
+    SCOPE.leave(token[0], failed=True)
 
 
 ROUNDS = Hook(
@@ -80,7 +81,7 @@ ROUNDS = Hook(
 
 def _asked(args: Arguments, kwargs: Keywords) -> list[str]:
     reasons: list[str] = []
-    _ledger.asked.append(reasons)
+    _ledger.asked.append((args[1].get_name(), args[2].get_name(), reasons))
     return reasons
 
 
@@ -106,10 +107,11 @@ def _asking_failed(reasons: Any, error: BaseException) -> None:
 def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     why, reason, *values = args
     text = reason % tuple(values) if values else reason
-    if _ledger.asked:
-        _ledger.asked[-1].append(text)
-        return
-    # Refused outside of can_fuse: found out later to make a cycle, or not to pay off.
+    for first, second, reasons in reversed(_ledger.asked):
+        if {first, second} == {why.name1, why.name2}:
+            reasons.append(text)
+            return
+    # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
     SCOPE.emit(
         "fusion-pair",
         graph=SCOPE.graph,

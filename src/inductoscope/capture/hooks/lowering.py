@@ -5,15 +5,44 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from inductoscope.capture.graphs import target_name
+from inductoscope.capture.graphs import store_graph, target_name
 from inductoscope.capture.names import Hook, TorchName, Wrap
-from inductoscope.capture.observe import Arguments, Keywords, fail_stage, stage, watch
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    current_compile_id,
+    enter_graph_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
 from inductoscope.capture.scope import SCOPE
 
 _GRAPH = "torch._inductor.graph"
 
 # Boxes that only hold something: what they hold is what the node became.
 _BOXES = ("TensorBox", "StorageBox")
+
+
+def _run_start(args: Arguments, kwargs: Keywords) -> Any:
+    frame = enter_graph_stage("lowering")
+    if frame.graph:  # A graph inside another has not been recorded by the passes.
+        SCOPE.guard(_emit_inner_graph, args[0].module)
+    return frame
+
+
+def _emit_inner_graph(module: Any) -> None:
+    SCOPE.emit(
+        "graph",
+        stage="post-grad",
+        compile=current_compile_id(),
+        graph=SCOPE.graph,
+        payload=store_graph(module),
+    )
+
+
+def _run_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
 
 
 def _node_start(args: Arguments, kwargs: Keywords) -> Any:
@@ -103,7 +132,10 @@ NODES = Hook(
     stage="lowering",
     records="the IR that each FX node became",
     wraps=(
-        Wrap(TorchName(_GRAPH, "GraphLowering.run"), stage("lowering")),
+        Wrap(
+            TorchName(_GRAPH, "GraphLowering.run"),
+            watch(before=_run_start, after=_run_end, failed=fail_stage),
+        ),
         Wrap(
             TorchName(_GRAPH, "GraphLowering.run_node"),
             watch(before=_node_start, after=_node_end, failed=_node_failed),

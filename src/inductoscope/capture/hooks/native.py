@@ -53,7 +53,7 @@ def _cpp_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
 def _cpp_failed(token: Any, error: BaseException) -> None:
     fail_stage(token[2], error)
     process = error.__cause__
-    output = str(getattr(error, "args", [""])[0])
+    output = str(error.args[0]) if error.args else type(error).__name__
     _cpp_done(
         token,
         exit_code=getattr(process, "returncode", None),
@@ -97,6 +97,18 @@ def _wait_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
     leave_stage(frame)
 
 
+def _wait_failed(frame: Any, error: BaseException) -> None:
+    """What was raised tells better than the device which compiler it was."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if type(inner).__name__ == "CppCompileError":
+            frame.stage = "cpp-compile"
+        elif type(inner).__name__ == "SubprocException":
+            frame.stage = "triton-compile"
+        inner = inner.__cause__ or inner.__context__
+    fail_stage(frame, error)
+
+
 CPP = Hook(
     stage="cpp-compile",
     records="runs of the C++ compiler",
@@ -107,7 +119,7 @@ CPP = Hook(
         ),
         Wrap(
             TorchName("torch._inductor.async_compile", "AsyncCompile.wait"),
-            watch(before=_wait_start, after=_wait_end, failed=fail_stage),
+            watch(before=_wait_start, after=_wait_end, failed=_wait_failed),
         ),
     ),
 )

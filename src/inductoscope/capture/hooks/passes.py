@@ -7,6 +7,7 @@ seen by comparing references, which costs next to nothing; the graph is printed 
 
 from __future__ import annotations
 
+import threading
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -56,8 +57,15 @@ class _Running:
     started: float
 
 
-_known: dict[int, _Known] = {}
-_running: list[tuple[Any, _Running | None]] = []
+class _State(threading.local):
+    """Graphs and passes on this thread."""
+
+    def __init__(self) -> None:
+        self.known: dict[int, _Known] = {}
+        self.running: list[tuple[Any, _Running | None]] = []
+
+
+_state = _State()
 
 
 def _graph_of(module: Any) -> Any:
@@ -78,13 +86,13 @@ def _same(one: Fingerprint, other: Fingerprint) -> bool:
 
 def _digest_before(graph: Any, stage: str, fingerprint: Fingerprint) -> str:
     """The printed state of the graph as a pass finds it."""
-    known = _known.get(id(graph))
+    known = _state.known.get(id(graph))
     if known is not None and _same(known.fingerprint, fingerprint):
         return known.digest
     digest = store_graph(graph, code=False)
     if known is not None and digest != known.digest:
         _emit(stage, BETWEEN, known.digest, digest, 0.0)
-    _known[id(graph)] = _Known(fingerprint, digest)
+    _state.known[id(graph)] = _Known(fingerprint, digest)
     return digest
 
 
@@ -107,13 +115,13 @@ def _emit(stage: str, name: str, before: str, after: str, seconds: float, **more
 
 def _enter_pass(args: Arguments, kwargs: Keywords) -> None:
     observer = args[0]
-    _running.append((observer, None))
+    _state.running.append((observer, None))
     graph = _graph_of(observer.gm)
     fingerprint = _fingerprint(graph)
     stage = _stage_of(observer)
-    _digest_before(graph, stage, fingerprint)
     frame = SCOPE.enter(stage, str(observer.passname))
-    _running[-1] = (observer, _Running(fingerprint, frame, time.perf_counter()))
+    _state.running[-1] = (observer, _Running(fingerprint, frame, time.perf_counter()))
+    _digest_before(graph, stage, fingerprint)
 
 
 def _stage_of(observer: Any) -> str:
@@ -123,8 +131,8 @@ def _stage_of(observer: Any) -> str:
 def _exit_pass(args: Arguments, kwargs: Keywords) -> None:
     """The observer is left: by its pass returning, or by an exception in args[2]."""
     observer = args[0]
-    while _running:
-        entered, running = _running.pop()
+    while _state.running:
+        entered, running = _state.running.pop()
         if entered is observer:
             break
     else:
@@ -132,10 +140,11 @@ def _exit_pass(args: Arguments, kwargs: Keywords) -> None:
     if running is None:
         return
     error = args[2] if len(args) > 2 else None
+    failed = isinstance(error, BaseException)
     if isinstance(error, BaseException):
         SCOPE.note_failure(error, running.frame)
     seconds = time.perf_counter() - running.started
-    SCOPE.leave(running.frame)
+    SCOPE.leave(running.frame, failed=failed)
     _record_change(observer, running, seconds)
 
 
@@ -144,12 +153,14 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
     now = _fingerprint(graph)
     if _same(running.before, now):
         return
-    known = _known[id(graph)]
+    known = _state.known.get(id(graph))
+    if known is None:
+        return
     if _same(known.fingerprint, now):
         return  # A pass inside this one made the change, and was recorded.
     digest = store_graph(graph, code=False)
     if digest != known.digest:
-        outer = [str(entered.passname) for entered, _ in _running]
+        outer = [str(entered.passname) for entered, _ in _state.running]
         _emit(
             running.frame.stage,
             str(observer.passname),
@@ -158,7 +169,7 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
             seconds,
             inside=outer or None,
         )
-    _known[id(graph)] = _Known(now, digest)
+    _state.known[id(graph)] = _Known(now, digest)
 
 
 PASSES = Hook(
@@ -180,21 +191,22 @@ def _group(stage: str) -> Replacement:
     def enter(args: Arguments, kwargs: Keywords) -> Any:
         if SCOPE.stage == stage:
             return None  # A graph inside the graph: part of the same group.
-        _known.clear()
+        _state.known.clear()
         frame = enter_stage(stage)
         graph = _graph_of(args[0])
-        _digest_before(graph, stage, _fingerprint(graph))
+        SCOPE.guard(_digest_before, graph, stage, _fingerprint(graph))
         return frame, graph
 
     def leave(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         if token is None:
             return
         frame, graph = token
-        _record_result(stage, graph, _graph_of(args[0] if result is None else result))
+        SCOPE.guard(_record_result, stage, graph, _graph_of(args[0] if result is None else result))
+        _state.known.clear()
         leave_stage(frame)
 
     def failed(token: Any, error: BaseException) -> None:
-        _known.clear()
+        _state.known.clear()
         if token is not None:
             fail_stage(token[0], error)
 
@@ -203,7 +215,7 @@ def _group(stage: str) -> Replacement:
 
 def _record_result(stage: str, before: Any, after: Any) -> None:
     """The graph that comes out, and what changed after the last named pass."""
-    known = _known.get(id(after)) or _known.get(id(before))
+    known = _state.known.get(id(after)) or _state.known.get(id(before))
     if known is not None and not _same(known.fingerprint, _fingerprint(after)):
         digest = store_graph(after, code=False)
         if digest != known.digest:
@@ -215,7 +227,6 @@ def _record_result(stage: str, before: Any, after: Any) -> None:
         graph=SCOPE.graph,
         payload=store_graph(after),
     )
-    _known.clear()
 
 
 PASS_STAGES = Hook(

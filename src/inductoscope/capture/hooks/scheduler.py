@@ -2,19 +2,39 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.capture.graphs import target_name
 from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
-from inductoscope.capture.observe import Arguments, Keywords, stage, watch
-from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    enter_graph_stage,
+    fail_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.capture.scope import BROKEN, SCOPE
+
+
+def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
+    return enter_graph_stage("scheduler")
+
+
+def _scheduled(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    leave_stage(frame)
 
 
 def _listed(when: str) -> Replacement:
     def before(args: Arguments, kwargs: Keywords) -> None:
-        nodes = [describe_node(node) for node in args[0]]
+        # One by one: a node that cannot be described must not take the list with it.
+        described = [SCOPE.guard(describe_node, node) for node in args[0]]
+        nodes = [node for node in described if node is not BROKEN]
         SCOPE.emit("scheduler", graph=SCOPE.graph, when=when, payload=SCOPE.json(nodes))
+        if when == "after":
+            _printed.bodies.clear()
 
     return watch(before=before)
 
@@ -56,8 +76,25 @@ def _describe_single(node: Any) -> dict[str, Any]:
         found["kernel"] = str(kernel)
     body = getattr(node, "_body", None)
     if body is not None:
-        found["body"] = SCOPE.text(body_text(body))
+        found["body"] = _stored_body(body)
     return found
+
+
+class _Printed(threading.local):
+    """Loop bodies stored for the graph at hand; most are the same objects after fusion."""
+
+    def __init__(self) -> None:
+        self.bodies: dict[int, tuple[Any, str]] = {}
+
+
+_printed = _Printed()
+
+
+def _stored_body(body: Any) -> str:
+    if id(body) not in _printed.bodies:
+        # The body is kept beside its digest, so that its address stays its own.
+        _printed.bodies[id(body)] = (body, SCOPE.text(body_text(body)))
+    return _printed.bodies[id(body)][1]
 
 
 def body_text(body: Any) -> str:
@@ -97,8 +134,8 @@ def _describe_buffer(buffer: Any) -> dict[str, Any]:
         "mutates": list(buffer.get_mutations()),
         "aliases": list(buffer.get_aliases()),
     }
-    layout = getattr(node, "layout", None)
-    if layout is not None and hasattr(layout, "size"):
+    layout: Any = getattr(node, "layout", None)
+    if hasattr(layout, "size") and hasattr(layout, "dtype"):
         found["dtype"] = str(layout.dtype)
         found["size"] = [str(size) for size in layout.size]
         found["stride"] = [str(stride) for stride in layout.stride]
@@ -117,7 +154,10 @@ NODES = Hook(
     stage="scheduler",
     records="scheduler nodes, buffers and loop bodies, before and after fusion",
     wraps=(
-        Wrap(TorchName("torch._inductor.scheduler", "Scheduler.__init__"), stage("scheduler")),
+        Wrap(
+            TorchName("torch._inductor.scheduler", "Scheduler.__init__"),
+            watch(before=_scheduling, after=_scheduled, failed=fail_stage),
+        ),
         Wrap(TorchName("torch._inductor.debug", "log_ir_pre_fusion"), _listed("before")),
         Wrap(TorchName("torch._inductor.debug", "log_ir_post_fusion"), _listed("after")),
     ),

@@ -48,7 +48,7 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
     replaced them and which of our commands sets them.
 
     \b
-    Exit code: 0 all is there, 1 something is missing, 3 torch could not be imported.
+    Exit code: 0 all is there, 1 something is missing, 3 torch cannot be imported.
     """
     from inductoscope.environment import collect_environment
     from inductoscope.report.environment import environment_view

@@ -13,7 +13,12 @@ from inductoscope.report.stage_names import STAGES
 
 @click.command("show")
 @click.argument("recording", required=False, type=click.Path(path_type=Path))
-@click.option("--stage", type=click.Choice(STAGES), help="One stage in full.")
+@click.option(
+    "--stage",
+    type=click.Choice(STAGES),
+    metavar="STAGE",
+    help=f"One stage in full: {', '.join(STAGES)}.",
+)
 @click.option("--op", "operation", metavar="NAME", help="Follow one operation through all stages.")
 @click.option("--source", metavar="FILE[:LINE]", help="Follow what a line of the program became.")
 @click.option("--kernel", metavar="NAME", help="One kernel: source, contents, native compile.")

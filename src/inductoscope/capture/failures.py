@@ -1,0 +1,66 @@
+"""Exceptions that leave the compiler: what is recorded of them."""
+
+from __future__ import annotations
+
+import subprocess
+import traceback
+from typing import Any
+
+from inductoscope.capture.scope import SCOPE
+
+
+def record_error(error: BaseException, compile_id: str | None) -> None:
+    """Record an exception that leaves the compiler, with the stage that first saw it."""
+    origin = SCOPE.failure_of(error) or {}
+    SCOPE.emit(
+        "error",
+        compile=compile_id,
+        graph=origin.get("graph"),
+        stage=origin.get("stage", "dynamo"),
+        detail=origin.get("detail") or None,
+        type=type(error).__name__,
+        message=str(error)[:4000],
+        cause=_inner_causes(error),
+        source=_user_line(error),
+        raised_in=_raising_functions(error),
+        traceback=SCOPE.text("".join(traceback.format_exception(error))),
+    )
+
+
+def _inner_causes(error: BaseException) -> list[str]:
+    """The exceptions that torch wrapped, outermost first."""
+    causes: list[str] = []
+    inner: Any = error
+    for _ in range(8):
+        inner = getattr(inner, "inner_exception", None) or inner.__cause__
+        if inner is None:
+            break
+        causes.append(_one_cause(inner))
+    return causes
+
+
+def _one_cause(error: BaseException) -> str:
+    if isinstance(error, subprocess.CalledProcessError):
+        # Its text is the whole command line, which the event of the compiler holds already.
+        program = error.cmd[0] if isinstance(error.cmd, (list, tuple)) else error.cmd
+        return f"CalledProcessError: {program} ended with exit status {error.returncode}"
+    return f"{type(error).__name__}: {str(error)[:1000]}"
+
+
+def _raising_functions(error: BaseException) -> list[str]:
+    """The functions of the compiler that the exception came through, innermost first."""
+    inner = getattr(error, "inner_exception", None)
+    traced = error if error.__traceback__ is not None else inner
+    frames = traceback.extract_tb(traced.__traceback__) if traced is not None else []
+    return [f"{f.name} ({_short(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
+
+
+def _short(path: str) -> str:
+    """A file of an installed package by its place in the package."""
+    return path.rpartition("/site-packages/")[2] or path
+
+
+def _user_line(error: BaseException) -> str | None:
+    """The line of the user's code that Dynamo was at."""
+    stack = getattr(error, "real_stack", None)
+    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else None
