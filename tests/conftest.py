@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+from inductoscope.environment import Environment, collect_environment
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
 # pytest --hypothesis-profile exploring tests/test_damaged.py
@@ -21,3 +24,9 @@ def _plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(tmp_path / "recordings"))
+
+
+@pytest.fixture(scope="session")
+def environment() -> Environment:
+    """The installed torch, asked once."""
+    return collect_environment(sys.executable)

@@ -58,6 +58,14 @@ def read(folder: Path) -> tuple[RecordingReader, list[Event]]:
     return reader, list(reader.events())
 
 
+def kinds(events: list[Event], stream: str = "") -> str:
+    return " ".join(event.kind for event in events if stream in ("", event.stream))
+
+
+def ticks(events: list[Event]) -> list[int]:
+    return [event.whole("number") for event in events if event.kind == "tick"]
+
+
 def notes(folder: Path) -> str:
     return " ".join(finding.title for finding in diagnose(load(folder)))
 
@@ -80,9 +88,8 @@ for number in range(10**9):
 
     reader, events = read(folder)
 
-    numbers = [event.fields["number"] for event in events if event.kind == "tick"]
-    assert len(numbers) > 300
-    assert numbers == list(range(len(numbers)))
+    assert len(ticks(events)) > 300
+    assert ticks(events) == list(range(len(ticks(events))))
     assert len(reader.damage) <= 1
 
 
@@ -119,18 +126,8 @@ writer.close()
     reader, events = read(folder)
 
     parent, child = (stream.stem for stream in reader.streams())
-    kinds = [(event.stream, event.kind) for event in events]
-    assert [kind for stream, kind in kinds if stream == parent] == [
-        "process",
-        "before",
-        "parent",
-        "process-end",
-    ]
-    assert [kind for stream, kind in kinds if stream == child] == [
-        "process",
-        "child",
-        "process-end",
-    ]
+    assert kinds(events, stream=parent) == "process before parent process-end"
+    assert kinds(events, stream=child) == "process child process-end"
     for process in load(folder).processes:
         assert process.stream.startswith(f"{process.pid}-")
 
@@ -177,10 +174,7 @@ writer.close()
 
     assert reader.damage == []
     assert len(reader.streams()) == 1
-    ticks = [event.fields["number"] for event in events if event.kind == "tick"]
-    assert sorted(ticks) == sorted(
-        1000 * mine + number for mine in range(8) for number in range(100)
-    )
+    assert sorted(ticks(events)) == [n + 1000 * mine for mine in range(8) for n in range(100)]
     assert sorted(event.number for event in events) == list(range(802))
 
 
@@ -230,7 +224,7 @@ os.write(descriptors[0], b"mine")
     reader, events = read(folder)
 
     assert own.read_bytes() == b"mine"
-    assert [event.kind for event in events] == ["process", "before"] + ["tick"] * 20
+    assert kinds(events) == "process before" + " tick" * 20
     assert reader.damage == []
 
 
@@ -257,16 +251,11 @@ writer.close()
 
     _, events = read(folder)
 
-    assert [event.kind for event in events] == ["process", "kept", "kept", "process-end"]
+    assert kinds(events) == "process kept kept process-end"
     assert "could not write 2 event(s)" in notes(folder)
 
 
 # --- disks that fill up ---------------------------------------------------------------------------
-
-
-def last_event_of_the_program(folder: Path) -> Event:
-    _, events = read(folder)
-    return events[-1]
 
 
 def test_a_payload_beyond_the_file_size_limit_ends_the_recording_only(folder: Path) -> None:
@@ -280,8 +269,8 @@ print("the program went on")
 """
     assert run(program, folder) == "the program went on\n"
 
-    last = last_event_of_the_program(folder)
-    assert (last.kind, last.text("reason")) == ("stopped", "File too large")
+    _, events = read(folder)
+    assert (events[-1].kind, events[-1].text("reason")) == ("stopped", "File too large")
     assert "stopped recording: File too large. The program went on." in notes(folder)
 
 
@@ -296,8 +285,7 @@ print("the program went on")
     assert run(program, folder) == "the program went on\n"
 
     reader, events = read(folder)
-    ticks = [event.fields["number"] for event in events if event.kind == "tick"]
-    assert ticks == list(range(len(ticks)))
+    assert ticks(events) == list(range(len(ticks(events))))
     assert events[-1].kind == "stopped"
     assert len(reader.damage) <= 1
 
@@ -325,9 +313,8 @@ shutil.copytree(folder, sys.argv[2])
     assert printed == "the program went on\n"
 
     reader, events = read(kept)
-    ticks = [event.fields["number"] for event in events if event.kind == "tick"]
-    assert ticks == list(range(len(ticks)))
-    assert len(ticks) > 100
+    assert len(ticks(events)) > 100
+    assert ticks(events) == list(range(len(ticks(events))))
     assert (events[-1].kind, events[-1].text("reason")) == ("stopped", "No space left on device")
     assert len(reader.damage) <= 1
     shown = inductoscope("show", kept)

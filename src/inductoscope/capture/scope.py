@@ -187,15 +187,15 @@ class Scope:
             self.emit("hook-error", hook=name, error=f"{type(error).__name__}: {error}"[:500])
 
 
-def _mark(error: BaseException) -> tuple[int, type, str]:
-    """Tells an exception from others, also from one that later gets the same address."""
-    return id(error), type(error), str(error)[:200]
+def _mark(error: BaseException) -> tuple[int, type]:
+    """Tells an exception from others. Its text does not: torch adds to it on the way out."""
+    return id(error), type(error)
 
 
-def _chain_marks(error: BaseException) -> set[tuple[int, type, str]]:
+def _chain_marks(error: BaseException) -> set[tuple[int, type]]:
     """Marks of an exception and of everything it was raised from or wraps."""
     found: set[int] = set()
-    marks: set[tuple[int, type, str]] = set()
+    marks: set[tuple[int, type]] = set()
     queue: list[BaseException | None] = [error]
     while queue:
         item = queue.pop()
