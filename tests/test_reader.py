@@ -115,7 +115,7 @@ def test_only_a_newer_schema_is_refused(tmp_path: Path, schema: object) -> None:
         '{"kind": 3}',
         '{"kind": "graph", "x": ' + "[" * 500 + "]" * 500 + "}",
         '{"kind": "graph", "x": ' + "[" * 100_000,
-        '{"kind": "\xff"}'.encode("latin-1").decode("latin-1") + "\x00",
+        '{"kind": "graph"}\x00',
     ],
 )
 def test_a_line_that_is_no_event_is_passed_and_named(tmp_path: Path, line: str) -> None:
@@ -174,22 +174,25 @@ def test_streams_are_read_oldest_process_first(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "digest", ["../../../../secret", "/etc/passwd", "a" * 31, "A" * 32, "a" * 32 + "\n", ""]
+    "digest", ["../../secret", "/etc/passwd", "a" * 31, "A" * 32, "b" * 32 + "\n", ""]
 )
 def test_what_is_no_digest_is_never_used_as_a_path(tmp_path: Path, digest: str) -> None:
     (tmp_path / "secret").write_text("not yours")
-    reader = open_recording(write_recording(tmp_path / "r" / "r", payloads={"b" * 32: "x"}))
+    folder = write_recording(tmp_path / "r", payloads={"b" * 32: "x"})
+    assert (folder / "payloads" / ".." / ".." / "secret").exists()
+    reader = open_recording(folder)
     assert reader.payload(digest) is None
     assert reader.json_payload(digest) is None
 
 
 def test_a_graph_that_names_a_path_as_its_payload_is_missing(tmp_path: Path) -> None:
-    secret = tmp_path / "secret"
-    secret.write_text('{"nodes": [], "code": "not yours"}')
-    graph = {"kind": "graph", "stage": "dynamo", "payload": f"..{os.sep}..{secret}"}
-    shown = inductoscope("show", write_recording(tmp_path / "r", TICK, graph), "--stage", "dynamo")
+    node = {"name": "not_yours", "op": "placeholder"}
+    (tmp_path / "secret").write_text(json.dumps({"nodes": [node]}))
+    graph = {"kind": "graph", "stage": "dynamo", "payload": "../../secret"}
+    folder = write_recording(tmp_path / "r", TICK, graph, payloads={"b" * 32: "x"})
+    shown = inductoscope("show", folder, "--stage", "dynamo")
     assert "(the graph is missing from the recording)" in shown.stdout
-    assert "not yours" not in shown.stdout
+    assert "not_yours" not in shown.stdout
 
 
 def test_a_damaged_payload_is_missing_and_nothing_else_is(tmp_path: Path) -> None:

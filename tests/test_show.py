@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,6 @@ from examples import NAMES, Answer, inductoscope, stored, write_recording
 from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
-from inductoscope.report.plain_text import visible
 from inductoscope.report.show import STAGE_VIEWS, Selection, choose_view
 from inductoscope.report.stage_names import STAGES
 from inductoscope.report.terminal import Printer
@@ -299,8 +299,9 @@ def poisoned_line(line: str) -> str:
 
 
 def is_plain(answer: Answer) -> bool:
+    """No control, no mark that reorders, no half of a character, no line end but the usual one."""
     raw = set(answer.stdout + answer.stderr) - {"\n"}
-    return visible("".join(raw)) == "".join(raw)
+    return not {unicodedata.category(letter) for letter in raw} & {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 @every_recording

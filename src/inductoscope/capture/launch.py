@@ -22,6 +22,7 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.scope import describe_process
 from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
 
@@ -127,7 +128,7 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
         seconds=round(ending.seconds, 3),
     )
     stream.close()
-    _drop_headers(folder)
+    _tidy(folder)
     return ending
 
 
@@ -170,6 +171,10 @@ def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> 
         child.send_signal(arrived.si_signo)
 
 
-def _drop_headers(folder: Path) -> None:
-    """Precompiled headers are large and of no use to a reader of the recording."""
+def _tidy(folder: Path) -> None:
+    """Remove what is of no use to a reader: large headers, and space kept by dead processes."""
     shutil.rmtree(folder / "cache" / "precompiled_headers", ignore_errors=True)
+    for reserve in (folder / STREAMS).glob(f"*{RESERVE_SUFFIX}"):
+        pid = reserve.name.partition("-")[0]
+        if pid.isdigit() and not Path("/proc", pid).exists():
+            reserve.unlink(missing_ok=True)

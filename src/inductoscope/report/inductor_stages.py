@@ -148,9 +148,23 @@ def kernel_section(recording: Recording, graph: InductorGraph, item: Kernel) -> 
                 f"{native.tool} {_duration(native)} {native.config} {native.output}".strip()
                 for native in natives
             ],
+            "forms": list(dict.fromkeys(form for native in natives for form in native.forms)),
         },
         recording.payload(item.digest),
     )
+
+
+def kernel_form_sections(
+    recording: Recording, graph: InductorGraph, item: Kernel, form: str
+) -> Iterator[Section]:
+    """A Triton kernel on its way to machine code, once per configuration that was compiled."""
+    for native in compile_of_kernel(recording, item):
+        if form in native.forms:
+            yield Section(
+                f"{graph.key} {item.name}: {form}",
+                {"config": native.config, "output": native.output},
+                recording.payload(str(native.forms[form])) or "(missing from the recording)",
+            )
 
 
 def _duration(item: NativeCompile) -> str:

@@ -34,12 +34,5 @@ def print_recordings(printer: Printer, view: View) -> None:
     """All recordings as text."""
     printer.heading(f"{len(view['recordings'])} recording(s) in {view['folder']}")
     for item in view["recordings"]:
-        words = f"{_when(item['created'])}  {' '.join(item['command'])}"
-        printer.pair(Path(item["path"]).name, words, width=34)
-
-
-def _when(created: float) -> str:
-    try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(created))
-    except (OSError, OverflowError, ValueError):
-        return "time unknown    "
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["created"]))
+        printer.pair(Path(item["path"]).name, f"{when}  {' '.join(item['command'])}", width=34)

@@ -52,6 +52,7 @@ class Selection:
     operation: str = ""
     source: str = ""
     kernel: str = ""
+    form: str = ""
     compile: str = ""
     runnable: str = ""
     target: str = ""
@@ -65,7 +66,7 @@ def choose_view(recording: Recording, selection: Selection) -> tuple[View, Rende
     if selection.runnable:
         return runnable_view(recording, selection.runnable, selection.target), print_runnable
     if selection.kernel:
-        return _kernel_view(recording, selection.kernel), print_sections
+        return _kernel_view(recording, selection.kernel, selection.form), print_sections
     if selection.operation or selection.source:
         return _operations_view(recording, selection), _print_operations
     if selection.stage:
@@ -126,7 +127,7 @@ def _why_empty(recording: Recording, stage: str) -> str:
 # --- one kernel -----------------------------------------------------------------------------------
 
 
-def _kernel_view(recording: Recording, name: str) -> View:
+def _kernel_view(recording: Recording, name: str, form: str) -> View:
     every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
     found = [pair for pair in every if pair[1].name == name] or [
         pair for pair in every if name in pair[1].name
@@ -134,8 +135,16 @@ def _kernel_view(recording: Recording, name: str) -> View:
     if not found:
         known = ", ".join(dict.fromkeys(kernel.name for _, kernel in every))
         raise UsageError(f"There is no kernel {name}. There are: {known or 'none'}.")
-    sections = [inductor_stages.kernel_section(recording, *pair) for pair in found]
-    return sections_view("kernel", sections, empty="")
+    if not form:
+        sections = [inductor_stages.kernel_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    sections = [
+        section
+        for pair in found
+        for section in inductor_stages.kernel_form_sections(recording, *pair, form)
+    ]
+    empty = f"No {form} of {name} is in the recording: only Triton kernels compiled in it have one."
+    return sections_view("kernel", sections, empty=empty)
 
 
 # --- one operation, or one line -------------------------------------------------------------------

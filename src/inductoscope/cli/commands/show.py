@@ -22,6 +22,11 @@ from inductoscope.report.stage_names import STAGES
 @click.option("--op", "operation", metavar="NAME", help="Follow one operation through all stages.")
 @click.option("--source", metavar="FILE[:LINE]", help="Follow what a line of the program became.")
 @click.option("--kernel", metavar="NAME", help="One kernel: source, contents, native compile.")
+@click.option(
+    "--form",
+    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "amdgcn"]),
+    help="With --kernel: a Triton kernel on its way to machine code.",
+)
 @click.option("--compile", "compile_id", metavar="ID", help="Only this compile, for instance 0/0.")
 @click.option("--runnable", metavar="GRAPH", help="Write a graph as a script, e.g. '0/0 dynamo'.")
 @click.option("--to", "target", metavar="PATH", help="Where --runnable writes ('-': stdout).")
@@ -73,6 +78,7 @@ def _build(path: Path | None, options: dict[str, str | None]) -> tuple[Any, Any]
         operation=options["operation"] or "",
         source=options["source"] or "",
         kernel=options["kernel"] or "",
+        form=options["form"] or "",
         compile=options["compile_id"] or "",
         runnable=options["runnable"] or "",
         target=options["target"] or "",
