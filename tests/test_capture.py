@@ -375,3 +375,31 @@ def test_a_cache_hit_is_said_with_the_way_to_see_the_stages(workplace: Workplace
     kept = Outcome(0, "", "", workplace.folder / "second").recording
     assert kept.graphs[0].cached
     assert "async_compile" in kept.payload(kept.graphs[0].wrapper)
+
+
+# --- calls of compiled code -----------------------------------------------------------------------
+
+COUNT_CALLS = """
+import sys, torch
+model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.GELU())
+compiled = torch.compile(model)
+x = torch.randn(4, 8)
+for _ in range(3):
+    compiled(x).sum().backward()
+counts = {}
+def count(frame, event, argument):
+    counts[event] = counts.get(event, 0) + 1
+sys.setprofile(count)
+compiled(x).sum().backward()
+sys.setprofile(None)
+print(sorted(counts.items()))
+"""
+
+
+def test_a_call_of_compiled_code_runs_nothing_of_the_scope(workplace: Workplace) -> None:
+    """Calls are counted, of Python and of C functions: a clock would say less."""
+    workplace.write("count.py", COUNT_CALLS)
+    recorded = workplace.run("count.py", options=("--output", str(workplace.folder / "count")))
+    plain = workplace.run_plain("count.py")
+    assert recorded.exit_code == 0, recorded.stderr
+    assert recorded.stdout == plain.stdout

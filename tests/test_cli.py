@@ -115,6 +115,8 @@ def test_a_command_line_that_cannot_be(
         (("--runnable", "zzz"), "There is no graph called 'zzz'. Choose one of: 0/0 dynamo"),
         (("--op", "relu", "--stage", "ir"), "--stage and --op are views of their own."),
         (("--kernel", "x", "--source", "y"), "--source and --kernel are views of their own."),
+        (("--form", "ptx"), "--form is of a kernel: name it with --kernel."),
+        (("--to", "graph.py"), "--to is where --runnable writes: name the graph with --runnable."),
     ],
 )
 def test_what_a_recording_does_not_have_is_answered_with_what_it_has(

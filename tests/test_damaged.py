@@ -23,6 +23,7 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.model import building, fold, native
 from inductoscope.model.building import HANDLERS
 from inductoscope.model.fold import load
+from inductoscope.recording.reader import open_recording
 from inductoscope.report.recordings import print_recordings, recordings_view
 from inductoscope.report.show import Selection, choose_view
 from inductoscope.report.stage_names import STAGES
@@ -91,7 +92,7 @@ def test_whole_recordings_show_everything(copies: Path) -> None:
         show_everything(copies / name)
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(name=_names, pattern=st.sampled_from(["*", "*.jsonl", "*.jsonl"]), data=st.data())
 def test_a_file_cut_short_at_any_byte(
     copies: Path, name: str, pattern: str, data: st.DataObject
@@ -103,7 +104,7 @@ def test_a_file_cut_short_at_any_byte(
         show_everything(copies / name)
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(name=_names, data=st.data())
 def test_any_bytes_in_any_place(copies: Path, name: str, data: st.DataObject) -> None:
     path = draw_file(data, copies / name, data.draw(st.sampled_from(["*", "*.jsonl"])))
@@ -150,7 +151,7 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(name=_names, data=st.data())
 def test_any_value_in_any_field_of_an_event(copies: Path, name: str, data: st.DataObject) -> None:
     path = draw_file(data, copies / name, "*.jsonl")
@@ -163,7 +164,7 @@ def test_any_value_in_any_field_of_an_event(copies: Path, name: str, data: st.Da
         show_everything(copies / name)
 
 
-@settings(max_examples=80)
+@settings(max_examples=60)
 @given(name=_names, data=st.data())
 def test_any_value_in_any_place_of_a_payload_or_manifest(
     copies: Path, name: str, data: st.DataObject
@@ -182,7 +183,7 @@ def _is_data(path: Path) -> bool:
     return False
 
 
-# --- events that no recording has -----------------------------------------------------------------
+# --- every field with a value of every wrong type -------------------------------------------------
 
 # Every name under which the model looks for something, read from its source.
 FIELDS = sorted(
@@ -194,11 +195,74 @@ FIELDS = sorted(
         )
     }
 )
+WRONG = (7, "text", [7, "text"], {"text": "7", "more": [7]})
 
 
 def test_the_names_of_fields_are_found_in_the_source() -> None:
     assert {"compile", "milliseconds", "passes", "bytes_saved", "argv"} <= set(FIELDS)
 
+
+@pytest.fixture(scope="module")
+def one_of_each() -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """The first event of each kind in any stored recording, and the payloads that they name."""
+    events: dict[str, dict[str, Any]] = {}
+    payloads: dict[str, Any] = {}
+    for name in ["relu_add_sum", "training_step", *NAMES]:
+        reader = open_recording(stored(name))
+        for event in reader.events():
+            if event.kind in events:
+                continue
+            events[event.kind] = {**event.fields, "kind": event.kind}
+            for digest in re.findall(r"\b[0-9a-f]{32}\b", json.dumps(event.fields)):
+                payloads[digest] = reader.json_payload(digest) or reader.payload(digest) or ""
+    return list(events.values()), payloads
+
+
+def keys_of(value: Any) -> set[str]:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return set(value if isinstance(value, dict) else ()).union(*map(keys_of, inner))
+
+
+def with_value(content: Any, key: str, value: Any) -> Any:
+    """The content with every `key` in it set to `value`."""
+    if isinstance(content, dict):
+        return {k: value if k == key else with_value(v, key, value) for k, v in content.items()}
+    if isinstance(content, list):
+        return [with_value(item, key, value) for item in content]
+    return content
+
+
+def test_almost_every_kind_of_event_has_been_recorded(
+    one_of_each: tuple[list[dict[str, Any]], dict[str, Any]],
+) -> None:
+    kinds = {event["kind"] for event in one_of_each[0]}
+    assert kinds <= HANDLERS.keys()
+    assert len(kinds) > 30
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_every_field_of_every_event_with_a_value_of_the_wrong_type(
+    one_of_each: tuple[list[dict[str, Any]], dict[str, Any]], tmp_path: Path, wrong: object
+) -> None:
+    events, payloads = one_of_each
+    for field in FIELDS:
+        changed_events = [{**event, field: wrong} for event in events]
+        show_everything(write_recording(tmp_path / field, *changed_events, payloads=payloads))
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_every_place_of_every_payload_with_a_value_of_the_wrong_type(
+    one_of_each: tuple[list[dict[str, Any]], dict[str, Any]], tmp_path: Path, wrong: object
+) -> None:
+    events, payloads = one_of_each
+    named = [key for key in sorted(keys_of(payloads)) if not re.search(r"\d|\W", key)]
+    assert {"nodes", "from", "shape", "origins", "code"} <= set(named)
+    for key in named:
+        content = {digest: with_value(value, key, wrong) for digest, value in payloads.items()}
+        show_everything(write_recording(tmp_path / key, *events, payloads=content))
+
+
+# --- events that no recording has -----------------------------------------------------------------
 
 _events = st.builds(
     lambda kind, fields: {**fields, "kind": kind},
@@ -207,7 +271,7 @@ _events = st.builds(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=100)
 @given(events=st.lists(_events, max_size=12))
 def test_any_events_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]

@@ -160,7 +160,7 @@ together = threading.Barrier(8)
 
 def work(mine):
     together.wait()
-    for number in range(100):
+    for number in range(500):
         writer.emit("tick", number=1000 * mine + number, text="x" * 300)
 
 threads = [threading.Thread(target=work, args=(mine,)) for mine in range(8)]
@@ -174,8 +174,8 @@ writer.close()
 
     assert reader.damage == []
     assert len(reader.streams()) == 1
-    assert sorted(ticks(events)) == [n + 1000 * mine for mine in range(8) for n in range(100)]
-    assert sorted(event.number for event in events) == list(range(802))
+    assert sorted(ticks(events)) == [n + 1000 * mine for mine in range(8) for n in range(500)]
+    assert sorted(event.number for event in events) == list(range(4002))
 
 
 def test_threads_that_store_the_same_text_store_it_whole(folder: Path) -> None:

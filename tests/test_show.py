@@ -18,6 +18,7 @@ import pytest
 from rich.cells import cell_len
 
 from examples import NAMES, Answer, inductoscope, stored, write_recording
+from inductoscope import open_recording
 from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
@@ -182,12 +183,21 @@ def test_one_kernel_by_its_name_or_a_part_of_it(kernel: str) -> None:
     assert "erf()" in section["text"]
 
 
+def test_a_program_reads_a_recording_the_same_way() -> None:
+    recording = open_recording(stored("relu_add_sum"))
+    shown = inductoscope("show", stored("relu_add_sum"), "--op", "relu").stdout
+    assert recording.text(op="relu") == shown
+    assert repr(recording) == recording.text() == inductoscope("show", recording.path).stdout
+    assert recording.findings == []
+    assert [compile_.function for compile_ in recording.model.compiles] == ["chain"]
+
+
 # --- which recording ------------------------------------------------------------------------------
 
 
 def test_without_a_path_it_is_the_last_recording() -> None:
-    create_recording(["python", "first.py"])
-    last = create_recording(["python", "second.py"])
+    create_recording(["python", "zebra.py"])
+    last = create_recording(["python", "ant.py"])
     shown = inductoscope("show")
     assert shown.exit_code == 0
     assert str(last) in squeezed(shown.stdout)
@@ -246,6 +256,7 @@ def printed(write: Callable[[Printer], None]) -> list[str]:
 @pytest.mark.parametrize("length", [1, 30, 60, 79, 80, 500])
 def test_long_names_and_long_words_stay_within_80_columns(length: int) -> None:
     lines = printed(lambda page: page.pair("n" * length, "v" * 300))
+    lines += printed(lambda page: page.line("w" * 10 * length, indent=7))
     assert max(map(len, lines)) <= 80
     text = squeezed("".join(lines))
     assert (text.count("n"), text.count("v")) == (length, 300)

@@ -60,6 +60,8 @@ class Stream:
     compiles: dict[str, Building] = field(default_factory=dict)
     order: list[Building] = field(default_factory=list)
     natives: list[Event] = field(default_factory=list)
+    # The last that is known of the compile of each autotuning choice.
+    choices: dict[str, Event] = field(default_factory=dict)
     ending: E.Ending | None = None
     current: str = ""
     open_stages: list[Event] = field(default_factory=list)
@@ -317,6 +319,10 @@ def _autotune(stream: Stream, event: Event) -> None:
     stream.graph_of(event).add("autotunes", event)
 
 
+def _choice(stream: Stream, event: Event) -> None:
+    stream.choices[event.text("choice")] = event
+
+
 def _native(stream: Stream, event: Event) -> None:
     stream.natives.append(event)
 
@@ -368,8 +374,8 @@ HANDLERS: dict[str, Handler] = {
     "autotune-timed": _autotune,
     "autotune-chosen": _autotune,
     "autotune-configs": _native,
-    "choice-start": _native,
-    "choice-end": _native,
+    "choice-start": _choice,
+    "choice-end": _choice,
     "native-start": _native,
     "native": _native,
 }

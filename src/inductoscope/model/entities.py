@@ -144,6 +144,7 @@ class NativeCompile:
     spills: int | None = None
     shared: int | None = None
     passes: tuple[tuple[str, float], ...] = ()
+    cache_hit: bool = False
     process: str = ""
 
 
@@ -155,6 +156,21 @@ class Choice:
     description: str
     milliseconds: float | None
     failed: bool
+    # None while its compile has not ended, or where it needs none.
+    compile_seconds: float | None = None
+    compile_started: bool = False
+    error: str = ""
+
+    @property
+    def state(self) -> str:
+        """What became of it: timed, failed, or how far it got."""
+        if self.failed or self.error:
+            return "failed"
+        if self.milliseconds is not None:
+            return f"{self.milliseconds:.4f} ms"
+        if self.compile_started and self.compile_seconds is None:
+            return "still compiling"
+        return "not timed"
 
 
 @dataclass(frozen=True)

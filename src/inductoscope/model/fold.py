@@ -35,7 +35,7 @@ def fold(reader: RecordingReader) -> E.Recording:
         manifest=reader.manifest,
         processes=tuple(_freeze_process(stream) for stream in streams.values()),
         compiles=tuple(
-            _freeze_compile(building, stream.name)
+            _freeze_compile(building, stream)
             for stream in streams.values()
             for building in stream.order
         ),
@@ -75,11 +75,11 @@ def _freeze_process(stream: Stream) -> E.Process:
     )
 
 
-def _freeze_compile(building: Building, stream: str) -> E.Compile:
+def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
     start, end, lists = building.start, building.end, building.lists
     return E.Compile(
         id=str(start.get("compile", "?")),
-        process=stream,
+        process=stream.name,
         function=str(start.get("function", "")),
         resumed=str(start.get("resumed") or ""),
         file=str(start.get("file", "")),
@@ -96,20 +96,20 @@ def _freeze_compile(building: Building, stream: str) -> E.Compile:
         breaks=tuple(lists.get("breaks", ())),
         recompile=building.recompile,
         caches=tuple(lists.get("caches", ())),
-        inductor=tuple(_freeze_graph(graph) for graph in building.graphs.values()),
+        inductor=tuple(_freeze_graph(graph, stream.choices) for graph in building.graphs.values()),
         libraries=tuple(lists.get("libraries", ())),
         errors=tuple(lists.get("errors", ())),
     )
 
 
-def _freeze_graph(building: BuildingGraph) -> E.InductorGraph:
+def _freeze_graph(building: BuildingGraph, choices: dict[str, Event]) -> E.InductorGraph:
     lists = {name: tuple(items) for name, items in building.lists.items() if name != "autotunes"}
     fields = {"cached": False, "finished": False, **building.fields, **lists}
-    fields["autotunes"] = _freeze_autotunes(building.lists.get("autotunes", []))
+    fields["autotunes"] = _freeze_autotunes(building.lists.get("autotunes", []), choices)
     return E.InductorGraph(seconds=dict(building.seconds), **fields)
 
 
-def _freeze_autotunes(events: list[Event]) -> tuple[E.Autotune, ...]:
+def _freeze_autotunes(events: list[Event], compiles: dict[str, Event]) -> tuple[E.Autotune, ...]:
     """A search is announced, then timed, then decided; several run one after the other."""
     searches: list[dict[str, Any]] = []
     for event in events:
@@ -123,7 +123,7 @@ def _freeze_autotunes(events: list[Event]) -> tuple[E.Autotune, ...]:
             match[-1]["winner"] = event.text("winner")
         elif match and not match[-1]["winner"]:
             match[-1]["winner"] = event.text("choice")
-    return tuple(_freeze_autotune(search) for search in searches)
+    return tuple(_freeze_autotune({**search, "compiles": compiles}) for search in searches)
 
 
 def _freeze_autotune(search: dict[str, Any]) -> E.Autotune:
@@ -139,9 +139,14 @@ def _freeze_autotune(search: dict[str, Any]) -> E.Autotune:
 def _freeze_choice(choice: dict[str, Any], search: dict[str, Any]) -> E.Choice:
     name = str(choice.get("name", ""))
     time = search["times"].get(name)
+    compiled: Event | None = search["compiles"].get(name)
+    ended = compiled is not None and compiled.kind == "choice-end"
     return E.Choice(
         name=name,
         description=str(choice.get("description", "")),
         milliseconds=real(time) if isinstance(time, (int, float)) else None,
         failed=name in search["failed"],
+        compile_seconds=compiled.real("seconds") if compiled and ended else None,
+        compile_started=compiled is not None,
+        error=compiled.text("error") if compiled else "",
     )

@@ -42,6 +42,7 @@ def _freeze(event: Event, *, ended: bool) -> NativeCompile:
         spills=_maybe_whole(event.fields.get("spills")),
         shared=_maybe_whole(event.fields.get("shared")),
         passes=_passes(event.fields.get("passes")),
+        cache_hit=event.fields.get("cache_hit") is True,
         process=event.stream,
     )
 

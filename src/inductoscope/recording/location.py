@@ -33,8 +33,16 @@ def all_recordings() -> list[Path]:
     folder = recordings_folder()
     if not folder.is_dir():
         return []
-    # Names begin with the time of day they were made, so they sort by age.
-    return sorted(path for path in folder.iterdir() if (path / MANIFEST).is_file())
+    return sorted((p for p in folder.iterdir() if (p / MANIFEST).is_file()), key=_age)
+
+
+def _age(recording: Path) -> tuple[str, float]:
+    """Names begin with the second they were made in; within one, the manifest's time tells."""
+    second = recording.name[: len("20260131-235959")]
+    try:
+        return second, (recording / MANIFEST).stat().st_mtime
+    except OSError:
+        return second, 0.0
 
 
 def last_recording() -> Path:
@@ -113,4 +121,5 @@ def _short_name(command: Sequence[str]) -> str:
     words = [word for word in command if not word.startswith("-")]
     scripts = [word for word in words if word.endswith(".py")]
     chosen = (scripts or words[-1:] or ["recording"])[0]
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", Path(chosen).stem)[:40] or "recording"
+    name = Path(chosen).name.removesuffix(".py")
+    return re.sub(r"[^A-Za-z0-9_.]+", "_", name)[:40] or "recording"

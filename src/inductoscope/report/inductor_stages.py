@@ -198,7 +198,7 @@ def wrapper(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Secti
 def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
     """Every run of g++ and of Triton: command, seconds, exit code, messages."""
     for item in recording.natives:
-        facts = native_view(item)
+        facts = {**native_view(item), "passes": dict(item.passes)}
         facts.pop("seconds")
         yield Section(
             f"{item.tool} {item.kernel or item.source}: {_duration(item)}",
@@ -213,10 +213,12 @@ def autotune(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sect
         for search in graph.autotunes:
             lines = []
             for choice in search.choices:
-                times = "" if choice.milliseconds is None else f"{choice.milliseconds:.4f} ms"
-                state = "failed" if choice.failed else times or "not timed"
                 mark = "*" if choice.name == search.winner else " "
-                lines.append(f"{mark} {state:14} {choice.name} {choice.description}".rstrip())
+                lines.append(
+                    f"{mark} {choice.state:16} {choice.name} {choice.description}".rstrip()
+                )
+                if choice.error:
+                    lines.append(f"    {choice.error.splitlines()[0]}")
             yield Section(
                 f"{graph.key} autotune {search.operation}: {len(search.choices)} choice(s)",
                 {"winner": search.winner},

@@ -196,7 +196,7 @@ def _print_loop_body(printer: Printer, bodies: list[View]) -> None:
         _level(printer, f"Loop body of {body['node']}")
         printer.code("\n".join(body["lines"]), indent=4)
     if not bodies:
-        _level(printer, "Loop body", "none: it is a call of a library, or was inlined away")
+        _level(printer, "Loop body", "none: a call of a library, a template, or inlined away")
 
 
 def _print_kernels(printer: Printer, kernels: list[View]) -> None:

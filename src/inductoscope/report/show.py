@@ -60,7 +60,7 @@ class Selection:
 
 def choose_view(recording: Recording, selection: Selection) -> tuple[View, Render]:
     """The data of the view that was asked for, and what prints it."""
-    _refuse_several_views(selection)
+    _refuse_contradictions(selection)
     if selection.compile:
         recording = _only(recording, selection.compile)
     if selection.runnable:
@@ -74,7 +74,7 @@ def choose_view(recording: Recording, selection: Selection) -> tuple[View, Rende
     return summary_view(recording, diagnose(recording)), _print_overview
 
 
-def _refuse_several_views(selection: Selection) -> None:
+def _refuse_contradictions(selection: Selection) -> None:
     views = {
         "--stage": selection.stage,
         "--op": selection.operation,
@@ -85,6 +85,10 @@ def _refuse_several_views(selection: Selection) -> None:
     chosen = [option for option, value in views.items() if value]
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)} are views of their own. Choose one of them.")
+    if selection.form and not selection.kernel:
+        raise UsageError("--form is of a kernel: name it with --kernel.")
+    if selection.target and not selection.runnable:
+        raise UsageError("--to is where --runnable writes: name the graph with --runnable.")
 
 
 def _only(recording: Recording, compile_id: str) -> Recording:

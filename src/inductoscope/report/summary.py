@@ -85,6 +85,9 @@ def _totals(recording: Recording) -> View:
     from_cache = sum(libraries_from_cache(recording, c) for c in recording.compiles)
     if from_cache:
         lookups["C++ binary hit"] = from_cache
+    triton = Counter(native.cache_hit for native in recording.natives if native.tool == "triton")
+    lookups.update({"Triton hit": triton[True], "Triton miss": triton[False]})
+    lookups = +lookups  # Without the zeros.
     return {
         "compiles": len(recording.compiles),
         "graphs": len(graphs),

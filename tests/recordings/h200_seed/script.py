@@ -1,4 +1,4 @@
-"""On a GPU: the pointwise chain that ends in a reduction, and a training step, as Triton kernels."""
+"""On a GPU: a chain that ends in a reduction, and a training step, as Triton kernels."""
 
 import torch
 

@@ -54,4 +54,5 @@ HOOKS: tuple[Hook, ...] = (
     autotune.LAUNCH_CONFIGS,
     caches.GRAPH_CACHES,
     caches.CPP_BINARIES,
+    caches.LAUNCH_CONFIGS,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import Arguments, Keywords, current_compile_id, watch
@@ -36,6 +37,27 @@ GRAPH_CACHES = Hook(
         Wrap(
             TorchName("torch._dynamo.utils", "CompileEventLogger.instant"),
             watch(before=_announced),
+        ),
+    ),
+)
+
+
+def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    SCOPE.emit(
+        "cache",
+        cache="launch configuration",
+        outcome="miss" if result is None else "hit",
+        compile=current_compile_id(),
+    )
+
+
+LAUNCH_CONFIGS = Hook(
+    stage="caches",
+    records="hits and misses of the cache of launch configurations",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.runtime.autotune_cache", "AutotuneCache.read_best"),
+            watch(after=_best_config_read),
         ),
     ),
 )
