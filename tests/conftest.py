@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 
 from inductoscope.environment import Environment, collect_environment
+from programs import Workplace
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
 # pytest --hypothesis-profile exploring tests/test_damaged.py
@@ -24,6 +25,13 @@ def _plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(tmp_path / "recordings"))
+
+
+@pytest.fixture
+def workplace(tmp_path: Path) -> Workplace:
+    """An empty folder to run programs in."""
+    (tmp_path / "here").mkdir()
+    return Workplace(tmp_path / "here", tmp_path / "cache")
 
 
 @pytest.fixture(scope="session")

@@ -85,3 +85,23 @@ class Workplace:
             check=False,
         )
         return Outcome(done.returncode, done.stdout, done.stderr, self.folder / "none")
+
+
+# A start-up hook that changes a torch module when it is imported.
+PLANT_ON_IMPORT = """
+import importlib.machinery, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch._dynamo.guards":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            module.PLANTED = "yes"
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""

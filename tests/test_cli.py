@@ -192,3 +192,10 @@ def test_an_output_that_cannot_be_made_is_a_failure_of_the_tool(tmp_path: Path) 
     done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
     assert done.returncode == 3
     assert "cannot be made: Not a directory." in done.stderr
+
+
+def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:
+    assert inductoscope("show", stored("relu_add_sum")).exit_code == 0
+    assert inductoscope("show", stored("refused_by_compiler")).exit_code == 1
+    # A view of one stage is no check: it was asked for, and is shown.
+    assert inductoscope("show", stored("refused_by_compiler"), "--stage", "errors").exit_code == 0

@@ -45,6 +45,10 @@ ALLOWED_NAMES = frozenset(
 FORBIDDEN_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
 
 
+SECRET_OPTION_WORDS = frozenset(
+    {"token", "secret", "password", "passwd", "credential", "credentials", "apikey"}
+)
+
 # Stands where a secret was.
 HIDDEN = "(hidden)"
 
@@ -73,7 +77,7 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     hide_next = False
     for word in map(str, words):
         name, equals, _ = word.partition("=")
-        secret = name.startswith("-") and any(w in _plain(name) for w in FORBIDDEN_WORDS)
+        secret = name.startswith("-") and _is_secret(name)
         if hide_next:
             kept.append(HIDDEN)
         elif secret and equals:
@@ -84,8 +88,10 @@ def without_secrets(words: Sequence[str]) -> list[str]:
     return kept
 
 
-def _plain(option: str) -> str:
-    return option.upper().replace("-", "_")
+def _is_secret(option: str) -> bool:
+    """Whether an option is named like a secret: --hf-token is, --max-tokens is not."""
+    words = re.split(r"[-_.]+", option.strip("-").lower())
+    return not SECRET_OPTION_WORDS.isdisjoint(words) or "api_key" in "_".join(words)
 
 
 def _without_credentials(text: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from inductoscope.capture.names import Hook, TorchName, Wrap
@@ -17,6 +18,9 @@ from inductoscope.capture.observe import (
 from inductoscope.capture.scope import SCOPE
 
 _COMPILE_FX = "torch._inductor.compile_fx"
+
+# A wrapper says in its first line which graph it was made from.
+_PHASE_IN_WRAPPER = re.compile(r"^# AOT ID: \['\d+_(forward|backward|inference)'\]", re.MULTILINE)
 
 
 # Wrappers generated in this process and not used yet; any other that is used was in a cache.
@@ -62,7 +66,8 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
     if digest in written_wrappers:
         written_wrappers.discard(digest)
         return
-    compile_id, phase = current_compile_id(), _phase(options)
+    named = _PHASE_IN_WRAPPER.search(source)
+    compile_id, phase = current_compile_id(), named[1] if named else _phase(options)
     SCOPE.emit(
         "cached-graph",
         compile=compile_id,

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
-
-from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.environment import Environment
@@ -52,27 +48,15 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
     """
     from inductoscope.environment import collect_environment
     from inductoscope.report.environment import environment_view
+    from inductoscope.report.terminal import write_json
 
     environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
     if target is not None:
-        _write_json(view, target)
+        write_json(view, target)
     if target != "-":
         _print(view)
     context.exit(_exit_code(environment))
-
-
-def _write_json(view: dict[str, Any], target: str) -> None:
-    text = json.dumps(view, indent=1)
-    if target == "-":
-        click.echo(text)
-        return
-    try:
-        Path(target).write_text(text + "\n", "utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{target} cannot be written: {error.strerror}. Choose another path for --json."
-        ) from error
 
 
 def _print(view: dict[str, Any]) -> None:

@@ -40,7 +40,8 @@ def command(
 ) -> None:
     """Show what a recording holds: compiles, stages, kernels.
 
-    Without RECORDING it is the last one that was made. Without an option it is the summary.
+    Without RECORDING it is the last one that was made. Without an option it is the summary, which
+    exits with 1 if there is a problem in it.
 
     \b
     inductoscope show --op relu
@@ -58,7 +59,7 @@ def command(
         write_json(view, json_path)
     if json_path != "-":
         render(Printer(), view)
-    sys.exit(0)
+    sys.exit(1 if any(finding["is_problem"] for finding in view.get("findings", ())) else 0)
 
 
 def _list_recordings() -> tuple[Any, Any]:
