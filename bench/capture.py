@@ -4,7 +4,8 @@ For each model the modes run in turns, each run in a new process with an empty c
 CPU time of the whole process tree, which a noisy machine disturbs less than the clock. The
 precompiled C++ header, which torch keeps outside of the cache folder, is made once beforehand and
 counted nowhere. Later calls of the compiled function are timed in further runs, with a warm cache,
-because one process differs from the next by more than what is looked for: it takes many.
+because one process differs from the next by more than what is looked for: it takes many. A ratio is
+the middle one of the ratios of runs of the same turn, so that what drifts on the machine drops out.
 """
 
 from __future__ import annotations
@@ -92,11 +93,12 @@ def _progress(turn: int, mode: str, text: str) -> None:
 
 
 def ratio(runs: dict[str, list[float]], mode: str) -> float:
-    """The median of a mode over the median of plain."""
-    return statistics.median(runs[mode]) / statistics.median(runs["plain"])
+    """The middle one of the ratios of neighbours: runs of the same turn, seconds apart."""
+    return statistics.median(b / a for a, b in zip(runs["plain"], runs[mode], strict=False))
 
 
-def report(title: str, runs: dict[str, list[float]], unit: str, scale: float = 1.0) -> None:
+def report(title: str, runs: dict[str, list[float]], what: str) -> None:
+    unit, scale = ("CPU s", 1.0) if what == "compile" else ("CPU µs", 1e6)
     print(f"\n{title}")
     print(f"  {'mode':22}{'runs':>5}  {unit + ': median (min … max)':34}{'÷ plain':>8}")
     for mode, results in runs.items():
@@ -122,12 +124,12 @@ def main() -> None:
         print(f"{model}: {options.rounds} turns", file=sys.stderr, flush=True)
         runs = measure_compiles(model, options.rounds, options.others)
         everything["compile"][model] = runs
-        report(f"{model}: the whole run, cache empty", runs, "CPU s")
+        report(f"{model}: the whole run, cache empty", runs, "compile")
     for model in models if options.call_rounds else ():
         print(f"{model}: {options.call_rounds} turns of calls", file=sys.stderr, flush=True)
         runs = measure_calls(model, options.call_rounds)
         everything["calls"][model] = runs
-        report(f"{model}: a later call", runs, "CPU µs", 1e6)
+        report(f"{model}: a later call", runs, "calls")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
         options.json.write_text(json.dumps(everything, indent=1))
