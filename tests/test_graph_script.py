@@ -236,3 +236,9 @@ def test_a_graph_cannot_choose_where_its_script_is_written(
     recording = write_recording(tmp_path / "r", start, graph, payloads={digest: content})
     assert inductoscope("show", recording, "--runnable", "dynamo").exit_code == 0
     assert [path.name for path in folder.iterdir()] == ["graph_.._.._evil__dynamo.py"]
+
+
+def test_a_graph_with_data_left_out_says_so_instead_of_a_wrong_script() -> None:
+    graph = {"nodes": [], "code": "def forward(self):\n    return torch.tensor([...])"}
+    with pytest.raises(ToolFailure, match="leaves out"):
+        write_script(NamedGraph("0/0 dynamo", "", "f"), graph_from(graph))

@@ -65,6 +65,10 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
     """The text of the script."""
     if graph is None:
         raise ToolFailure(f"The graph {named.name} is missing from the recording.")
+    if "[...]" in graph.code:
+        raise ToolFailure(
+            f"The graph {named.name} holds a long list of numbers, which the recording leaves out."
+        )
     modules = [name for name, item in graph.attributes.items() if "module" in members(item)]
     if modules:
         raise ToolFailure(
