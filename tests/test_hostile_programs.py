@@ -152,3 +152,41 @@ def test_no_recorded_variable_is_outside_the_list(workplace: Workplace) -> None:
     text = "".join(p.read_text() for p in outcome.recording_path.rglob("*") if p.is_file())
     assert "s3cret" not in text
     assert "TORCHINDUCTOR_CACHE_DIR" in text
+
+
+def test_a_program_that_outlived_its_recording_is_not_called_dead(workplace: Workplace) -> None:
+    """The stream ends inside a stage because the disk was full, not because the process died."""
+    workplace.write(
+        "script.py",
+        "import resource, torch\n"
+        "def capped(graph, inputs):\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (500, resource.RLIM_INFINITY))\n"
+        "    return graph\n"
+        "print(torch.compile(lambda x: x + 1, backend=capped)(torch.ones(1)).item())",
+    )
+    outcome = workplace.run("script.py")
+    assert (outcome.stdout, outcome.exit_code) == ("2.0\n", 0)
+    assert "stopped recording" in outcome.stderr
+    assert "problem:" not in outcome.stderr
+
+
+def test_an_interrupted_compile_is_a_note_that_says_where_it_was(workplace: Workplace) -> None:
+    """An endless fusion loop, ended with Ctrl-C; it must not have filled the disk either."""
+    workplace.write(
+        "script.py",
+        "import os, signal, torch\n"
+        "from torch._inductor.scheduler import Scheduler\n"
+        "def endless(self, nodes):\n"
+        "    for n in range(10**9):\n"
+        "        if n == 300: os.kill(os.getpid(), signal.SIGINT)\n"
+        "        self.fuse_nodes_once(nodes, is_reorder_round=False)\n"
+        "Scheduler.fuse_nodes = endless\n"
+        "torch.compile(lambda x: (x.sum(0), x.t() + 1))(torch.ones(4, 4))",
+    )
+    outcome = workplace.run("script.py")
+    assert outcome.exit_code == -2
+    assert "was interrupted in stage scheduler" in outcome.stderr
+    assert "ended by SIGINT, while it compiled" in outcome.stderr
+    assert "problem:" not in outcome.stderr
+    rounds = {pair.round for graph in outcome.recording.graphs for pair in graph.pairs}
+    assert max(rounds) == 64

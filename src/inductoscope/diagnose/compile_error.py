@@ -37,6 +37,10 @@ _SHOWN = {
 }
 
 
+# Raised by whoever wants the program to end, not by the compiler.
+INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
+
+
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per exception that left the compiler."""
     for compile_ in recording.compiles:
@@ -45,8 +49,25 @@ def check(recording: Recording) -> Iterator[Finding]:
                 yield _finding(recording, compile_, error)
 
 
+def _interruption(compile_: Compile, error: CompileError, at: str) -> Finding:
+    return Finding(
+        rule="compile_error",
+        title=f"The compile of {compile_.function or 'a frame'} was interrupted in stage "
+        f"{error.stage}{at}",
+        is_problem=False,
+        confidence="proven",
+        evidence=(f"{error.type} left the compiler during compile {compile_.id}",),
+        advice="If it was interrupted because nothing moved: this is where it was.",
+        stage=error.stage,
+        source=compile_.place,
+        compile=compile_.id,
+    )
+
+
 def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Finding:
     operations = operations_of(recording, compile_, error.graph, error.detail)
+    if error.type in INTERRUPTIONS:
+        return _interruption(compile_, error, _at(error, operations))
     complaint = _compiler_complaint(recording, error)
     return Finding(
         rule="compile_error",

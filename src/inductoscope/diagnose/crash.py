@@ -15,8 +15,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
+from inductoscope.diagnose.compile_error import INTERRUPTIONS
 from inductoscope.diagnose.finding import Finding
-from inductoscope.model.entities import Process, Recording
+from inductoscope.model.entities import Compile, Process, Recording
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 
@@ -34,7 +35,9 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 
 def _died_compiling(process: Process) -> bool:
-    return process.role == "program" and not process.ended and bool(process.unfinished)
+    # A process that stopped recording may have gone on for long: its last stage says nothing.
+    silent = not process.ended and not process.stopped
+    return process.role == "program" and silent and bool(process.unfinished)
 
 
 def _ending(recording: Recording, number: int, victims: list[Process]) -> Finding:
@@ -42,11 +45,7 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
     where = _where(victims[-1]) if victims else ""
     requested = number in _REQUESTED
     compiled = sum(1 for graph in recording.graphs if graph.finished)
-    place = where or (
-        f"outside of the compiler, after {compiled} compiled graph(s)"
-        if compiled
-        else "outside of the compiler"
-    )
+    place = where or _elsewhere(recording, compiled)
     return Finding(
         rule="crash",
         title=f"The program was ended by {name}, {place}",
@@ -57,6 +56,21 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
         stage=victims[-1].unfinished[-1].stage if victims else "runtime",
         compile=victims[-1].unfinished[-1].compile if victims else "",
     )
+
+
+def _elsewhere(recording: Recording, compiled: int) -> str:
+    """Where a program ended that left no stage open."""
+    if any(process.stopped for process in recording.processes):
+        return "where is not known: the recording had stopped before"
+    if any(_interrupted(compile_) for compile_ in recording.compiles):
+        return "while it compiled"
+    if compiled:
+        return f"outside of the compiler, after {compiled} compiled graph(s)"
+    return "outside of the compiler"
+
+
+def _interrupted(compile_: Compile) -> bool:
+    return any(error.type in INTERRUPTIONS for error in compile_.errors)
 
 
 def _last_steps(recording: Recording) -> Iterator[str]:

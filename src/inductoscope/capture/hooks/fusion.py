@@ -13,6 +13,11 @@ from inductoscope.capture.scope import SCOPE
 _SCHEDULER = "torch._inductor.scheduler"
 
 
+# torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
+# pairs are no longer recorded, and rounds only when their number doubles.
+_MOST_ROUNDS = 64
+
+
 class _Ledger(threading.local):
     """The state of the fusion loop of the graph being scheduled on this thread."""
 
@@ -49,6 +54,8 @@ def _round_start(args: Arguments, kwargs: Keywords) -> Any:
 def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     frame, count, started = token
     SCOPE.leave(frame)
+    if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
+        return
     SCOPE.emit(
         "fusion-round",
         graph=SCOPE.graph,
@@ -87,6 +94,8 @@ def _asked(args: Arguments, kwargs: Keywords) -> list[str]:
 
 def _answered(reasons: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     _ledger.asked.pop()
+    if _ledger.round > _MOST_ROUNDS:
+        return
     _, first, second = args[:3]
     SCOPE.emit(
         "fusion-pair",
@@ -111,6 +120,8 @@ def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
         if {first, second} == {why.name1, why.name2}:
             reasons.append(text)
             return
+    if _ledger.round > _MOST_ROUNDS:
+        return
     # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
     SCOPE.emit(
         "fusion-pair",
