@@ -11,7 +11,7 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -176,10 +176,3 @@ def _describe_torch() -> None:
         cuda=getattr(version, "cuda", None),
         hip=getattr(version, "hip", None),
     )
-
-
-def iter_names(hooks: Sequence[Hook]) -> Iterator[tuple[Hook, TorchName]]:
-    """Every name that any hook needs."""
-    for hook in hooks:
-        for name in hook.names:
-            yield hook, name

@@ -100,6 +100,11 @@ def leave_stage(frame: Any, *, failed: bool = False) -> None:
     )
 
 
+def stage_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    """The `after` of a hook that has nothing to do but to end its stage."""
+    leave_stage(frame)
+
+
 def fail_stage(frame: Any, error: BaseException) -> None:
     """End a stage that an exception leaves; the outermost one records the exception.
 

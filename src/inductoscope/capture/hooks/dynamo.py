@@ -18,6 +18,7 @@ from inductoscope.capture.observe import (
     fail_stage,
     leave_stage,
     stage,
+    stage_done,
     watch,
 )
 from inductoscope.capture.scope import SCOPE
@@ -108,17 +109,13 @@ def _emit_graph(module: Any) -> None:
     SCOPE.emit("graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module))
 
 
-def _backend_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
-
-
 GRAPHS = Hook(
     stage="dynamo",
     records="the graph that Dynamo took from each frame",
     wraps=(
         Wrap(
             TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler"),
-            watch(before=_graph_captured, after=_backend_done, failed=fail_stage),
+            watch(before=_graph_captured, after=stage_done, failed=fail_stage),
         ),
     ),
 )

@@ -13,7 +13,7 @@ from inductoscope.capture.observe import (
     current_compile_id,
     enter_graph_stage,
     fail_stage,
-    leave_stage,
+    stage_done,
     watch,
 )
 from inductoscope.capture.scope import SCOPE
@@ -39,10 +39,6 @@ def _emit_inner_graph(module: Any) -> None:
         graph=SCOPE.graph,
         payload=store_graph(module),
     )
-
-
-def _run_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
 
 
 def _node_start(args: Arguments, kwargs: Keywords) -> Any:
@@ -134,7 +130,7 @@ NODES = Hook(
     wraps=(
         Wrap(
             TorchName(_GRAPH, "GraphLowering.run"),
-            watch(before=_run_start, after=_run_end, failed=fail_stage),
+            watch(before=_run_start, after=stage_done, failed=fail_stage),
         ),
         Wrap(
             TorchName(_GRAPH, "GraphLowering.run_node"),

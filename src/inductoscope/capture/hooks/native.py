@@ -17,6 +17,7 @@ from inductoscope.capture.observe import (
     enter_stage,
     fail_stage,
     leave_stage,
+    stage_done,
     watch,
 )
 from inductoscope.capture.scope import SCOPE
@@ -93,10 +94,6 @@ def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
     return enter_stage("cpp-compile" if set(devices) <= {"cpu"} else "triton-compile")
 
 
-def _wait_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
-
-
 def _wait_failed(frame: Any, error: BaseException) -> None:
     """What was raised tells better than the device which compiler it was."""
     inner: BaseException | None = error
@@ -119,7 +116,7 @@ CPP = Hook(
         ),
         Wrap(
             TorchName("torch._inductor.async_compile", "AsyncCompile.wait"),
-            watch(before=_wait_start, after=_wait_end, failed=_wait_failed),
+            watch(before=_wait_start, after=stage_done, failed=_wait_failed),
         ),
     ),
 )

@@ -13,7 +13,7 @@ from inductoscope.capture.observe import (
     Keywords,
     enter_graph_stage,
     fail_stage,
-    leave_stage,
+    stage_done,
     watch,
 )
 from inductoscope.capture.scope import BROKEN, SCOPE
@@ -21,10 +21,6 @@ from inductoscope.capture.scope import BROKEN, SCOPE
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
     return enter_graph_stage("scheduler")
-
-
-def _scheduled(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    leave_stage(frame)
 
 
 def _listed(when: str) -> Replacement:
@@ -156,7 +152,7 @@ NODES = Hook(
     wraps=(
         Wrap(
             TorchName("torch._inductor.scheduler", "Scheduler.__init__"),
-            watch(before=_scheduling, after=_scheduled, failed=fail_stage),
+            watch(before=_scheduling, after=stage_done, failed=fail_stage),
         ),
         Wrap(TorchName("torch._inductor.debug", "log_ir_pre_fusion"), _listed("before")),
         Wrap(TorchName("torch._inductor.debug", "log_ir_post_fusion"), _listed("after")),
