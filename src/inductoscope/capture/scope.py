@@ -30,7 +30,9 @@ class StageFrame:
     detail: str
     graph: str
     started: float
+    is_part: bool = False  # Of the stage around it, whose clock goes on.
     inner_seconds: float = 0.0
+    seconds: float = 0.0  # From start to end, inner stages included; known when it has been left.
 
 
 @dataclass
@@ -118,7 +120,13 @@ class Scope:
 
     def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
         """Begin a stage; the clock of the one around it stands still."""
-        frame = StageFrame(stage, detail, graph, time.perf_counter())
+        return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
+
+    def enter_part(self, stage: str, detail: str) -> StageFrame:
+        """Begin a part of the stage under way: one node, one pass. It has no clock of its own."""
+        return self._push(StageFrame(stage, detail, "", time.perf_counter(), is_part=True))
+
+    def _push(self, frame: StageFrame) -> StageFrame:
         self._thread.stages.append(frame)
         return frame
 
@@ -133,10 +141,10 @@ class Scope:
         if any(entered is frame for entered in stages):
             while stages.pop() is not frame:
                 pass  # A stage left by an exception that its hook did not see.
-        total = time.perf_counter() - frame.started
+        frame.seconds = time.perf_counter() - frame.started
         if stages:
-            stages[-1].inner_seconds += total
-        return total - frame.inner_seconds
+            stages[-1].inner_seconds += frame.inner_seconds if frame.is_part else frame.seconds
+        return frame.seconds - frame.inner_seconds
 
     def forget_thread(self) -> None:
         """Forget where this thread was: called in a forked child, which is somewhere else."""

@@ -78,7 +78,7 @@ GRAPHS = Hook(
 
 def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
     operation = str(args[1])
-    return SCOPE.enter("decomposition", operation), operation
+    return SCOPE.enter_part("decomposition", operation), operation
 
 
 def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from typing import Any
 
 from inductoscope.capture.failures import record_error
@@ -45,30 +44,30 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
         file=code.co_filename,
         line=code.co_firstlineno,
     )
-    return enter_stage("dynamo"), compile_id, time.perf_counter()
+    return enter_stage("dynamo"), compile_id
 
 
 def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    frame, compile_id, started = token
+    frame, compile_id = token
     guarded = getattr(result, "guarded_code", None)
     leave_stage(frame)
     SCOPE.emit(
         "compile-end",
         compile=compile_id,
-        seconds=round(time.perf_counter() - started, 6),
+        seconds=round(frame.seconds, 6),
         outcome="compiled" if guarded is not None else "skipped",
         reason=_text_or_none(getattr(result, "skip_reason", None)),
     )
 
 
 def _frame_failed(token: Any, error: BaseException) -> None:
-    frame, compile_id, started = token
+    frame, compile_id = token
     SCOPE.note_failure(error, frame)
     leave_stage(frame, failed=True)
     SCOPE.emit(
         "compile-end",
         compile=compile_id,
-        seconds=round(time.perf_counter() - started, 6),
+        seconds=round(frame.seconds, 6),
         outcome="raised",
     )
     record_error(error, compile_id)

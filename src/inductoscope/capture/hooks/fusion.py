@@ -45,7 +45,7 @@ def _round_start(args: Arguments, kwargs: Keywords) -> Any:
     nodes = args[1] if len(args) > 1 else kwargs["nodes"]
     _ledger.begin_round()
     return (
-        SCOPE.enter("scheduler", f"fusion round {_ledger.round}"),
+        SCOPE.enter_part("scheduler", f"fusion round {_ledger.round}"),
         len(nodes),
         time.perf_counter(),
     )

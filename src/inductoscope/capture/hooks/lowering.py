@@ -45,7 +45,7 @@ def _node_start(args: Arguments, kwargs: Keywords) -> Any:
     graph, node = args[0], args[1]
     if node.op != "call_function":
         return None
-    frame = SCOPE.enter("lowering", node.name)
+    frame = SCOPE.enter_part("lowering", node.name)
     return frame, node, len(graph.operations), time.perf_counter()
 
 

@@ -119,7 +119,7 @@ def _enter_pass(args: Arguments, kwargs: Keywords) -> None:
     graph = _graph_of(observer.gm)
     fingerprint = _fingerprint(graph)
     stage = _stage_of(observer)
-    frame = SCOPE.enter(stage, str(observer.passname))
+    frame = SCOPE.enter_part(stage, str(observer.passname))
     _state.running[-1] = (observer, _Running(fingerprint, frame, time.perf_counter()))
     _digest_before(graph, stage, fingerprint)
 
