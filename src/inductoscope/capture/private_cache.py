@@ -29,6 +29,22 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
+def home_for_headers(folder: Path) -> dict[str, str]:
+    """Variables for a process without the scope: its headers are in the private cache too.
+
+    torch puts them under the folder for temporary files; they are found there through a link.
+    """
+    import getpass
+
+    temporary = folder / "tmp"
+    owner = temporary / f"torchinductor_{getpass.getuser()}"
+    owner.mkdir(parents=True, exist_ok=True)
+    (folder / _HEADERS).mkdir(parents=True, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        (owner / _HEADERS).symlink_to(folder / _HEADERS)
+    return {"TMPDIR": str(temporary)}
+
+
 def redirect_headers() -> dict[str, Callable[[], None]]:
     """What is to be done on import of torch's code cache in a process with a private cache."""
     folder = os.environ.get(VARIABLE)

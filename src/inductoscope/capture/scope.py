@@ -52,6 +52,8 @@ class Scope:
 
     def __init__(self) -> None:
         self.active = False
+        # In a fork that tries something out, nobody else is to interfere.
+        self.is_redirected = False
         self._writer: StreamWriter | None = None
         self._thread = _ThreadState()
         self._graphs: dict[str, int] = {}
@@ -63,6 +65,13 @@ class Scope:
         self._graphs.clear()
         self._reported.clear()
         self.active = True
+
+    def redirect(self, writer: Any) -> None:
+        """Send what is seen elsewhere from now on: called in a fork that tries something out."""
+        self._writer = writer
+        self._reported.clear()
+        self.active = True
+        self.is_redirected = True
 
     def close(self) -> None:
         """Stop recording and say that it ended in the ordinary way."""

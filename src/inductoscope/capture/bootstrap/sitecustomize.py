@@ -61,7 +61,10 @@ def _start(root, folder):
         module = importlib.util.module_from_spec(spec)
         sys.modules["inductoscope"] = module
         spec.loader.exec_module(module)
-    from inductoscope.capture.inside import start
+    if os.environ.get("INDUCTOSCOPE_DOCTOR"):
+        from inductoscope.doctor.agent import start
+    else:
+        from inductoscope.capture.inside import start
 
     return start(folder)
 

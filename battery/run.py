@@ -1,0 +1,147 @@
+"""Lets the doctor loose on the battery: make battery, or python -m battery.run.
+
+Results go to a file of JSON lines as they come; --resume goes on after an interruption.
+--plain runs the programs without the doctor, to see that every fault shows what it should.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import importlib.metadata
+import json
+import platform
+import random
+import shutil
+import signal
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from battery.fault import Fault
+from battery.generate import generate
+from battery.judge import Result, judge
+from battery.table import describe_miss, render_markdown, render_text
+from battery.trial import run_doctor, run_plain, shows_symptom
+
+RESULTS = Path("bench-results/battery.jsonl")
+# A plain run that is to hang is believed after this long.
+HANG_SECONDS = 45.0
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m battery.run", description=__doc__)
+    parser.add_argument("--seed", type=int, default=0, help="programs and sample are made from it")
+    parser.add_argument("--sample", type=int, metavar="N", help="only N, drawn by the seed")
+    parser.add_argument("--only", action="append", metavar="NAME", help="names that contain NAME")
+    parser.add_argument("--plain", action="store_true", help="run without the doctor")
+    parser.add_argument("--list", action="store_true", help="only print the names")
+    parser.add_argument("--limit", type=float, default=300.0, help="seconds for each program")
+    parser.add_argument("--resume", action="store_true", help="skip what has a result already")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
+    parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
+    return parser.parse_args()
+
+
+def choose(faults: Sequence[Fault], options: argparse.Namespace) -> list[Fault]:
+    chosen = [f for f in faults if not options.only or any(o in f.name for o in options.only)]
+    if options.sample is not None and options.sample < len(chosen):
+        kept = {*random.Random(options.seed).sample(range(len(chosen)), options.sample)}
+        chosen = [f for i, f in enumerate(chosen) if i in kept]
+    return chosen
+
+
+def run_plainly(faults: Sequence[Fault], folder: Path, limit: float) -> int:
+    """How many do not show what they should."""
+    silent = []
+    for number, fault in enumerate(faults, 1):
+        patience = min(limit, HANG_SECONDS) if fault.truth.kind == "hang" else limit
+        outcome = run_plain(fault, folder / fault.folder, folder / "cache", patience)
+        shown = shows_symptom(fault, outcome)
+        state = "shows" if shown else "DOES NOT SHOW"
+        _progress(number, len(faults), f"{state:14}{outcome.seconds:6.1f} s  {fault.name}")
+        if not shown:
+            silent.append(fault.name)
+            print(f"  exit {outcome.exit_code}: …{outcome.output[-600:]}", flush=True)
+    print(
+        f"{len(faults) - len(silent)} of {len(faults)} show what they should", *silent, sep="\n  "
+    )
+    return len(silent)
+
+
+def diagnose(faults: Sequence[Fault], folder: Path, limit: float) -> Iterator[Result]:
+    for fault in faults:
+        outcome, verdict = run_doctor(fault, folder / fault.folder, folder / "cache", limit)
+        late = outcome.exit_code is None
+        why = f"no end within {limit:.0f} s" if late else outcome.output.strip()[-300:]
+        yield judge(fault, None if late else verdict, outcome.seconds, why)
+
+
+def read_results(path: Path) -> dict[str, Result]:
+    """What an earlier run has left; a last line cut short is no result."""
+    found: dict[str, Result] = {}
+    for line in path.read_text().splitlines() if path.exists() else ():
+        try:
+            result = Result(**json.loads(line))
+        except (ValueError, TypeError):
+            continue
+        found[result.name] = result
+    return found
+
+
+def run_battery(faults: Sequence[Fault], folder: Path, options: argparse.Namespace) -> list[Result]:
+    known = read_results(options.results) if options.resume else {}
+    options.results.parent.mkdir(parents=True, exist_ok=True)
+    left = [f for f in faults if f.name not in known]
+    with options.results.open("a" if options.resume else "w") as stream:
+        for number, result in enumerate(diagnose(left, folder, options.limit), 1):
+            known[result.name] = result
+            stream.write(result.as_json() + "\n")
+            stream.flush()
+            text = f"{'right' if result.named else 'MISS':6}{result.seconds:6.1f} s  {result.name}"
+            _progress(number, len(left), text)
+            if not result.named:
+                print(f"  {describe_miss(result)}", flush=True)
+    return [known[f.name] for f in faults]
+
+
+def _progress(number: int, of: int, text: str) -> None:
+    print(f"[{number}/{of}] {text}", flush=True)
+
+
+def describe_run(results: Sequence[Result], seed: int) -> str:
+    total = sum(r.seconds for r in results)
+    return (
+        f"{len(results)} programs from seed {seed} on {datetime.date.today().isoformat()}: "
+        f"torch {importlib.metadata.version('torch')}, Python {platform.python_version()}, "
+        f"{platform.machine()}; {total / 60:.0f} minutes in all."
+    )
+
+
+def main() -> int:
+    options = parse_options()
+    faults = choose(generate(options.seed), options)
+    if options.list:
+        print(*(fault.name for fault in faults), sep="\n")
+        return 0
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    folder = options.keep or Path(tempfile.mkdtemp(prefix="battery-"))
+    try:
+        if options.plain:
+            return 1 if run_plainly(faults, folder, options.limit) else 0
+        results = run_battery(faults, folder, options)
+    finally:
+        if not options.keep:
+            shutil.rmtree(folder, ignore_errors=True)
+    print(render_text(results))
+    if options.markdown:
+        options.markdown.parent.mkdir(parents=True, exist_ok=True)
+        options.markdown.write_text(render_markdown(results, describe_run(results, options.seed)))
+    return 0 if all(result.named for result in results) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

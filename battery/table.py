@@ -1,0 +1,114 @@
+"""The battery's results as tables: per kind, and every miss by name."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from battery.fault import CLEAN, FAULTY_KINDS
+from battery.judge import SMALL, Result
+
+HEADER = ("kind", "programs", "named rightly", "proven", "minimised", "median seconds")
+
+
+def make_rows(results: Sequence[Result]) -> list[tuple[str, ...]]:
+    """One row per kind that was run, and their total."""
+    rows = []
+    for kind in (*FAULTY_KINDS, CLEAN):
+        if of_kind := [r for r in results if r.kind == kind]:
+            rows.append(_make_row(kind, of_kind))
+    return [*rows, _make_row("all", results)] if results else []
+
+
+def _make_row(title: str, results: Sequence[Result]) -> tuple[str, ...]:
+    provable = [r for r in results if r.provable]
+    return (
+        title,
+        str(len(results)),
+        _share(sum(r.named for r in results), len(results)),
+        _share(sum(r.verified for r in provable), len(provable)),
+        _share(sum(r.minimised for r in provable), len(provable)),
+        f"{statistics.median(r.seconds for r in results):.0f}",
+    )
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole}" if whole else "-"
+
+
+def describe_miss(result: Result) -> str:
+    """What was said, beside what is true."""
+    said = " · ".join(word for word in (result.said_kind, result.said_stage) if word)
+    culprit = "" if result.culprit_right or not result.said_stage else ", culprit not named"
+    text = f"{result.name}: said {said}{culprit}, true is {result.kind} · {result.stage}"
+    return f"{text} ({result.said_summary[:160]})" if result.said_summary else text
+
+
+def list_misses(results: Sequence[Result]) -> list[str]:
+    return [describe_miss(r) for r in results if not r.named]
+
+
+def list_unproven(results: Sequence[Result]) -> list[str]:
+    """Rightly named, but without a reproducer that was seen to fail or with a long one."""
+    return [
+        f"{r.name}: {'verified' if r.verified else 'not verified'}, nodes {r.nodes}"
+        for r in results
+        if r.named and r.provable and not r.minimised
+    ]
+
+
+def render_text(results: Sequence[Result]) -> str:
+    rows = [HEADER, *make_rows(results)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(HEADER))]
+    lines = [
+        "  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+    for title, items in _lists(results):
+        lines += ["", title, *(f"  {item}" for item in items)]
+    return "\n".join(lines)
+
+
+def render_markdown(results: Sequence[Result], about: str) -> str:
+    lines = ["# The fault battery", "", *INTRODUCTION, "", about, ""]
+    lines += [_markdown_row(HEADER), _markdown_row(["---"] * len(HEADER))]
+    lines += [_markdown_row(row) for row in make_rows(results)]
+    for title, items in _lists(results):
+        lines += ["", f"## {title}", "", *(f"- {_plain(item)}" for item in items)]
+    lines += ["", "## Every program", "", *_every(results), ""]
+    return "\n".join(lines)
+
+
+INTRODUCTION = (
+    "Written by `make battery` (`python -m battery.run --markdown docs/battery.md`); not by hand.",
+    "Each program is run once under `inductoscope doctor`. *Named rightly*: kind, stage and a name",
+    "of the culprit are those of the plant. *Proven*: the reproducer failed in fresh processes.",
+    f"*Minimised*: proven, with at most {SMALL} nodes. Kinds that have no reproducer show a dash.",
+)
+
+
+def _lists(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
+    found = [
+        ("Misses", list_misses(results)),
+        ("Named, but not proven or not minimal", list_unproven(results)),
+    ]
+    return [(f"{title}: {len(items)}", items) for title, items in found if items]
+
+
+def _every(results: Sequence[Result]) -> list[str]:
+    header = ("program", "named", "verified", "nodes", "seconds")
+    lines = [_markdown_row(header), _markdown_row(["---"] * len(header))]
+    for r in results:
+        nodes = "-" if r.nodes is None else str(r.nodes)
+        verified = ("yes" if r.verified else "no") if r.provable else "-"
+        cells = (r.name, "yes" if r.named else "no", verified, nodes, f"{r.seconds:.0f}")
+        lines.append(_markdown_row(cells))
+    return lines
+
+
+def _markdown_row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def _plain(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

@@ -1,0 +1,331 @@
+"""Bug or rounding: judges a compiled outcome against eager's, float64's and rounded-anew ones.
+
+The rule, stated in every difference it reports: a value is wrong when it is farther from the
+float64 result than four times as far as eager, or any run with its roundings moved, is; whole
+numbers, types, shapes, strides and shared memory have to be the same. Values that
+`torch.testing.assert_close` would accept are right without further question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from inductoscope.check.rounding import SAMPLES, in_float64, rounded_anew
+from inductoscope.check.values import Outcome, run
+
+# How much farther from float64 than eager a compiled result may be.
+FACTOR = 4.0
+
+# What torch.testing.assert_close allows.
+_CLOSE = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One way in which a compiled outcome differs from eager's."""
+
+    kind: str  # value, nan, dtype, shape, stride, sharing, structure
+    where: str
+    text: str
+    largest: float = 0.0
+    allowed: float = 0.0
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a comparison came to. `reason` says why differences are not held against the compiler."""
+
+    wrong: tuple[Difference, ...] = ()
+    explained: tuple[Difference, ...] = ()
+    reason: str = ""
+    values: int = 0
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing differs that is not explained."""
+        return not self.wrong
+
+    @property
+    def kind(self) -> str:
+        """The most telling kind among the wrong differences."""
+        kinds = [difference.kind for difference in self.wrong]
+        for kind in ("structure", "dtype", "shape", "nan", "value", "sharing", "stride"):
+            if kind in kinds:
+                return kind
+        return ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function and the inputs that it is judged on."""
+
+    function: Callable[..., Any]
+    inputs: Sequence[Any]
+    backward: bool = False
+
+    @cached_property
+    def eager(self) -> Outcome:
+        """What the function gives uncompiled."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def again(self) -> Outcome:
+        """The same once more: what differs here differs by itself."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def float64(self) -> Outcome | None:
+        """The reference; None where an operation does not exist in float64."""
+        try:
+            return in_float64(self.function, self.inputs, backward=self.backward)
+        except Exception:
+            return None
+
+    @cached_property
+    def moved(self) -> tuple[Outcome, ...]:
+        """Eager with its roundings moved, several times."""
+        found = []
+        for seed in range(SAMPLES):
+            try:
+                found.append(
+                    rounded_anew(self.function, self.inputs, backward=self.backward, seed=seed)
+                )
+            except Exception:
+                break
+        return tuple(found)
+
+
+def judge(case: Case, compiled: Outcome) -> Judgement:
+    """Compare a compiled outcome with eager's; look closer only where they are not close."""
+    suspects = _formal_differences(case.eager, compiled)
+    if any(item.kind == "structure" for item in suspects):
+        return Judgement(wrong=tuple(suspects))
+    pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
+    unlike = [
+        number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
+    ]
+    if not unlike:
+        return Judgement(wrong=tuple(suspects), values=len(pairs))
+    if not _same_values(case.eager, case.again):
+        reason = "eager itself gives another result every time"
+        differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
+        return Judgement(explained=differences, reason=reason, values=len(pairs))
+    wrong, explained = list(suspects), []
+    for number in unlike:
+        difference, is_wrong = _judge_value(case, number, *pairs[number])
+        (wrong if is_wrong else explained).append(difference)
+    reason = "the differences are within rounding" if explained else ""
+    return Judgement(tuple(wrong), tuple(explained), reason, len(pairs))
+
+
+# --- form -----------------------------------------------------------------------------------------
+
+
+def _formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
+    """Number and type of values, shapes, strides, memory shared."""
+    mine, other = list(eager.named_values()), list(compiled.named_values())
+    if [name for name, _ in mine] != [name for name, _ in other]:
+        names = {name for name, _ in mine} ^ {name for name, _ in other}
+        text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
+        return [Difference("structure", "outputs", text)]
+    found = []
+    for (name, one), (_, two) in zip(mine, other, strict=True):
+        found += _form_of_value(name, one, two)
+    for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
+        if one != two:
+            text = (
+                f"output {number} shares memory with {_list(two)} when compiled, "
+                f"with {_list(one)} in eager"
+            )
+            found.append(Difference("sharing", f"output {number}", text))
+    return found
+
+
+def _list(names: tuple[str, ...]) -> str:
+    return " and ".join(names) or "nothing"
+
+
+def _form_of_value(name: str, one: Any, two: Any) -> list[Difference]:
+    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
+        if type(one) is not type(two):
+            text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
+            return [Difference("structure", name, text)]
+        return []
+    if one.dtype != two.dtype:
+        return [Difference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
+    if one.shape != two.shape:
+        text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
+        return [Difference("shape", name, text)]
+    if _strides(one) != _strides(two):
+        text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
+        return [Difference("stride", name, text)]
+    return []
+
+
+def _strides(value: torch.Tensor) -> list[int]:
+    """Strides that matter: those of dimensions with more than one element."""
+    if value.layout is not torch.strided or not value.numel():
+        return []
+    return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    return value if value.layout is torch.strided else value.to_dense()
+
+
+def is_close(one: Any, two: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return bool(one == two or (one != one and two != two))
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return True  # Said already, as a difference of form.
+    one, two = _dense(one), _dense(two)
+    if one.dtype not in _CLOSE:
+        return torch.equal(one, two)
+    relative, absolute = _CLOSE[one.dtype]
+    return torch.allclose(two, one, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def _same_values(one: Outcome, two: Outcome) -> bool:
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
+
+
+def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> Difference:
+    (name, one), (_, two) = mine, other
+    if not isinstance(one, torch.Tensor):
+        return Difference("value", name, f"{name} is {two!r}, in eager {one!r}")
+    largest = _finite_max((_wide(two) - _wide(one)).abs())
+    return Difference("value", name, f"{name} differs by up to {largest:.4g}", largest)
+
+
+def _judge_value(
+    case: Case, number: int, mine: tuple[str, Any], other: tuple[str, Any]
+) -> tuple[Difference, bool]:
+    (name, eager), (_, compiled) = mine, other
+    if not isinstance(eager, torch.Tensor):
+        return _plain_difference(mine, other), True
+    reference = _value_of(case.float64, number, eager)
+    samples = [_value_of(outcome, number, eager) for outcome in case.moved]
+    known = [_wide(sample) for sample in samples if sample is not None]
+    return judge_tensor(name, eager, compiled, reference, known)
+
+
+def _value_of(outcome: Outcome | None, number: int, like: torch.Tensor) -> torch.Tensor | None:
+    if outcome is None:
+        return None
+    values = [value for _, value in outcome.named_values()]
+    value = values[number] if number < len(values) else None
+    fits = isinstance(value, torch.Tensor) and value.shape == like.shape
+    return value if fits else None
+
+
+def judge_tensor(
+    name: str,
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    samples: list[torch.Tensor],
+) -> tuple[Difference, bool]:
+    """The difference between an eager and a compiled tensor, and whether it is wrong."""
+    e, c = _wide(eager), _wide(compiled)
+    r = e if reference is None else _wide(reference)
+    newly = ~c.isfinite() & e.isfinite() & r.isfinite()
+    for sample in samples:
+        newly &= sample.isfinite()
+    if bool(newly.any()):
+        return _not_finite(name, eager, compiled, newly), True
+    noise = (e - r).abs()
+    for sample in samples:
+        noise = noise.maximum((sample - r).abs())
+    noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
+    allowed = FACTOR * noise + _floor(eager, r, noise)
+    # Where eager is not finite, finite compiled values may well be the better ones.
+    distance = (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
+    over = distance > allowed
+    if bool(over.any()):
+        return _too_far(name, (eager, compiled, r), distance, allowed), True
+    largest, bound = _finite_max((c - e).abs()), _finite_max(allowed)
+    text = (
+        f"{name}: compiled and eager differ by up to {largest:.4g}; eager is {_finite_max((e - r).abs()):.4g} "
+        f"away from float64, compiled {_finite_max((c - r).abs()):.4g}, and rounding alone moves "
+        f"the result by up to {_finite_max(noise):.4g}"
+    )
+    return Difference("value", name, text, largest, bound), False
+
+
+def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """What is allowed besides the noise of the element itself."""
+    if like.dtype not in _CLOSE:
+        return torch.zeros_like(noise)
+    finite = noise[noise.isfinite()]
+    spread = float(finite.max()) if finite.numel() else 0.0
+    eps = torch.finfo(like.dtype).eps
+    # Three samples say more about the whole tensor than about one element.
+    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+
+
+def _not_finite(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, newly: torch.Tensor
+) -> Difference:
+    place = tuple(int(i) for i in newly.nonzero()[0])
+    text = (
+        f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
+        f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
+    )
+    return Difference("nan", name, text, float("inf"))
+
+
+def _too_far(
+    name: str,
+    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor],
+    distance: torch.Tensor,
+    allowed: torch.Tensor,
+) -> Difference:
+    eager, compiled, reference = values
+    excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    flat = int(excess.argmax())
+    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), distance.shape))
+    wrong = int((distance > allowed).sum())
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}, "
+        f"in float64 {_shown(reference[place])}; {wrong} of {distance.numel()} elements are wrong "
+        f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
+    )
+    return Difference("value", name, text, _finite_max(distance), float(allowed[place]))
+
+
+def _shown(value: torch.Tensor) -> str:
+    item = value.item()
+    return f"{item:.7g}" if isinstance(item, float) else str(item)
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return f"index {list(place)}" if place else "its only element"
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    value = _dense(value)
+    if value.dtype.is_complex:
+        # Real and imaginary part are judged as one distance.
+        return torch.view_as_real(value.resolve_conj().to(torch.complex128)).sum(-1)
+    return value.double()
+
+
+def _finite_max(value: torch.Tensor) -> float:
+    finite = value[value.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0

@@ -1,0 +1,180 @@
+"""Copies of tensors that keep how they share memory, and runs of a function on such copies."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._pytree import tree_leaves
+
+_SEED_OF_COTANGENTS = 20
+
+
+def is_plain(value: Any) -> bool:
+    """Whether a value is an ordinary tensor in memory: not sparse, nested, fake or a subclass."""
+    return (
+        type(value) in (torch.Tensor, torch.nn.Parameter)
+        and value.layout is torch.strided
+        and not value.is_quantized
+        and not value.is_conj()
+        and not value.is_neg()
+    )
+
+
+def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> list[Any]:
+    """Copies of the tensors among `values`: those that share memory share it in the copies too.
+
+    With `dtype`, floating point tensors become of that type, complex ones of the one that fits.
+    """
+    storages: dict[tuple[int, Any], torch.Tensor] = {}
+    return [_copy(value, storages, dtype) for value in values]
+
+
+def _copy(value: Any, storages: dict[tuple[int, Any], torch.Tensor], dtype: Any) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return value
+    wanted = _wanted_dtype(value.dtype, dtype)
+    if not is_plain(value):
+        copy = value.detach().clone()
+        copy = copy if wanted is value.dtype else copy.to(wanted)
+    else:
+        whole = storages.setdefault(
+            (value.untyped_storage()._cdata, value.dtype), _whole_memory(value, wanted)
+        )
+        copy = whole.as_strided(value.size(), value.stride(), value.storage_offset())
+    return copy.requires_grad_(value.requires_grad) if _can_have_gradient(copy) else copy
+
+
+def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """All elements of the memory that a tensor is a view of, copied."""
+    storage = value.untyped_storage()
+    count = storage.nbytes() // value.element_size()
+    whole = torch.empty(0, dtype=value.dtype, device=value.device)
+    whole.set_(storage, 0, (count,), (1,))
+    return whole.to(dtype, copy=True)
+
+
+def _wanted_dtype(own: torch.dtype, asked: torch.dtype | None) -> torch.dtype:
+    if asked is None:
+        return own
+    if own.is_complex:
+        return torch.complex128
+    return asked if own.is_floating_point else own
+
+
+def _can_have_gradient(value: torch.Tensor) -> bool:
+    return value.dtype.is_floating_point or value.dtype.is_complex
+
+
+def size_in_bytes(values: Sequence[Any]) -> int:
+    """Bytes of memory behind the tensors among `values`, shared memory counted once."""
+    storages = {}
+    for value in values:
+        if is_plain(value):
+            storages[value.untyped_storage()._cdata] = value.untyped_storage().nbytes()
+    return sum(storages.values())
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a call gave: outputs, gradients of inputs, and the inputs as the call left them."""
+
+    outputs: tuple[Any, ...]
+    gradients: tuple[torch.Tensor | None, ...]
+    inputs: tuple[Any, ...]
+    # For each output: the numbers of the inputs and outputs that it shares memory with.
+    shared: tuple[tuple[str, ...], ...]
+
+    def named_values(self) -> Iterator[tuple[str, Any]]:
+        """All values of the outcome with a name for each."""
+        for number, value in enumerate(self.outputs):
+            yield f"output {number}", value
+        for number, value in enumerate(self.gradients):
+            if value is not None:
+                yield f"gradient of input {number}", value
+        for number, value in enumerate(self.inputs):
+            if isinstance(value, torch.Tensor):
+                yield f"input {number} after the call", value
+
+
+def run(
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    backward: bool,
+    dtype: torch.dtype | None = None,
+    mode: contextlib.AbstractContextManager[Any] | None = None,
+) -> Outcome:
+    """Call `function` on copies of the inputs; the random generators stay as they were.
+
+    `mode` is entered for the call and for the backward pass, and for nothing else.
+    """
+    copies = copy_values(inputs, dtype=dtype)
+    with same_generators():
+        with mode or contextlib.nullcontext():
+            outputs = tuple(tree_leaves(function(*copies)))
+        gradients = _gradients(outputs, copies, mode) if backward else ()
+    return Outcome(
+        tuple(_detached(value) for value in outputs),
+        tuple(_detached(value) for value in gradients),
+        tuple(_detached(value) for value in copies),
+        _sharing(outputs, copies),
+    )
+
+
+@contextlib.contextmanager
+def same_generators() -> Iterator[None]:
+    """Every block begins with the generators as they are now, and leaves them so."""
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
+    with torch.random.fork_rng(devices=devices):
+        yield
+
+
+def _detached(value: Any) -> Any:
+    return value.detach() if isinstance(value, torch.Tensor) else value
+
+
+def _gradients(
+    outputs: Sequence[Any], inputs: Sequence[Any], mode: Any
+) -> tuple[torch.Tensor | None, ...]:
+    """Gradients for fixed random cotangents; one entry per input, None where there is none."""
+    ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
+    leaves = {
+        number: value
+        for number, value in enumerate(inputs)
+        if isinstance(value, torch.Tensor) and value.requires_grad
+    }
+    if not ends or not leaves:
+        return ()
+    generator = torch.Generator().manual_seed(_SEED_OF_COTANGENTS)
+    cotangents = [_cotangent(end, generator) for end in ends]
+    with mode or contextlib.nullcontext():
+        found = torch.autograd.grad(ends, list(leaves.values()), cotangents, allow_unused=True)
+    by_number = dict(zip(leaves, found, strict=True))
+    return tuple(by_number.get(number) for number in range(len(inputs)))
+
+
+def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    # Made in float64 and rounded to bfloat16, so that every precision gets the same numbers.
+    values = torch.randn(end.shape, generator=generator, dtype=torch.float64).bfloat16()
+    return values.to(end.dtype).to(end.device)
+
+
+def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, ...], ...]:
+    """Which inputs and earlier outputs each output shares memory with."""
+    owners: dict[int, list[str]] = {}
+    for number, value in enumerate(inputs):
+        if is_plain(value) and value.untyped_storage().nbytes():
+            owners.setdefault(value.untyped_storage()._cdata, []).append(f"input {number}")
+    found = []
+    for number, value in enumerate(outputs):
+        if not is_plain(value) or not value.untyped_storage().nbytes():
+            found.append(())
+            continue
+        same = owners.setdefault(value.untyped_storage()._cdata, [])
+        found.append(tuple(same))
+        same.append(f"output {number}")
+    return tuple(found)

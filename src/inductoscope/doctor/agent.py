@@ -1,0 +1,91 @@
+"""The doctor inside a process of the user's program.
+
+It records like `inductoscope run`, and stands between Dynamo and its backend: every compiled graph
+is replaced by one that also runs in eager and compares.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.names import Hook, TorchName, Wrap
+from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.orders import FOLDER, STACKS, Orders, orders_from
+
+
+def start(folder: str) -> Installer:
+    """Begin to record and to check. Called on import of torch."""
+    orders = orders_from()
+    place = Path(folder) / FOLDER
+    place.mkdir(exist_ok=True)
+    on_import = {**redirect_headers(), **_settings(orders)}
+    hooks = (*HOOKS, *shadow_hooks(orders, place))
+    installer = Installer(hooks, on_import=on_import)
+    if SCOPE.active:
+        return installer
+    SCOPE.open(Path(folder))
+    installer.start()
+    atexit.register(SCOPE.close)
+    _keep_stacks(place, orders.stall_seconds)
+    return installer
+
+
+def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
+    """What is set once torch's settings are there."""
+
+    def settle() -> None:
+        # The same random numbers in eager and compiled, so that only the compiler can differ.
+        sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
+
+    found: dict[str, Callable[[], None]] = {"torch._inductor.config": settle}
+    if orders.workaround:
+        text = orders.workaround
+        # When compile_fx is imported, all modules that a workaround may change are there.
+        found["torch._inductor.compile_fx"] = lambda: exec(text, {"torch": sys.modules["torch"]})
+    return found
+
+
+def _keep_stacks(place: Path, stall: float) -> None:
+    """Python's stacks, written when the process dies of a signal and every few seconds."""
+    try:
+        file = open(place / f"{os.getpid()}-{STACKS}", "w")  # noqa: SIM115
+    except OSError:
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file)
+    faulthandler.dump_traceback_later(max(stall / 3, 1.0), repeat=True, file=file)
+    atexit.register(faulthandler.cancel_dump_traceback_later)
+
+
+def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
+    """The hook between Dynamo and its backend."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(output, module, examples)
+            from inductoscope.doctor.shadow import shadowed
+
+            return shadowed(original, output, module, examples, orders, place)
+
+        return call_user_compiler
+
+    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    return (
+        Hook(
+            stage="dynamo",
+            records="each compiled graph beside the same graph in eager",
+            wraps=(Wrap(name, replacement),),
+        ),
+    )

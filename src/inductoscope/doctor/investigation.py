@@ -1,0 +1,286 @@
+"""From a failure that was noticed to its place, the smallest graph that shows it, and a way round.
+
+Runs inside the program's process, which stands still meanwhile; everything is tried in forks of
+it. What is known is written down after every step, so that an interruption loses one step.
+"""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import NoReturn
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.finding import Found, say, write_found
+from inductoscope.doctor.orders import JOURNAL, STOPPED
+from inductoscope.doctor.remedies import try_remedies
+from inductoscope.errors import ToolFailure
+from inductoscope.isolate.axes import AXES
+from inductoscope.isolate.axis import ALL, Axis, Fuel
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.localise import Location, aten_operations, localise, source_lines
+from inductoscope.isolate.oracle import Oracle
+from inductoscope.isolate.search import last_needed
+from inductoscope.isolate.shrink.inputs import simplify_inputs
+from inductoscope.isolate.shrink.nodes import shrink_nodes, wrong_alone
+from inductoscope.isolate.shrink.outputs import shrink_outputs
+from inductoscope.isolate.shrink.parts import part, record
+from inductoscope.isolate.shrink.settings import shrink_settings
+from inductoscope.isolate.shrink.shapes import shrink_shapes
+from inductoscope.repro.failure_script import script_text
+
+_HANG_SECONDS = 25.0
+_FORK_SECONDS = 120.0
+
+
+def investigate_and_stop(
+    candidate: Candidate, failure: Failure, compile_id: str, place: Path, is_inductor: bool
+) -> NoReturn:
+    """Find out what can be found out, write it down, and end the program."""
+    found = Found(compile_id, failure.as_data(), is_inductor=is_inductor)
+    try:
+        say(place, f"found: {failure.text}")
+        write_found(found, place)
+        Investigation(candidate, failure, found, place).run()
+    except BaseException:
+        found.notes.append("".join(traceback.format_exc())[-3000:])
+    write_found(found, place)
+    SCOPE.close()
+    os._exit(STOPPED)
+
+
+def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
+    """An operation that is wrong on its own, though rounding explains what the graph gives."""
+    say(place, "differences within rounding; looking at every operation on its own")
+    oracle = Oracle(Forks(seconds=_FORK_SECONDS))
+    recorded = record(candidate)
+    for names in wrong_alone(recorded, oracle):
+        alone = part(recorded, names)
+        failure = None if alone is None else oracle.failure(alone)
+        if failure is not None and failure.kind in (WRONG, NAN):
+            return failure
+    return None
+
+
+class Investigation:
+    """One failure, step by step."""
+
+    def __init__(self, candidate: Candidate, failure: Failure, found: Found, place: Path) -> None:
+        self._whole = candidate
+        self._failure = failure
+        self._found = found
+        self._place = place
+        seconds = _HANG_SECONDS if failure.kind == HANG else _FORK_SECONDS
+        self._oracle = Oracle(Forks(seconds=seconds), place / JOURNAL)
+        self._smallest = candidate
+        self._location = Location()
+
+    def run(self) -> None:
+        """All steps."""
+        self._found.nodes_before = len(self._whole.operations)
+        self._reproduce()
+        if not self._found.reproduces:
+            return
+        self._shrink(self._locate_roughly())
+        self._locate()
+        self._write_script()
+        self._find_cures()
+        self._find_remedies()
+        self._found.is_complete = True
+        self._save()
+
+    def _say(self, text: str) -> None:
+        say(self._place, text)
+
+    def _save(self) -> None:
+        self._found.candidates_tried = self._oracle.forks.count
+        self._found.notes = self._oracle.mistakes[:3]
+        write_found(self._found, self._place)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _reproduce(self) -> None:
+        """The failure must show in a fork, before anything is searched for."""
+        self._say(f"checking that it shows again in a fork ({len(self._whole.operations)} nodes)")
+        again = self._oracle.failure(self._whole)
+        self._found.reproduces = again is not None and again.kind == self._failure.kind
+        if again is not None and self._found.reproduces:
+            self._failure = again
+            self._found.failure = {**self._found.failure, **_known(again)}
+        self._save()
+
+    def _locate_roughly(self) -> list[tuple[str, ...]]:
+        """Suspected nodes in the whole graph, for a wrong result."""
+        if self._failure.kind not in (WRONG, NAN):
+            names = [node.name for node in self._whole.operations]
+            suspects = [name for name in names if name == self._failure.detail]
+            return [tuple(suspects)] if suspects else []
+        self._say("comparing every pass, decomposition and kernel with eager")
+        self._location = localise(self._whole, self._oracle.forks)
+        self._found.location = asdict(self._location)
+        self._save()
+        return [self._location.suspects] if self._location.suspects else []
+
+    def _shrink(self, hints: Sequence[Sequence[str]]) -> None:
+        smaller = self._whole
+        self._say(f"looking for the smallest part of {len(smaller.operations)} nodes")
+        smaller = self._keep(shrink_nodes(smaller, self._failure, self._oracle, hints))
+        if self._failure.kind != HANG:
+            self._say(f"{len(smaller.operations)} nodes left; simplifying outputs and settings")
+            smaller = self._keep(shrink_outputs(smaller, self._failure, self._oracle))
+            smaller = self._keep(shrink_settings(smaller, self._failure, self._oracle))
+            self._say("trying smaller shapes")
+            smaller = self._keep(shrink_shapes(smaller, self._failure, self._oracle))
+        self._say("trying simpler input values")
+        self._keep(simplify_inputs(smaller, self._failure, self._oracle))
+
+    def _keep(self, candidate: Candidate) -> Candidate:
+        self._smallest = candidate
+        self._found.nodes = len(candidate.operations)
+        self._found.operations = aten_operations(candidate)
+        self._found.sources = source_lines(candidate)
+        self._save()
+        return candidate
+
+    def _locate(self) -> None:
+        """In the smallest graph there is little left to be wrong."""
+        final = self._oracle.failure(self._smallest)
+        if final is not None:
+            self._found.failure = {**self._found.failure, **_known(final)}
+            self._failure = final
+        if self._failure.kind in (WRONG, NAN):
+            self._say("locating it in the smallest graph")
+            smallest = localise(self._smallest, self._oracle.forks)
+            if smallest.is_known:
+                self._location = smallest
+        else:
+            self._location = Location(
+                stage=self._failure.stage, function=self._failure.function, text=self._failure.text
+            )
+        self._found.location = asdict(self._location)
+        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._save()
+
+    def _write_script(self) -> None:
+        try:
+            if any(not recipe for recipe in self._smallest.recipes):
+                raise ToolFailure("an input is too large, or of a kind, to be written into a script")
+            self._found.script = script_text(self._smallest, self._failure, self._title())
+        except ToolFailure as error:
+            self._found.no_script = str(error)
+        self._found.expected_output = _expected_output(self._failure)
+        self._save()
+
+    def _title(self) -> str:
+        operations = ", ".join(self._found.operations[:4])
+        kinds = {
+            WRONG: "torch.compile gives another result than eager",
+            NAN: "torch.compile gives NaN or Inf where eager is finite",
+            ERROR: f"torch.compile fails with {self._failure.aspect}",
+            SIGNAL: f"torch.compile ends the process with {self._failure.aspect}",
+            HANG: "torch.compile never ends",
+        }
+        return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
+
+    def _find_cures(self) -> None:
+        """Axes that make the failure go away, with the one application that does."""
+        axes = [axis for axis in AXES if is_relevant(axis, self._smallest, self._location)]
+        self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
+        tried = self._oracle.forks.ask_all(
+            [_tried_without(self._smallest, axis) for axis in axes]
+        )
+        for axis, answer in zip(axes, tried, strict=True):
+            if not answer.result or answer.result["failure"] is not None:
+                continue
+            if not answer.result["names"]:
+                continue  # It was never asked: what is gone is gone for another reason.
+            name = self._last_application(axis, answer.result["names"])
+            self._found.cures.append({"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": name})
+        self._save()
+
+    def _last_application(self, axis: Axis, names: list[str]) -> str:
+        """By fuel: the application with which the failure begins to show."""
+        if len(names) == 1 or self._failure.kind == HANG:
+            return names[0] if len(names) == 1 else ""
+
+        def fails(amount: int) -> bool:
+            answer = self._oracle.forks.ask(_tried_without(self._smallest, axis, amount))
+            return bool(answer.result and answer.result["failure"] is not None)
+
+        number = last_needed(len(names), fails)
+        return names[number - 1] if number <= len(names) else ""
+
+    def _find_remedies(self) -> None:
+        self._say("trying workarounds")
+        axes = {axis.name: axis for axis in AXES}
+        cures = [(axes[cure["axis"]], cure["name"]) for cure in self._found.cures]
+        self._found.remedies = try_remedies(
+            self._whole, self._found, self._location, cures, self._oracle
+        )
+        self._save()
+
+
+def _known(failure: Failure) -> dict[str, object]:
+    return {name: value for name, value in failure.as_data().items() if value}
+
+
+def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0):  # type: ignore[no-untyped-def]
+    """Work for a fork: the candidate with the first `amount` applications of an axis allowed."""
+    from inductoscope.isolate.oracle import EagerFails, examine
+
+    def work() -> dict[str, object]:
+        fuel = Fuel(amount)
+        try:
+            failure = examine(candidate, lambda: axis.switch(fuel))
+        except EagerFails:
+            return {"failure": None, "names": []}
+        return {"failure": None if failure is None else failure.as_data(), "names": fuel.names}
+
+    return work
+
+
+def is_relevant(axis: Axis, candidate: Candidate, location: Location) -> bool:
+    """Whether switching an axis off could tell anything about this candidate."""
+    import torch
+
+    floats = {v.dtype for v in candidate.inputs if isinstance(v, torch.Tensor)}
+    on_cpu = all(v.device.type == "cpu" for v in candidate.inputs if isinstance(v, torch.Tensor))
+    settings = {**candidate.options, **candidate.config}
+    needed = {
+        "cudagraphs": not on_cpu,
+        "freezing": bool(settings.get("freezing")),
+        "autotune": bool(settings.get("max_autotune") or settings.get("max_autotune_gemm")),
+        "dynamic shapes": bool(candidate.dynamic),
+        "precision casts": bool(floats & {torch.float16, torch.bfloat16}),
+        "vectorisation": on_cpu,
+        "loop tail": on_cpu,
+        "fast math": on_cpu,
+        "C++ optimisation": on_cpu and not location.stage,
+    }
+    if not needed.get(axis.name, True):
+        return False
+    if location.stage in ("pre-grad-pass", "joint-pass", "post-grad-pass"):
+        return axis.stage == location.stage or axis.name == "patterns"
+    if location.stage == "decomposition":
+        return axis.name == "decompositions"
+    if location.stage == "aot":
+        return False
+    if location.stage in ("lowering", "codegen"):
+        return axis.stage in ("lowering", "codegen", "loop-body", "scheduler")
+    return True
+
+
+def _expected_output(failure: Failure) -> str:
+    if failure.kind == ERROR:
+        return failure.aspect
+    if failure.kind in (SIGNAL, HANG):
+        return "the process ended with"
+    return "AssertionError"
+
+
+__all__ = ["ALL", "Investigation", "investigate_and_stop", "wrong_operation"]

@@ -1,0 +1,149 @@
+"""Turns what was found inside the program into a verdict."""
+
+from __future__ import annotations
+
+
+
+from inductoscope.doctor import verdict as v
+from inductoscope.doctor.finding import Found
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.isolate import failure as f
+
+_NATIVE = ("cpp-compile", "triton-compile")
+
+# Which axis tells the stage best where the first divergence does not: the most telling first.
+_TELLING = (
+    "pre-grad passes", "decompositions", "joint passes", "post-grad passes", "patterns",
+    "fusion", "vectorisation", "loop tail", "index propagation", "buffer reuse",
+    "in-place buffers", "loop ordering", "layout", "padding", "fast math", "C++ optimisation",
+    "lowerings",
+)  # fmt: skip
+
+
+def verdict_on(found: Found) -> Verdict:
+    """The verdict on a failure that was noticed inside the program."""
+    kind = _kind(found)
+    stage = _stage(found)
+    if stage in ("aot", "dynamo") or not found.is_inductor:
+        kind = v.NOT_INDUCTOR
+    result = Verdict(kind, stage or "none", "", culprit=_culprit(found))
+    result.confidence = _confidence(found, stage)
+    result.partial = not found.is_complete
+    result.summary = _summary(result, found)
+    _add_evidence(result, found)
+    return result
+
+
+def _kind(found: Found) -> str:
+    kind = str(found.failure.get("kind"))
+    if kind == f.ERROR:
+        return v.COMPILE_ERROR if _stage(found) in _NATIVE else v.CRASH
+    return {
+        f.WRONG: v.WRONG_RESULT,
+        f.NAN: v.NOT_A_NUMBER,
+        f.SIGNAL: v.CRASH,
+        f.HANG: v.HANG,
+    }[kind]
+
+
+def _stage(found: Found) -> str:
+    stage = str(found.location.get("stage") or "")
+    if stage:
+        return stage
+    if found.failure.get("stage"):
+        return str(found.failure["stage"])
+    cures = {str(cure["axis"]): cure for cure in found.cures}
+    for name in _TELLING:
+        if name in cures:
+            return str(cures[name]["stage"])
+    return ""
+
+
+def _culprit(found: Found) -> Culprit:
+    location = found.location
+    names = [str(name) for name in location.get("names", ())]
+    function = str(location.get("function") or "") or None
+    cure = next((c for c in found.cures if c["axis"] in _TELLING), None)
+    pass_name = str(location.get("pass_name") or "") or None
+    if pass_name and names:
+        pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
+    operation = str(location.get("operation") or "")
+    if not operation or pass_name:
+        operation = ", ".join(found.operations[:6]) or operation
+    return Culprit(
+        op=operation or None,
+        pass_=pass_name,
+        kernel=str(location.get("kernel") or found.failure.get("kernel") or "") or None,
+        function=function,
+        config=None if cure is None else str(cure["title"]),
+        source=found.sources[-1] if found.sources else None,
+    )
+
+
+def _confidence(found: Found, stage: str) -> str:
+    if not found.reproduces or not stage:
+        return "unknown" if not stage else "likely"
+    return "proven" if found.location.get("how") or found.failure.get("kind") != f.WRONG else "likely"
+
+
+_KIND_TEXT = {
+    v.WRONG_RESULT: "The compiled program gives a wrong result",
+    v.NOT_A_NUMBER: "The compiled program gives NaN or Inf where eager is finite",
+    v.CRASH: "The compiler or a kernel that it made breaks down",
+    v.COMPILE_ERROR: "The code that Inductor generated is refused by the native compiler",
+    v.HANG: "The compile never ends",
+    v.NOT_INDUCTOR: "Something goes wrong before Inductor is reached",
+}
+
+
+def _summary(result: Verdict, found: Found) -> str:
+    culprit = result.culprit
+    at = f" at {culprit.source}" if culprit.source else ""
+    who = ""
+    if culprit.pass_:
+        who = f", because of the pass {culprit.pass_.partition(',')[0]}"
+    elif culprit.op:
+        who = f", because of {culprit.op.partition(',')[0]}"
+    elif culprit.function:
+        who = f", in {culprit.function}"
+    stage = f" (stage {result.stage})" if result.stage != "none" else ""
+    text = str(found.failure.get("text", "")).strip().splitlines()
+    return f"{_KIND_TEXT[result.verdict]}{at}{who}{stage}: {text[0][:300] if text else ''}"
+
+
+def _add_evidence(result: Verdict, found: Found) -> None:
+    failure, location = found.failure, found.location
+    result.add(str(failure.get("text", ""))[:1500], f"compile {found.compile}")
+    for text in (failure.get("more") or {}).get("texts", [])[1:4]:
+        result.add(str(text), f"compile {found.compile}")
+    if location.get("text") and location.get("text") != failure.get("text"):
+        result.add(str(location["text"])[:1500], str(location.get("how") or ""))
+    for name in found.functions[:4]:
+        result.add(f"raised in {name}" if name == found.functions[0] else f"called from {name}")
+    for message in (failure.get("more") or {}).get("messages", [])[:1]:
+        result.add(_complaint(str(message)), "what the native compiler said")
+    if failure.get("detail"):
+        result.add(f"while at {failure['detail']}", str(failure.get("stage", "")))
+    for cure in found.cures:
+        only = f" (the one that matters: {cure['name']})" if cure.get("name") else ""
+        result.add(f"the failure is gone without {cure['title']}{only}", "tried in a fork")
+    if found.nodes:
+        result.add(
+            f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"
+            + (f": {', '.join(found.operations[:8])}" if found.operations else ""),
+            f"{found.candidates_tried} candidates tried",
+        )
+    if not found.reproduces:
+        result.add("the failure did not show again in a fork of the process; nothing was narrowed")
+    for note in found.notes[:2]:
+        result.add(note.strip().splitlines()[-1] if note.strip() else "", "the tool's own mistake")
+
+
+def _complaint(message: str) -> str:
+    lines = message.splitlines()
+    for number, line in enumerate(lines):
+        if "error:" in line:
+            return "\n".join(lines[number : number + 4])
+    return "\n".join(lines[:4])
+
+

@@ -1,0 +1,62 @@
+"""What the doctor asks of a run of the user's program, handed over through the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+VARIABLE = "INDUCTOSCOPE_DOCTOR"
+
+# Files in the recording's folder.
+FOLDER = "doctor"
+FINDING = "finding.json"
+PROGRESS = "progress.jsonl"
+JOURNAL = "journal.jsonl"
+STACKS = "stacks.txt"
+
+# How a process of the program ends when the doctor has found what it was looking for.
+STOPPED = 75
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How a run is to be watched."""
+
+    # How many calls of each compiled graph are checked; 0 checks none.
+    calls: int = 8
+    # The compile at which to stop and investigate, and the failure that was seen there.
+    stop_at: str = ""
+    failure: Mapping[str, Any] = field(default_factory=dict)
+    # What stands in for the backend: 'eager' runs each graph as it is, 'off' compiles nothing.
+    backend: str = ""
+    # Statements that a workaround consists of.
+    workaround: str = ""
+    # Investigate what is found, rather than only note it.
+    investigate: bool = True
+    stall_seconds: float = 60.0
+
+    def environment(self) -> dict[str, str]:
+        """The variables that carry the orders, and that make forks of the program possible.
+
+        A process that has used several OpenMP threads cannot use them in a fork. With the limit
+        no thread is ever started, while the code that is generated stays the same.
+        """
+        without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
+        return {
+            **without,
+            VARIABLE: json.dumps(asdict(self)),
+            "OMP_THREAD_LIMIT": "1",
+            "MKL_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+
+OWN_VARIABLES = (VARIABLE, "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+
+def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
+    """The orders of this run."""
+    return Orders(**json.loads(environment[VARIABLE]))

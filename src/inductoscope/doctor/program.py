@@ -1,0 +1,249 @@
+"""Runs the user's program under the doctor's orders, and watches it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from inductoscope.capture.launch import Ending, environment_for
+from inductoscope.capture.scope import describe_process
+from inductoscope.doctor.orders import FOLDER, PROGRESS, STACKS, Orders
+from inductoscope.errors import ToolFailure
+from inductoscope.recording.layout import STREAMS
+from inductoscope.recording.privacy import without_secrets
+from inductoscope.recording.writer import StreamWriter
+
+Say = Callable[[str], None]
+
+_TICK = 0.25
+OUTPUT = "output.txt"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a run ended, and whether the doctor had to end it."""
+
+    ending: Ending
+    folder: Path
+    stalled: bool = False
+    over_time: bool = False
+
+    @property
+    def output(self) -> str:
+        """What the program printed, the end of it."""
+        with contextlib.suppress(OSError):
+            data = (self.folder / FOLDER / OUTPUT).read_bytes()[-20000:]
+            return data.decode("utf-8", "replace")
+        return ""
+
+    @property
+    def stacks(self) -> str:
+        """The last stacks that the program's processes wrote."""
+        for path in sorted((self.folder / FOLDER).glob(f"*-{STACKS}"), reverse=True):
+            with contextlib.suppress(OSError):
+                text = path.read_text("utf-8", "replace")
+                if text.strip():
+                    return text[-20000:]
+        return ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run is given up."""
+
+    stall: float = 60.0
+    seconds: float = 3600.0
+
+
+def run_program(
+    command: Sequence[str],
+    folder: Path,
+    orders: Orders,
+    *,
+    cache: Path,
+    stdin: Path | None,
+    limits: Limits,
+    say: Say,
+) -> Watched:
+    """Run `command` to its end, or until it stalls; its output goes into the folder."""
+    place = folder / FOLDER
+    place.mkdir(exist_ok=True)
+    environment = {
+        **environment_for(folder, os.environ, fresh=False),
+        **_cache_environment(cache),
+        **orders.environment(),
+    }
+    stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
+    started = time.monotonic()
+    with (place / OUTPUT).open("wb") as output, _input(stdin) as given:
+        child = _start(command, environment, given, output)
+        stream.emit("launched", pid=child.pid, command=without_secrets(command))
+        try:
+            stalled, over_time = _watch(child, folder, limits, say, started)
+        finally:
+            end_group(child)
+    status = child.returncode
+    ending = Ending(
+        exit_code=128 - status if status < 0 else status,
+        signal=-status if status < 0 else None,
+        seconds=time.monotonic() - started,
+    )
+    stream.emit(
+        "exited",
+        pid=child.pid,
+        exit_code=ending.exit_code,
+        signal=ending.signal,
+        seconds=round(ending.seconds, 3),
+    )
+    stream.close()
+    return Watched(ending, folder, stalled, over_time)
+
+
+def _cache_environment(cache: Path) -> dict[str, str]:
+    from inductoscope.capture import private_cache
+
+    return private_cache.environment(cache)
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], given: Any, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=given,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def _input(stdin: Path | None) -> Iterator[Any]:
+    """Every run of the program gets the same standard input."""
+    if stdin is None:
+        yield subprocess.DEVNULL
+        return
+    with stdin.open("rb") as file:
+        yield file
+
+
+def keep_stdin(folder: Path) -> Path | None:
+    """Keep what is piped to the tool, for every run to read; None if there is nothing."""
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return None
+    try:
+        if not _is_pipe_or_file(sys.stdin.fileno()):
+            return None
+        data = sys.stdin.buffer.read()
+    except (OSError, ValueError):
+        return None
+    if not data:
+        return None
+    path = folder / "stdin"
+    path.write_bytes(data)
+    return path
+
+
+def _is_pipe_or_file(descriptor: int) -> bool:
+    import stat
+
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End the program and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    child.wait()
+
+
+def _watch(
+    child: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say, started: float
+) -> tuple[bool, bool]:
+    """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
+    progress = _Progress(folder / FOLDER / PROGRESS, say)
+    while child.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_TICK)
+        progress.pass_on()
+        if progress.is_investigating:
+            continue
+        if time.monotonic() - started > limits.seconds:
+            return False, True
+        if _is_stalled(folder, limits.stall):
+            return True, False
+    progress.pass_on()
+    return False, False
+
+
+class _Progress:
+    """Lines that an investigation writes while it goes on."""
+
+    def __init__(self, path: Path, say: Say) -> None:
+        self._path, self._say, self._read = path, say, 0
+        self.is_investigating = False
+
+    def pass_on(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except OSError:
+            return
+        whole, newline, _ = data.rpartition(b"\n")
+        self._read += len(whole) + len(newline)
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                self._say(str(json.loads(line)["text"]))
+                self.is_investigating = True
+
+
+def _is_stalled(folder: Path, seconds: float) -> bool:
+    """Whether every process that is inside the compiler has been silent for so long."""
+    inside = [
+        stream
+        for stream in (folder / STREAMS).glob("*.jsonl")
+        if time.time() - _age(stream) > seconds and open_stages(stream)
+    ]
+    return bool(inside)
+
+
+def _age(path: Path) -> float:
+    try:
+        return path.stat().st_mtime
+    except OSError:
+        return time.time()
+
+
+def open_stages(stream: Path) -> list[dict[str, Any]]:
+    """The stages that a process has entered and not left, outermost first."""
+    stages: list[dict[str, Any]] = []
+    with contextlib.suppress(OSError), stream.open("rb") as file:
+        for line in file:
+            if b'"stage' not in line:
+                continue
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                if event.get("kind") == "stage-start":
+                    stages.append(event)
+                elif event.get("kind") == "stage" and stages:
+                    stages.pop()
+                elif event.get("kind") == "process-end":
+                    stages.clear()
+    return stages

@@ -1,0 +1,192 @@
+"""The doctor from outside: runs the program, and decides what to try next."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inductoscope.capture import private_cache
+from inductoscope.doctor import verdict as v
+from inductoscope.doctor.finding import Found, read_found
+from inductoscope.doctor.issue import issue_text
+from inductoscope.doctor.judging import verdict_on
+from inductoscope.doctor.orders import FOLDER, OWN_VARIABLES, Orders
+from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
+from inductoscope.doctor.unfound import verdict_without_finding
+from inductoscope.doctor.verdict import Repro, Verdict, Workaround
+from inductoscope.doctor.whereabouts import last_compile
+from inductoscope.isolate.failure import HANG, SIGNAL
+from inductoscope.recording.location import create_recording
+from inductoscope.repro.verify import Verification, verify
+
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for."""
+
+    command: Sequence[str]
+    folder: Path
+    calls: int = 8
+    limits: Limits = Limits()
+    with_workaround: bool = True
+
+
+class Doctor:
+    """One examination. `verdict` holds what is known so far, at any time."""
+
+    def __init__(self, request: Request, say: Say) -> None:
+        self._request = request
+        self._say = say
+        self._started = time.monotonic()
+        self._cache = request.folder / "cache"
+        self._place = request.folder / FOLDER
+        self._place.mkdir(exist_ok=True)
+        self._stdin = keep_stdin(self._place)
+        self._runs = 0
+        self._found: Found | None = None
+        self._verification: Verification | None = None
+        self._workaround: Workaround | None = None
+
+    def examine(self) -> Verdict:
+        """The whole job."""
+        self._say("running the program with every compiled graph checked against eager")
+        orders = Orders(calls=self._request.calls, stall_seconds=self._request.limits.stall)
+        first = self._run(orders, self._request.folder)
+        self._found = read_found(first.folder / FOLDER)
+        if self._found is None and (first.stalled or first.ending.signal is not None):
+            self._return_to_the_place(first, orders)
+        if self._found is None:
+            verdict = verdict_without_finding(first, self._rerun)
+            return self._finished(verdict)
+        self._prove()
+        self._help()
+        return self._finished(self.partial_verdict())
+
+    # --- runs ---------------------------------------------------------------------------------
+
+    def _run(self, orders: Orders, folder: Path) -> Watched:
+        return run_program(
+            self._request.command,
+            folder,
+            orders,
+            cache=self._cache,
+            stdin=self._stdin,
+            limits=self._request.limits,
+            say=self._say,
+        )
+
+    def _rerun(self, orders: Orders, why: str) -> Watched:
+        """Run the program once more, into a recording of its own."""
+        self._runs += 1
+        self._say(why)
+        folder = create_recording(
+            list(self._request.command), output=self._place / f"run-{self._runs}"
+        )
+        return self._run(replace(orders, stall_seconds=self._request.limits.stall), folder)
+
+    def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
+        """The program died or hung: run it again up to that graph, and look from there."""
+        place = last_compile(first)
+        if place is None:
+            return
+        failure = {
+            "kind": HANG if first.stalled else SIGNAL,
+            "text": place.text,
+            "stage": place.stage,
+            "aspect": "" if first.stalled else place.signal_name,
+            "function": place.function,
+            "detail": place.detail,
+            "more": {"functions": place.functions},
+        }
+        why = f"{place.text}; running it again up to there"
+        again = self._rerun(replace(orders, stop_at=place.compile, failure=failure, calls=0), why)
+        self._found = read_found(again.folder / FOLDER)
+        if self._found is not None and not self._found.functions:
+            self._found.functions = place.functions
+
+    # --- proof and help -------------------------------------------------------------------------
+
+    def _prove(self) -> None:
+        found = self._found
+        if found is None or not found.script:
+            return
+        path = self._place / "repro.py"
+        path.write_text(found.script, "utf-8")
+        self._say("running the reproducer three times in fresh processes")
+        self._verification = verify(path, found.expected_output, self._plain_environment())
+        (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
+
+    def _help(self) -> None:
+        """Try the first workaround that helped the graph on the program itself."""
+        found = self._found
+        if found is None or not found.remedies or not self._request.with_workaround:
+            return
+        for remedy in found.remedies[:2]:
+            orders = Orders(calls=self._request.calls, workaround=remedy["code"], investigate=False)
+            run = self._rerun(orders, f"trying on the program: {remedy['text']}")
+            works = not run.stalled and run.ending.signal is None and _is_right(run)
+            self._workaround = Workaround(
+                str(remedy["text"]), works, remedy.get("slowdown"), str(remedy["code"])
+            )
+            if works:
+                return
+
+    def _plain_environment(self) -> dict[str, str]:
+        """The user's environment, with compiled binaries shared and no results from a cache."""
+        found = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
+        found.update(private_cache.environment(self._cache))
+        found.pop(private_cache.VARIABLE)
+        found.update(private_cache.home_for_headers(self._cache))
+        found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        return found
+
+    # --- the verdict ----------------------------------------------------------------------------
+
+    def partial_verdict(self) -> Verdict:
+        """What is known by now; also after an interruption."""
+        found = self._found or read_found(self._place)
+        if found is None:
+            return Verdict(v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True)
+        result = verdict_on(found)
+        if self._verification is not None:
+            result.repro = Repro(
+                str(self._place / "repro.py"),
+                self._verification.is_verified,
+                self._verification.failed,
+                self._verification.of,
+                found.nodes,
+            )
+        elif found.no_script:
+            result.add(f"no script could be written: {found.no_script}")
+        result.workaround = self._workaround
+        return result
+
+    def _finished(self, verdict: Verdict) -> Verdict:
+        verdict.recording = str(self._request.folder)
+        verdict.seconds = round(time.monotonic() - self._started, 1)
+        if verdict.repro is not None:
+            path = self._place / "issue.md"
+            output = self._verification.output if self._verification else ""
+            path.write_text(issue_text(verdict, output), "utf-8")
+            verdict.issue = str(path)
+        return verdict
+
+    def interrupted(self) -> Verdict:
+        """The verdict after Ctrl-C: what is known, and that it is not all."""
+        verdict = self.partial_verdict()
+        verdict.partial = True
+        return self._finished(verdict)
+
+
+def _is_right(run: Watched) -> bool:
+    """Whether a run with a workaround went through, with every check passed."""
+    from inductoscope.doctor.unfound import checks_of
+
+    checks = checks_of(run)
+    bad = [check for check in checks if check.text("verdict") in ("wrong", "error")]
+    return bool(checks) and not bad

@@ -1,0 +1,253 @@
+"""A compiled graph that also runs in eager and compares, on its first calls.
+
+What is wrong is noticed where the graph is called: there the inputs are real, no compile is under
+way, and the process can be forked to investigate. An exception of the compiler is therefore held
+back until the call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.capture.failures import record_error
+from inductoscope.capture.observe import current_compile_id
+from inductoscope.capture.scope import SCOPE
+from inductoscope.check.compare import Case, Judgement, judge
+from inductoscope.check.graphs import snapshot
+from inductoscope.check.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.orders import Orders
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import ERROR, Failure, failure_from
+from inductoscope.isolate.oracle import failure_of_error, failure_of_judgement
+
+# Of the memory that is free, checking may take this part.
+_PART_OF_MEMORY = 0.25
+
+
+def shadowed(
+    original: Callable[..., Any],
+    output: Any,
+    module: GraphModule,
+    examples: Any,
+    orders: Orders,
+    place: Path,
+) -> Callable[..., Any]:
+    """What takes the place of the compiled graph."""
+    compile_id = current_compile_id() or "?"
+    graph = _Shadow(snapshot(module), compile_id, orders, place, *_how_compiled(output))
+    if orders.backend == "eager":
+        return graph.module
+    if orders.stop_at == compile_id:
+        graph.held_back = failure_from(dict(orders.failure))
+        return graph
+    try:
+        graph.compiled = original(output, module, examples)
+    except Exception as error:
+        if not _is_compilers_own(error):
+            raise
+        graph.hold_back(error)
+    return graph
+
+
+def _is_compilers_own(error: BaseException) -> bool:
+    """Whether a backend failed; Dynamo raises exceptions of its own to go another way."""
+    from torch._dynamo import exc
+
+    from torch._inductor import exc as inductor_exc
+
+    return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
+
+
+def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, bool]:
+    """Options, dynamic, and whether the backend is Inductor."""
+    backend = output.compiler_fn
+    inner = backend
+    for _ in range(4):
+        inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
+            inner, "_torchdynamo_orig_callable", inner
+        )
+    options = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
+    is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
+    return options, getattr(inner, "dynamic", None), is_inductor
+
+
+@dataclass
+class _Shadow:
+    module: GraphModule
+    compile_id: str
+    orders: Orders
+    place: Path
+    options: dict[str, Any]
+    dynamic: bool | None
+    is_inductor: bool
+    compiled: Callable[..., Any] | None = None
+    held_back: Failure | None = None
+    error: BaseException | None = None
+    calls: int = 0
+    _checking: list[bool] = field(default_factory=list)
+
+    def hold_back(self, error: BaseException) -> None:
+        """Keep an exception of the compiler until the graph is called."""
+        origin = SCOPE.failure_of(error) or {}
+        SCOPE.guard(record_error, error, self.compile_id)
+        found = failure_of_error(error)
+        data = {**found.as_data(), "stage": origin.get("stage", ""), "detail": origin.get("detail") or ""}
+        self.held_back, self.error = Failure(**data), error
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._checking and not _is_traced(arguments):
+            self._checking.append(True)
+            try:
+                self._check(arguments)
+            finally:
+                self._checking.pop()
+        if self.error is not None:
+            raise self.error
+        if self.compiled is None:
+            return self.module(*arguments)
+        return self.compiled(*arguments)
+
+    def _check(self, arguments: tuple[Any, ...]) -> None:
+        if self.held_back is not None:
+            self._found(self.held_back, arguments)
+            return
+        if self.calls >= self.orders.calls or self.compiled is None:
+            return
+        self.calls += 1
+        needed = size_in_bytes(arguments)
+        if needed * 4 > _free_memory() * _PART_OF_MEMORY:
+            self._note("skipped", f"its inputs are {needed >> 20} MiB, too large to copy")
+            return
+        SCOPE.emit("graph-call", compile=self.compile_id, call=self.calls)
+        kept = copy_values(arguments)
+        failure, judgement = self._compare(kept)
+        SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
+        if failure is not None:
+            self._found(failure, tuple(kept))
+        elif judgement is not None:
+            self._note_judgement(judgement, tuple(kept))
+
+    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Judgement | None]:
+        backward = _needs_backward(arguments)
+        case = Case(self.module, arguments, backward)
+        try:
+            case.eager  # noqa: B018
+        except Exception as error:
+            self._note("eager-fails", f"{type(error).__name__}: {error}"[:500])
+            return None, None
+        try:
+            assert self.compiled is not None
+            outcome = run(self.compiled, arguments, backward=backward)
+        except Exception as error:
+            return self._failure_at_run(error), None
+        judgement = judge(case, outcome)
+        return failure_of_judgement(judgement), judgement
+
+    def _failure_at_run(self, error: BaseException) -> Failure:
+        """The backward graph is compiled when it is first needed, and may fail only then."""
+        origin = SCOPE.failure_of(error) or {}
+        found = failure_of_error(error)
+        stage = origin.get("stage") or "runtime"
+        text = "".join(traceback.format_exception(error))[-4000:]
+        more = {**found.more, "traceback": text}
+        return Failure(**{**found.as_data(), "stage": stage, "detail": origin.get("detail") or "", "more": more})
+
+    def _note(self, verdict: str, text: str) -> None:
+        SCOPE.emit("check", compile=self.compile_id, call=self.calls, verdict=verdict, text=text)
+
+    def _note_judgement(self, judgement: Judgement, arguments: tuple[Any, ...]) -> None:
+        if not judgement.explained:
+            self._note("right", f"{judgement.values} values")
+            return
+        texts = "; ".join(item.text for item in judgement.explained[:4])
+        if judgement.reason.startswith("eager itself"):
+            self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
+            return
+        self._note("within-rounding", texts)
+        if self.calls == 1:
+            # Rounding upstream may hide an operation that is wrong on its own.
+            self._look_closer(arguments)
+
+    def _uninitialised(self) -> str:
+        names = [str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)]
+        return f"; the graph reads memory that no one has written ({names[0]})" if names else ""
+
+    def _look_closer(self, arguments: tuple[Any, ...]) -> None:
+        from inductoscope.doctor.investigation import wrong_operation
+
+        failure = wrong_operation(self._candidate(arguments), self.place)
+        if failure is not None:
+            self._found(failure, arguments)
+
+    def _found(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
+        self._note("wrong" if failure.kind != ERROR else "error", failure.text)
+        if not self.orders.investigate:
+            self.held_back = None
+            return
+        from inductoscope.doctor.investigation import investigate_and_stop
+
+        investigate_and_stop(
+            self._candidate(arguments), failure, self.compile_id, self.place, self.is_inductor
+        )
+
+    def _candidate(self, arguments: tuple[Any, ...]) -> Candidate:
+        dynamic = self.dynamic
+        if dynamic is None and any(type(value) is int for value in arguments):
+            dynamic = True
+        return Candidate(
+            # Made anew: Dynamo passes over code that came into being while it was compiling.
+            snapshot(self.module),
+            tuple(copy_values(arguments)),
+            backward=_needs_backward(arguments),
+            dynamic=dynamic,
+            options=self.options,
+            config=_changed_settings(),
+        )
+
+
+def _needs_backward(arguments: Any) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
+    )
+
+
+def _is_traced(arguments: tuple[Any, ...]) -> bool:
+    """Whether the call is itself being traced, with tensors that hold nothing."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)
+
+
+def _free_memory() -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in open("/proc/meminfo"):  # noqa: SIM115
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+
+
+def _changed_settings() -> dict[str, Any]:
+    """Settings of the compiler that the program has changed."""
+    from torch._inductor import config
+
+    found = {}
+    for name in config._config:  # type: ignore[attr-defined]
+        with contextlib.suppress(Exception):
+            if name != "fallback_random" and not config._is_default(name):  # type: ignore[attr-defined]
+                found[name] = getattr(config, name)
+    return {name: value for name, value in found.items() if _is_plain_value(value)}
+
+
+def _is_plain_value(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str, type(None)))
+
+

@@ -1,0 +1,86 @@
+"""The verdict object: what the doctor hands over."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+SCHEMA = 1
+
+CLEAN = "clean"
+WRONG_RESULT = "wrong-result"
+NOT_A_NUMBER = "nan"
+CRASH = "crash"
+COMPILE_ERROR = "compile-error"
+HANG = "hang"
+NOT_A_BUG = "not-a-bug"
+NOT_INDUCTOR = "not-inductor"
+UNKNOWN = "unknown"
+
+
+@dataclass
+class Culprit:
+    """What is to blame, as far as it is known."""
+
+    op: str | None = None
+    pass_: str | None = None
+    kernel: str | None = None
+    function: str | None = None
+    config: str | None = None
+    source: str | None = None
+
+
+@dataclass
+class Repro:
+    """The script that shows the failure, and how often it did."""
+
+    path: str
+    verified: bool
+    failed: int
+    of: int
+    nodes: int
+
+
+@dataclass
+class Workaround:
+    """A way round the failure."""
+
+    text: str
+    verified: bool
+    slowdown: float | None = None
+    code: str = ""
+
+
+@dataclass
+class Verdict:
+    """What is wrong, where, how it is known, and what to do."""
+
+    verdict: str
+    stage: str
+    summary: str
+    confidence: str = "unknown"
+    culprit: Culprit = field(default_factory=Culprit)
+    evidence: list[dict[str, str]] = field(default_factory=list)
+    repro: Repro | None = None
+    workaround: Workaround | None = None
+    issue: str | None = None
+    recording: str = ""
+    seconds: float = 0.0
+    partial: bool = False
+
+    def add(self, what: str, where: str = "") -> None:
+        """One more piece of evidence."""
+        if what:
+            self.evidence.append({"what": what, "where": where})
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether there is something to do about it."""
+        return self.verdict != CLEAN
+
+    def as_data(self) -> dict[str, Any]:
+        """The object as JSON has it."""
+        data = {"schema": SCHEMA, **asdict(self)}
+        culprit = data["culprit"]
+        culprit["pass"] = culprit.pop("pass_")
+        return data

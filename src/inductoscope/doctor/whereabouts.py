@@ -1,0 +1,74 @@
+"""Where a program was when it died or stopped moving, from what it left behind."""
+
+from __future__ import annotations
+
+import re
+import signal
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductoscope.doctor.program import Watched, open_stages
+from inductoscope.recording.layout import STREAMS
+from inductoscope.recording.reader import open_recording
+
+_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Whereabouts:
+    """The compile that a process was in, the stage, and the functions on its stack."""
+
+    compile: str
+    stage: str
+    text: str
+    detail: str = ""
+    signal_name: str = ""
+    function: str = ""
+    functions: list[str] = field(default_factory=list)
+
+
+def last_compile(run: Watched) -> Whereabouts | None:
+    """Where the program was last; None if it was not in compiled code or in the compiler."""
+    functions = compiler_functions(run.stacks)
+    name = signal.Signals(run.ending.signal).name if run.ending.signal and not run.stalled else ""
+    for stream in sorted((run.folder / STREAMS).glob("*.jsonl"), reverse=True):
+        stages = open_stages(stream)
+        if stages and stages[-1].get("compile"):
+            last = stages[-1]
+            stage = str(last.get("stage"))
+            how = f"died of {name}" if name else "has not moved"
+            return Whereabouts(
+                str(last["compile"]),
+                stage,
+                f"the program {how} in stage {stage} of compile {last['compile']}",
+                str(last.get("detail") or ""),
+                name,
+                functions[0].partition(" ")[0] if functions else "",
+                functions,
+            )
+    return _in_a_call(run, name, functions)
+
+
+def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | None:
+    entered = ""
+    for event in open_recording(run.folder).events():
+        if event.kind == "graph-call":
+            entered = event.text("compile")
+        elif event.kind == "graph-returned":
+            entered = ""
+    if not entered:
+        return None
+    how = f"died of {name}" if name else "has not moved"
+    text = f"the program {how} while running the graph of compile {entered}"
+    return Whereabouts(entered, "runtime", text, "", name, "", functions)
+
+
+def compiler_functions(stacks: str) -> list[str]:
+    """The compiler's functions on the last stack that was written, innermost first."""
+    last = re.split(r"^Timeout|^Fatal Python error", stacks, flags=re.MULTILINE)[-1]
+    found = []
+    for frame in _FRAME.finditer(last):
+        path = frame["file"].rpartition("/site-packages/")[2]
+        if "torch/_inductor" in path or "torch/_dynamo" in path or "sitecustomize" in path:
+            found.append(f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")
+    return found[:12]

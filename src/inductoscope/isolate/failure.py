@@ -1,0 +1,59 @@
+"""A failure and its signature: two failures are the same bug only if their signatures agree.
+
+A search that went by exit codes alone would slide from one bug to another.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
+
+_NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
+_NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\b\w*\d+\w*\b")
+
+
+@dataclass(frozen=True)
+class Failure:
+    """What goes wrong when a candidate is compiled and run."""
+
+    kind: str
+    text: str
+    stage: str = ""
+    # For a wrong result: value, dtype, stride …; for an error: the innermost exception's type.
+    aspect: str = ""
+    # The compiler's function that raised, or the kernel that was entered last.
+    function: str = ""
+    message: str = ""
+    detail: str = ""
+    # All that is known besides, for the report.
+    more: dict[str, Any] = field(default_factory=dict)
+
+    def is_same_as(self, other: Failure) -> bool:
+        """Whether both are signs of one bug."""
+        if self.kind != other.kind:
+            return False
+        if self.kind in (WRONG, NAN):
+            return self.aspect == other.aspect
+        if self.kind == ERROR:
+            alike = self.function == other.function or self._words == other._words
+            return self.aspect == other.aspect and alike
+        if self.kind == SIGNAL:
+            return self.aspect == other.aspect
+        return self.stage == other.stage
+
+    @property
+    def _words(self) -> str:
+        """The message without what differs from graph to graph."""
+        return _NAMES.sub("", _NUMBERS.sub("", self.message.partition("\n")[0]))[:200]
+
+    def as_data(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def failure_from(data: dict[str, Any]) -> Failure:
+    """The inverse of `as_data`."""
+    return Failure(**data)

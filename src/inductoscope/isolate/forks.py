@@ -1,0 +1,270 @@
+"""Runs pieces of work in forks of this process, several at once, each under limits.
+
+A fork has torch and the compiler loaded and warm, the program's own operators registered and its
+tensors in memory, so that a candidate costs no more than its compile. What it does to itself, the
+parent never feels: it may crash, hang, or eat memory. What it sees on the way comes back event by
+event, so that the last one tells where it died.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import resource
+import selectors
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.capture.scope import SCOPE
+
+Work = Callable[[], Any]
+
+# Bytes that a fork may take beyond what its parent has.
+_MORE_MEMORY = 16 << 30
+
+
+@dataclass
+class Answer:
+    """What came of one piece of work."""
+
+    result: Any = None
+    error: str = ""
+    signal: int | None = None
+    timed_out: bool = False
+    events: list[dict[str, Any]] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def last_stage(self) -> dict[str, Any]:
+        """The stage that the fork was in when it was last heard of."""
+        open_stages: list[dict[str, Any]] = []
+        for event in self.events:
+            if event["kind"] == "stage-start":
+                open_stages.append(event)
+            elif event["kind"] == "stage" and open_stages:
+                open_stages.pop()
+        return open_stages[-1] if open_stages else {}
+
+
+@dataclass
+class _Running:
+    pid: int
+    number: int
+    started: float
+    text: bytes = b""
+
+
+class Forks:
+    """A place to run work in; `workers` at once."""
+
+    def __init__(self, *, workers: int | None = None, seconds: float = 60.0) -> None:
+        self.workers = workers or max(1, len(_own_cores()))
+        self.seconds = seconds
+        self.count = 0
+
+    def ask(self, work: Work, *, seconds: float | None = None) -> Answer:
+        """Do one piece of work."""
+        return self.ask_all([work], seconds=seconds)[0]
+
+    def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[Answer]:
+        """Do all, and return the answers in the same order."""
+        answers: list[Answer] = [Answer() for _ in works]
+        for number, answer in self.as_done(works, seconds=seconds):
+            answers[number] = answer
+        return answers
+
+    def as_done(
+        self, works: Sequence[Work], *, seconds: float | None = None
+    ) -> Iterator[tuple[int, Answer]]:
+        """Answers as they come, with the number of the work. Closing the iterator ends the rest."""
+        limit = seconds or self.seconds
+        waiting = list(enumerate(works))
+        running: dict[int, _Running] = {}
+        with selectors.DefaultSelector() as selector:
+            try:
+                while waiting or running:
+                    while waiting and len(running) < self.workers:
+                        number, work = waiting.pop(0)
+                        reading, child = self._start(number, work)
+                        running[reading] = child
+                        selector.register(reading, selectors.EVENT_READ)
+                    yield from self._collect(selector, running, limit)
+            finally:
+                for reading, child in running.items():
+                    _end(child.pid)
+                    os.close(reading)
+
+    def _start(self, number: int, work: Work) -> tuple[int, _Running]:
+        self.count += 1
+        reading, writing = os.pipe()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if pid == 0:
+            _be_child(work, writing)
+        os.close(writing)
+        return reading, _Running(pid, number, time.monotonic())
+
+    def _collect(
+        self, selector: selectors.BaseSelector, running: dict[int, _Running], limit: float
+    ) -> Iterator[tuple[int, Answer]]:
+        ready = {key.fd for key, _ in selector.select(timeout=0.2)}
+        now = time.monotonic()
+        for reading, child in list(running.items()):
+            data = os.read(reading, 1 << 16) if reading in ready else None
+            if data:
+                child.text += data
+            late = now - child.started > limit
+            if data == b"" or late:
+                selector.unregister(reading)
+                del running[reading]
+                os.close(reading)
+                status = _end(child.pid) if late else _wait(child.pid)
+                yield child.number, _answer(child, status, late=late)
+
+
+def _answer(child: _Running, status: int, *, late: bool) -> Answer:
+    answer = Answer(seconds=time.monotonic() - child.started, timed_out=late)
+    for line in child.text.split(b"\n"):
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if event.get("kind") == "result":
+                answer.result = event.get("result")
+            elif event.get("kind") == "failed":
+                answer.error = event.get("error", "")
+            else:
+                answer.events.append(event)
+    if not late and os.WIFSIGNALED(status):
+        answer.signal = os.WTERMSIG(status)
+    elif not late and answer.result is None and not answer.error:
+        answer.error = f"the process ended with exit code {os.waitstatus_to_exitcode(status)}"
+    return answer
+
+
+def _own_cores() -> set[int]:
+    try:
+        return os.sched_getaffinity(0)
+    except AttributeError:  # Not on every system.
+        return set(range(os.cpu_count() or 1))
+
+
+def _wait(pid: int) -> int:
+    return os.waitpid(pid, 0)[1]
+
+
+def _end(pid: int) -> int:
+    """End a child and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    try:
+        return _wait(pid)
+    except ChildProcessError:
+        return signal.SIGKILL
+
+
+# --- in the child ---------------------------------------------------------------------------------
+
+
+class PipeWriter:
+    """Takes the place of the recording's stream in a fork: what tells where it is goes back."""
+
+    stopped: str | None = None
+    KINDS = frozenset({"stage-start", "stage", "error", "native", "launch"})
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._texts: dict[str, str] = {}
+
+    def emit(self, kind: str, /, **fields: Any) -> None:
+        """Send an event, if it is of a kind that the parent wants."""
+        if kind in self.KINDS:
+            fields = {name: self._texts.get(str(value), value) for name, value in fields.items()}
+            send(self._descriptor, {"kind": kind, **fields})
+
+    def payload(self, text: str) -> str:
+        """Keep a text until the event that refers to it is sent."""
+        key = f"payload {len(self._texts)}"
+        self._texts[key] = text[:20000]
+        return key
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+def send(descriptor: int, event: dict[str, Any]) -> None:
+    """Write one event to the parent."""
+    data = json.dumps(event, default=str).encode() + b"\n"
+    while data:
+        data = data[os.write(descriptor, data) :]
+
+
+def _be_child(work: Work, writing: int) -> None:
+    """Do the work and end; never returns into the program that was forked."""
+    try:
+        _limit_self()
+        SCOPE.redirect(PipeWriter(writing))
+        worker = threading.Thread(target=_do, args=(work, writing, thread_state()))
+        worker.start()
+        worker.join()
+    finally:
+        os._exit(0)
+
+
+def _do(work: Work, writing: int, state: ThreadState) -> None:
+    """On a thread of its own: on this one Dynamo is in the middle of a compiled frame."""
+    try:
+        with state():
+            send(writing, {"kind": "result", "result": work()})
+    except BaseException as error:
+        text = "".join(traceback.format_exception(error))[-4000:]
+        send(writing, {"kind": "failed", "error": text})
+
+
+ThreadState = Callable[[], contextlib.AbstractContextManager[None]]
+
+
+def thread_state() -> ThreadState:
+    """What torch keeps per thread, to be had on another one: gradients and autocast."""
+    import torch
+
+    gradients = torch.is_grad_enabled()
+    devices = [name for name in ("cpu", "cuda") if torch.is_autocast_enabled(name)]
+    dtypes = {name: torch.get_autocast_dtype(name) for name in devices}
+
+    @contextlib.contextmanager
+    def state() -> Iterator[None]:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(gradients))
+            for name, dtype in dtypes.items():
+                stack.enter_context(torch.autocast(name, dtype=dtype))
+            yield
+
+    return state
+
+
+def _limit_self() -> None:
+    os.setpgid(0, 0)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(quiet, descriptor)
+    with contextlib.suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    with contextlib.suppress(OSError, ValueError):
+        _, hard = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (_own_memory() + _MORE_MEMORY, hard))
+
+
+def _own_memory() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")

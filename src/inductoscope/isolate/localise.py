@@ -1,0 +1,296 @@
+"""Where in the compiler a wrong result is made, from one instrumented compile.
+
+In the order of the stages: a pass before gradients, AOTAutograd, a decomposition, a pass over the
+joint graph or over the forward or backward one, a kernel. The first that changes what is computed
+is the culprit; all later ones only pass it on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from inductoscope.check.compare import Case, is_close, judge
+from inductoscope.check.decompositions import first_wrong_decomposition
+from inductoscope.check.graphs import snapshot
+from inductoscope.check.kernels import KernelDivergence, KernelWatch
+from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
+from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
+from inductoscope.check.values import run
+from inductoscope.isolate.candidate import Candidate, is_operation
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.oracle import compiling
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where something goes wrong. `suspects` are nodes of the candidate, `how` says who says so."""
+
+    stage: str = ""
+    operation: str = ""
+    pass_name: str = ""
+    kernel: str = ""
+    function: str = ""
+    text: str = ""
+    how: str = ""
+    suspects: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a stage was found."""
+        return bool(self.stage)
+
+
+def localise(candidate: Candidate, forks: Forks) -> Location:
+    """Find where a wrong result is made, in forks of this process."""
+    works: list[Callable[[], Any]] = [
+        lambda: _asdict(_in_compile(candidate)),
+        lambda: _asdict(_in_decompositions(candidate)),
+        lambda: _asdict(_before_inductor(candidate)),
+    ]
+    answers = forks.ask_all(works)
+    places = [Location(**answer.result) if answer.result else Location() for answer in answers]
+    compiled, decomposed, before = (_with_tuples(place) for place in places)
+    if compiled.stage == "pre-grad-pass":
+        return compiled
+    if before.is_known:
+        return before
+    if decomposed.is_known:
+        return decomposed
+    return compiled
+
+
+def _asdict(location: Location) -> dict[str, Any]:
+    return asdict(location)
+
+
+def _with_tuples(location: Location) -> Location:
+    return replace(location, suspects=tuple(location.suspects), names=tuple(location.names))
+
+
+# --- before Inductor ------------------------------------------------------------------------------
+
+
+def _before_inductor(candidate: Candidate) -> Location:
+    """Whether AOTAutograd alone, with eager's own kernels behind it, is wrong already."""
+    text = _wrong_with_backend(candidate, "aot_eager")
+    if not text:
+        return Location()
+    return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
+
+
+def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
+    case = Case(candidate.module, candidate.inputs, candidate.backward)
+    with compiling(candidate):
+        function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
+        judgement = judge(
+            case, run(function, candidate.inputs, backward=candidate.backward)
+        )
+    return judgement.wrong[0].text if judgement.wrong else ""
+
+
+def _in_decompositions(candidate: Candidate) -> Location:
+    with compiling(candidate):
+        found = first_wrong_decomposition(
+            candidate.module, candidate.inputs, backward=candidate.backward
+        )
+    if found is None or found.kind == "error":
+        return Location()
+    return Location(
+        stage="decomposition",
+        operation=found.operation,
+        text=found.text,
+        how="the operation and its decomposition were run on the same values",
+    )
+
+
+# --- in Inductor ----------------------------------------------------------------------------------
+
+
+def _in_compile(candidate: Candidate) -> Location:
+    """Compile with passes and kernels watched, run, and say who was first."""
+    passes, kernels = PassWatch(), KernelWatch()
+    seen = _Retraced()
+    with compiling(candidate), passes.watching(), kernels.watching():
+        function = torch.compile(
+            candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
+        )
+        run(function, candidate.inputs, backward=candidate.backward)
+    known = {**seen.inputs, **kernels.known_inputs}
+    found = first_divergence(passes, known)
+    if found is not None:
+        return _at_pass(candidate, seen, found)
+    if kernels.divergences:
+        return _at_kernel(candidate, seen, kernels.divergences[0])
+    return Location(text="no buffer differs from its node; the graph's outputs do")
+
+
+class _Retraced:
+    """The graph that Dynamo takes from the candidate, whose nodes have other names."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.inputs: dict[str, Any] = {}
+
+    def backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+        """Inductor, with the graph and the inputs kept on the way."""
+
+        def compile_graph(module: Any, examples: Any) -> Any:
+            from torch._inductor.compile_fx import compile_fx
+
+            kept = snapshot(module)
+            self.nodes = [node for node in kept.graph.nodes if is_operation(node)]
+            names = [node.name for node in kept.graph.nodes if node.op == "placeholder"]
+            compiled = compile_fx(module, examples, config_patches=dict(options) or None)
+
+            def call(*arguments: Any) -> Any:
+                for name, value in zip(names, arguments, strict=False):
+                    kept_value = value.detach().clone() if isinstance(value, torch.Tensor) else value
+                    self.inputs[name] = kept_value
+                return compiled(*arguments)
+
+            return call
+
+        return compile_graph
+
+    def in_candidate(self, candidate: Candidate, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of the candidate's own nodes for those of the graph taken from it."""
+        own = candidate.operations
+        if [node.target for node in own] != [node.target for node in self.nodes]:
+            return ()
+        places = {node.name: number for number, node in enumerate(self.nodes)}
+        found = sorted({places[name] for name in names if name in places})
+        return tuple(own[number].name for number in found)
+
+
+def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Location:
+    name = found.name
+    if name.startswith("(") and found.inside:
+        name = found.inside[-1]
+    return Location(
+        stage=found.stage,
+        pass_name=name,
+        operation=", ".join(dict.fromkeys(found.removed))[:300],
+        text=found.text,
+        how="the graph before and after each pass was run on the same inputs",
+        suspects=seen.in_candidate(candidate, _dynamo_names(found.nodes)),
+        names=(*found.patterns, *found.inside, *dict.fromkeys(found.added)),
+    )
+
+
+def _dynamo_names(nodes: Iterable[Any]) -> set[str]:
+    """Names of the nodes in earlier graphs that these were made from."""
+    names: set[str] = set()
+    for node in nodes:
+        names.add(node.name)
+        queue = list(node.meta.get("from_node") or ())
+        while queue:
+            source = queue.pop()
+            names.add(str(getattr(source, "name", "")))
+            queue.extend(getattr(source, "from_node", None) or ())
+        for source, _ in node.meta.get("source_fn_stack") or ():
+            names.add(str(source))
+    return names
+
+
+def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -> Location:
+    nodes = {node.name: node for node in found.graph.module.graph.nodes}
+    involved = [nodes[name] for name in found.origins if name in nodes]
+    origin = nodes.get(found.node)
+    stage, how = _lowering_or_codegen(found)
+    return Location(
+        stage=stage,
+        operation="" if origin is None else str(origin.target),
+        kernel=found.kernel,
+        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
+        how=how,
+        suspects=seen.in_candidate(candidate, _dynamo_names(involved)),
+        names=tuple(str(node.target) for node in involved),
+    )
+
+
+def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
+    """Whether the loop body is wrong already, or only the code made from it."""
+    how = "each buffer was compared with its node, computed in eager"
+    if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
+        return "runtime", f"{how}; the kernel is one of eager's own"
+    expected = found.graph.expected
+    eager = expected.eager.get(found.node) if expected is not None else None
+    with contextlib.suppress(CannotEvaluate, Exception):
+        value = _loop_body_value(found)
+        if value is not None and isinstance(eager, torch.Tensor):
+            if _agree(value, eager):
+                return "codegen", f"{how}; its loop body, evaluated step by step, is right"
+            if _agree(value, found.graph.checked[found.buffer]):
+                return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
+    return "", f"{how}; whether its loop body is right could not be told"
+
+
+def _loop_body_value(found: KernelDivergence) -> torch.Tensor | None:
+    from torch._inductor.scheduler import SchedulerNode
+
+    values = {**found.graph.inputs, **found.graph.checked}
+    values.pop(found.buffer, None)
+    for node in found.graph.lowered.scheduler.nodes:
+        if found.buffer not in node.get_buffer_names():
+            continue
+        for part in node.get_nodes():
+            if isinstance(part, SchedulerNode):
+                values.update(evaluate(part, values))
+        return values.get(found.buffer)
+    return None
+
+
+def _agree(one: torch.Tensor, two: torch.Tensor) -> bool:
+    if one.numel() != two.numel():
+        return False
+    one = one.reshape(two.shape)
+    if one.dtype.is_floating_point:
+        return torch.allclose(one.double(), two.double(), rtol=1e-4, atol=1e-5, equal_nan=True)
+    return one.dtype == two.dtype and is_close(one, two)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def aten_operations(candidate: Candidate) -> list[str]:
+    """The operations that eager runs for the candidate, views and copies left out."""
+    seen: list[str] = []
+
+    class Collect(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if not any(item.alias_info is not None for item in func._schema.returns):
+                seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with contextlib.suppress(Exception):
+        run(candidate.module, candidate.inputs, backward=False, mode=Collect())
+    return list(dict.fromkeys(seen))
+
+
+def source_lines(candidate: Candidate) -> list[str]:
+    """The lines of the user's program that the candidate's nodes come from."""
+    found = []
+    for node in candidate.operations:
+        lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+        places = [line.strip() for line in lines if line.strip().startswith("File ")]
+        if places:
+            found.append(_place(places[-1]))
+    return list(dict.fromkeys(found))
+
+
+def _place(line: str) -> str:
+    """`File "model.py", line 12, in forward` as `model.py:12`."""
+    path, _, rest = line.removeprefix('File "').partition('", line ')
+    return f"{path}:{rest.partition(',')[0].strip()}"
+
+

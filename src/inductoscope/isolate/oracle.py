@@ -1,0 +1,328 @@
+"""Judges candidates: compiles each in a fork and compares it with eager.
+
+Every candidate goes through one gate: seen before, it is answered from memory or from the journal
+of an earlier run; otherwise it is tried, and the answer is written down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inductoscope.check.compare import Case, Judgement, judge
+from inductoscope.check.values import run
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import (
+    ERROR,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    failure_from,
+)
+from inductoscope.isolate.forks import Answer, Forks
+
+Around = Callable[[], contextlib.AbstractContextManager[Any]]
+
+# Results must come from a compile, not from a cache; compiled binaries may be reused, they are
+# found by the text that they were compiled from.
+_NO_RESULT_CACHES = {
+    "torch._inductor.config": {"fx_graph_cache": False, "fx_graph_remote_cache": False},
+    "torch._functorch.config": {"enable_autograd_cache": False},
+}
+
+
+def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
+    """Compile and run the candidate in this process; None if it does what eager does.
+
+    Raises `EagerFails` if there is nothing to compare with.
+    """
+    case = Case(candidate.module, candidate.inputs, candidate.backward)
+    try:
+        eager = case.eager
+    except Exception as error:
+        raise EagerFails(f"{type(error).__name__}: {error}") from error
+    with compiling(candidate), around():
+        try:
+            outcome = run(compiled(candidate), candidate.inputs, backward=candidate.backward)
+        except Exception as error:
+            return failure_of_error(error)
+    del eager
+    return failure_of_judgement(judge(case, outcome))
+
+
+class EagerFails(Exception):
+    """The candidate fails without a compiler too, so it says nothing about one."""
+
+
+def compiled(candidate: Candidate) -> Callable[..., Any]:
+    """The candidate's graph through torch.compile."""
+    function: Callable[..., Any] = torch.compile(
+        candidate.module, dynamic=candidate.dynamic, options=dict(candidate.options) or None
+    )
+    return function
+
+
+@contextlib.contextmanager
+def compiling(candidate: Candidate) -> Iterator[None]:
+    """What holds while a candidate is compiled: fresh compiler state, its settings, no caches."""
+    prepare_compiler()
+    with contextlib.ExitStack() as stack:
+        for module, settings in _NO_RESULT_CACHES.items():
+            stack.enter_context(_patched(module, settings))
+        stack.enter_context(_patched("torch._inductor.config", dict(candidate.config)))
+        yield
+
+
+def _patched(module: str, settings: dict[str, Any]) -> contextlib.AbstractContextManager[Any]:
+    import importlib
+
+    config: Any = importlib.import_module(module)
+    known = {name: value for name, value in settings.items() if _has(config, name)}
+    patched: contextlib.AbstractContextManager[Any] = config.patch(known)
+    return patched
+
+
+def _has(config: Any, name: str) -> bool:
+    try:
+        for part in name.split("."):
+            config = getattr(config, part)
+    except AttributeError:
+        return False
+    return True
+
+
+def prepare_compiler() -> None:
+    """Forget compiled code, and the threads that a fork does not have."""
+    import torch._dynamo
+    from torch._inductor.async_compile import AsyncCompile
+
+    torch._dynamo.reset()
+    with contextlib.suppress(AttributeError):
+        AsyncCompile.pool.cache_clear()
+
+
+# --- what it came to ------------------------------------------------------------------------------
+
+
+def failure_of_judgement(judgement: Judgement) -> Failure | None:
+    """A wrong result as a failure."""
+    if judgement.is_right:
+        return None
+    kind = NAN if judgement.kind == "nan" else WRONG
+    first = next(item for item in judgement.wrong if item.kind == judgement.kind)
+    places = [item.where for item in judgement.wrong]
+    return Failure(
+        kind,
+        first.text,
+        aspect=judgement.kind,
+        more={
+            "where": places,
+            "texts": [item.text for item in judgement.wrong[:6]],
+            "largest": first.largest,
+            "allowed": first.allowed,
+        },
+    )
+
+
+def failure_of_error(error: BaseException) -> Failure:
+    """An exception out of the compiler as a failure."""
+    inner = innermost(error)
+    functions = raising_functions(inner) or raising_functions(error)
+    message = str(inner)
+    return Failure(
+        ERROR,
+        f"{type(inner).__name__}: {message[:2000]}",
+        aspect=type(inner).__name__,
+        function=functions[0].partition(" ")[0] if functions else "",
+        message=message[:2000],
+        more={"functions": functions[:6], "outer": type(error).__name__},
+    )
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The exception that was raised first."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = getattr(error, "inner_exception", None) or error.__cause__
+        if not isinstance(inner, BaseException):
+            break
+        error = inner
+    return error
+
+
+def raising_functions(error: BaseException) -> list[str]:
+    """Functions that the exception came through, innermost first."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return [
+        f"{frame.name} ({frame.filename.rpartition('/site-packages/')[2]}:{frame.lineno})"
+        for frame in reversed(frames)
+        if "/inductoscope/" not in frame.filename
+    ]
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Oracle:
+    """Answers whether candidates show a failure, in forks, and remembers what it answered."""
+
+    forks: Forks
+    journal: Path | None = None
+    mistakes: list[str] = field(default_factory=list)
+    _known: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.journal is not None and self.journal.exists():
+            for line in self.journal.read_text("utf-8").splitlines():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    self._known[str(entry["candidate"])] = entry["failure"]
+
+    def failure(self, candidate: Candidate, *, label: str = "", around: Around | None = None) -> Failure | None:
+        """The failure of one candidate."""
+        return next(self.failures([candidate], label=label, around=around))
+
+    def failures(
+        self, candidates: Sequence[Candidate], *, label: str = "", around: Around | None = None
+    ) -> Iterator[Failure | None]:
+        """The failure of each candidate, in order, tried side by side."""
+        return iter([found for _, found in sorted(self._tried(candidates, label, around))])
+
+    def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
+        """The number of the first candidate that shows the same failure; the rest is not tried."""
+        valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
+        answers: dict[int, bool] = {}
+        for place, found in self._tried([item for _, item in valid], "", None):
+            answers[place] = found is not None and found.is_same_as(failure)
+            for number in range(len(valid)):
+                if number not in answers:
+                    break
+                if answers[number]:
+                    return valid[number][0]
+        return None
+
+    def _tried(
+        self, candidates: Sequence[Candidate], label: str, around: Around | None
+    ) -> Iterator[tuple[int, Failure | None]]:
+        fresh: list[tuple[int, str, Candidate]] = []
+        for number, candidate in enumerate(candidates):
+            key = digest(candidate) + label
+            if key in self._known:
+                yield number, _from_data(self._known[key])
+            else:
+                fresh.append((number, key, candidate))
+        works = [_work(candidate, around) for _, _, candidate in fresh]
+        for place, answer in self.forks.as_done(works):
+            number, key, _ = fresh[place]
+            found = failure_of_answer(answer)
+            if answer.error:
+                self.mistakes.append(answer.error)  # Of this tool: not an answer to remember.
+            else:
+                self._remember(key, found)
+            yield number, found
+
+    def _remember(self, key: str, found: Failure | None) -> None:
+        data = None if found is None else found.as_data()
+        self._known[key] = data
+        if self.journal is not None:
+            with contextlib.suppress(OSError), self.journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"candidate": key, "failure": data}, default=str) + "\n")
+
+
+def _from_data(data: dict[str, Any] | None) -> Failure | None:
+    return None if data is None else failure_from(data)
+
+
+def _work(candidate: Candidate, around: Around | None) -> Callable[[], Any]:
+    def work() -> Any:
+        try:
+            found = examine(candidate, around or contextlib.nullcontext)
+        except EagerFails:
+            return {"failure": None}
+        return {"failure": None if found is None else found.as_data()}
+
+    return work
+
+
+def failure_of_answer(answer: Answer) -> Failure | None:
+    """What a fork's end says about its candidate."""
+    stage = answer.last_stage.get("stage", "")
+    detail = answer.last_stage.get("detail", "") or ""
+    if answer.timed_out:
+        return Failure(HANG, f"not done after {answer.seconds:.0f} s", stage=stage, detail=detail)
+    if answer.signal is not None:
+        return failure_of_signal(answer)
+    data = (answer.result or {}).get("failure")
+    if data is None:
+        return None
+    found = failure_from(data)
+    return _with_stage(found, answer) if found.kind == ERROR else found
+
+
+def failure_of_signal(answer: Answer) -> Failure:
+    """A process that was killed by a signal: in the compiler, or in a kernel."""
+    launches = [event for event in answer.events if event["kind"] == "launch"]
+    stage = answer.last_stage.get("stage") or "runtime"
+    name = signal.Signals(answer.signal or 0).name
+    kernel = str(launches[-1].get("kernel", "")) if launches and stage == "runtime" else ""
+    return Failure(
+        SIGNAL,
+        f"the process died of {name}" + (f" in kernel {kernel}" if kernel else f" in stage {stage}"),
+        stage=stage,
+        aspect=name,
+        function=kernel,
+        detail=str(answer.last_stage.get("detail") or ""),
+    )
+
+
+def _with_stage(found: Failure, answer: Answer) -> Failure:
+    """The stage is told by the hooks, as an event."""
+    errors = [event for event in answer.events if event["kind"] == "error"]
+    if not errors:
+        return Failure(**{**found.as_data(), "stage": "runtime"})
+    event = errors[-1]
+    data = found.as_data()
+    data.update(stage=event.get("stage", ""), detail=event.get("detail") or "")
+    data["more"]["messages"] = [
+        event.get("messages", "")
+        for event in answer.events
+        if event["kind"] == "native" and event.get("exit_code")
+    ][-1:]
+    data["more"]["graph"] = event.get("graph")
+    return Failure(**data)
+
+
+def digest(candidate: Candidate) -> str:
+    """Tells candidates apart: by their code, and by their inputs' form and values."""
+    hasher = hashlib.blake2b(digest_size=12)
+    hasher.update(candidate.module.graph.python_code("self").src.encode())
+    for value in candidate.inputs:
+        hasher.update(_fingerprint(value).encode())
+    settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
+    hasher.update(repr(settings).encode())
+    return hasher.hexdigest()
+
+
+def _fingerprint(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    form = f"{tuple(value.shape)} {value.dtype} {value.requires_grad}"
+    with contextlib.suppress(Exception):
+        numbers = value.detach().double().flatten()
+        weights = torch.arange(1, numbers.numel() + 1, dtype=torch.float64)
+        form += f" {value.stride()} {float(numbers.sum())} {float((numbers * weights).sum())}"
+    return form

@@ -1,0 +1,62 @@
+"""Searches over subsets and numbers, as pure functions of a predicate.
+
+A predicate gets several attempts at once and returns the number of the first that holds, or None;
+whoever provides it may try them side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+Item = TypeVar("Item")
+First = Callable[[Sequence[Sequence[Item]]], "int | None"]
+
+
+def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
+    """A subset that holds and from which no single item can be taken (delta debugging).
+
+    `items` as a whole is taken to hold. The order of items is kept.
+    """
+    kept = list(items)
+    parts = 2
+    while len(kept) >= 2:
+        chunks = _chunks(kept, min(parts, len(kept)))
+        attempts = list(chunks)
+        if len(chunks) > 2:
+            attempts += [_without(kept, chunk) for chunk in chunks]
+        found = first(attempts)
+        if found is not None:
+            smaller = list(attempts[found])
+            parts = 2 if found < len(chunks) else max(parts - 1, 2)
+            kept = smaller
+        elif parts >= len(kept):
+            break
+        else:
+            parts = min(parts * 2, len(kept))
+    return kept
+
+
+def _chunks(items: Sequence[Item], parts: int) -> list[list[Item]]:
+    bounds = [len(items) * number // parts for number in range(parts + 1)]
+    return [list(items[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+
+
+def _without(items: Sequence[Item], chunk: Sequence[Item]) -> list[Item]:
+    left_out = {id(item) for item in chunk}
+    return [item for item in items if id(item) not in left_out]
+
+
+def last_needed(count: int, holds: Callable[[int], bool]) -> int:
+    """The smallest number n in 1…count for which `holds(n)`, given that it holds for count.
+
+    This is fuel: with the first n applications allowed the failure shows, with n - 1 it does not.
+    """
+    low, high = 0, count
+    while high - low > 1:
+        middle = (low + high) // 2
+        if holds(middle):
+            high = middle
+        else:
+            low = middle
+    return high

@@ -1,0 +1,1 @@
+"""Makes a failing candidate smaller: nodes, then shapes, constants, values and settings."""

@@ -1,0 +1,1 @@
+"""Ways round a failure, tried before they are proposed."""

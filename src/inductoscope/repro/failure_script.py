@@ -1,0 +1,168 @@
+"""Writes a failing candidate as one script that needs only torch, ready for a bug report.
+
+It exits with 1 when the bug is there and with 0 when it is not, whatever the kind of failure: one
+that kills or hangs the process is watched from a process of its own.
+"""
+
+from __future__ import annotations
+
+import platform
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.repro.python_text import function_text
+
+_LINE = 96
+
+
+def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
+    """The script."""
+    function, parameters = function_text(candidate.module)
+    parts = [
+        _head(title, candidate),
+        _settings(candidate.config),
+        function,
+        _inputs(candidate, parameters),
+        _run(candidate, failure),
+        _main(candidate, failure),
+    ]
+    return "\n\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(title: str, candidate: Candidate) -> str:
+    system = f"{platform.system()} {platform.machine()}"
+    lines = textwrap.wrap(title, _LINE)
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
+    if torch.cuda.is_available():
+        versions += f", {torch.cuda.get_device_name()}"
+    text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
+    modules = ["torch"]
+    if any("zlib." in recipe for recipe in candidate.recipes):
+        modules = ["base64", "zlib", "", "torch"]
+    imports = "\n".join(f"import {name}" if name else "" for name in modules)
+    return f'"""{text}\n\n{versions}. Exits with 1 when the bug is there.\n"""\n\n{imports}'
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    if not config:
+        return ""
+    lines = ["import torch._inductor.config"]
+    lines += [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
+    return "\n".join(lines)
+
+
+def _inputs(candidate: Candidate, parameters: list[str]) -> str:
+    lines = ["def inputs():"]
+    if any("torch.rand" in recipe for recipe in candidate.recipes):
+        lines.append("    torch.manual_seed(0)")
+    recipes = candidate.recipes
+    if len(recipes) == 1:
+        return "\n".join([*lines, f"    return [{recipes[0]}]"])
+    lines.append("    return [")
+    lines += [f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)]
+    return "\n".join([*lines, "    ]"])
+
+
+
+
+def _run(candidate: Candidate, failure: Failure) -> str:
+    where = failure.more.get("where", ())
+    lines = ["def run(function):", "    arguments = inputs()"]
+    lines.append("    outputs = function(*arguments)")
+    if candidate.backward:
+        lines += _BACKWARD
+        lines.append("    return outputs, gradients")
+    elif any(str(place).startswith("input") for place in where):
+        lines.append("    return outputs, arguments")
+    elif failure.aspect == "sharing":
+        lines += _SHARING
+    else:
+        lines.append("    return outputs")
+    return "\n".join(lines)
+
+
+_BACKWARD = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    ends = [end for end in ends if end.requires_grad]",
+    "    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]",
+    "    torch.manual_seed(1)",
+    "    weights = [torch.randn_like(end) for end in ends]",
+    "    gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)",
+    "    gradients = [gradient for gradient in gradients if gradient is not None]",
+]
+
+_SHARING = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    named = {f'input {n}': a for n, a in enumerate(arguments)}",
+    "    named.update((f'output {n}', end) for n, end in enumerate(ends))",
+    "    memory = {name: value.untyped_storage().data_ptr() for name, value in named.items()}",
+    "    return [[a, b] for a in memory for b in memory if a < b and memory[a] == memory[b]]",
+]
+
+
+def _compile(candidate: Candidate) -> str:
+    extra = ""
+    if candidate.dynamic is not None:
+        extra += f", dynamic={candidate.dynamic}"
+    if candidate.options:
+        extra += f", options={dict(candidate.options)!r}"
+    return f"torch.compile(fn{extra})"
+
+
+def _main(candidate: Candidate, failure: Failure) -> str:
+    compiled = _compile(candidate)
+    if failure.kind == ERROR:
+        lines = ["run(fn)", 'print("eager: ok")', f"run({compiled})", 'print("compiled: ok")']
+        return _under_main(lines)
+    if failure.kind in (SIGNAL, HANG):
+        return _watched(compiled, hangs=failure.kind == HANG)
+    lines = [
+        "eager = run(fn)",
+        f"compiled = run({compiled})",
+        'print("eager:   ", eager)',
+        'print("compiled:", compiled)',
+    ]
+    if failure.aspect == "sharing":
+        lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
+    else:
+        lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
+    return _under_main(lines)
+
+
+def _tolerance(failure: Failure) -> str:
+    if failure.aspect == "stride":
+        return "equal_nan=True, check_stride=True"
+    allowed, largest = failure.more.get("allowed", 0.0), failure.more.get("largest", 0.0)
+    if failure.aspect == "value" and 1e-5 < allowed < largest < float("inf"):
+        # Rounding may explain this much; the bug is larger.
+        return f"equal_nan=True, rtol=0, atol={(allowed * largest) ** 0.5:.3g}"
+    return "equal_nan=True"
+
+
+def _under_main(lines: list[str]) -> str:
+    return 'if __name__ == "__main__":\n' + "\n".join(f"    {line}" for line in lines)
+
+
+def _watched(compiled: str, *, hangs: bool) -> str:
+    limit = ", timeout=60" if hangs else ""
+    lines = [
+        'if sys.argv[1:] == ["inside"]:',
+        "    run(fn)",
+        '    print("eager: ok", flush=True)',
+        f"    run({compiled})",
+        '    print("compiled: ok", flush=True)',
+        "    sys.exit(0)",
+        "# A process of its own, because this bug ends or stops the process.",
+        "try:",
+        f'    ended = subprocess.run([sys.executable, __file__, "inside"]{limit}).returncode',
+        "except subprocess.TimeoutExpired:",
+        '    ended = "a time limit of 60 s"',
+        'print("the process ended with", ended)',
+        "sys.exit(0 if ended == 0 else 1)",
+    ]
+    return "import subprocess\nimport sys\n\n" + _under_main(lines)

@@ -1,0 +1,186 @@
+"""The battery is complete and repeatable, its judge strict; a sample of it comes out right."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+from typing import Any
+
+import pytest
+from battery.fault import CLEAN, FAULTY_KINDS, STAGES, Fault
+from battery.generate import generate
+from battery.judge import Result, judge, occurs
+from battery.plants import RECIPES
+from battery.programs import TEMPLATES
+from battery.run import read_results
+from battery.table import list_misses, make_rows, render_markdown, render_text
+from battery.trial import Outcome, make_environment, run_doctor, shows_symptom, write_files
+
+BATTERY = {fault.name: fault for fault in generate(0)}
+FAULTS = [fault for fault in BATTERY.values() if not fault.healthy]
+# Quick ones, each of another kind; the whole battery is `make battery`.
+SAMPLE = (
+    "lowering-cumsum-crash",
+    "codegen-abs-compile-error",
+    "post-grad-pass-where-pattern-wrong-result",
+    "dynamo-branch-not-inductor",
+    "healthy-honest-nan",
+)
+
+
+def make_verdict(fault: Fault, **changes: Any) -> dict[str, Any]:
+    """What a doctor who is right says of this fault."""
+    truth = fault.truth
+    return {
+        "verdict": truth.kind,
+        "stage": truth.stage,
+        "summary": " ".join(truth.culprit_names[:1]).upper(),
+        "repro": {"verified": True, "nodes": 2},
+        **changes,
+    }
+
+
+def test_names_are_unique() -> None:
+    assert len(BATTERY) == len(generate(0))
+
+
+def test_there_are_enough() -> None:
+    assert len(FAULTS) >= 60
+    assert len(BATTERY) - len(FAULTS) >= 12
+
+
+def test_every_stage_and_kind_is_covered() -> None:
+    assert {fault.truth.kind for fault in FAULTS} == {*FAULTY_KINDS}
+    assert {fault.truth.stage for fault in FAULTS} == {*STAGES}
+
+
+def test_a_seed_makes_the_same_battery_again() -> None:
+    assert generate(7) == generate(7)
+
+
+def test_another_seed_makes_other_programs_around_the_same_faults() -> None:
+    one, other = generate(0), generate(1)
+    assert [fault.name for fault in one] == [fault.name for fault in other]
+    assert [fault.plant for fault in one] == [fault.plant for fault in other]
+    assert sum(a.script != b.script for a, b in zip(one, other, strict=True)) >= 60
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_programs_and_plants_are_python(seed: int) -> None:
+    for fault in generate(seed):
+        ast.parse(fault.script)
+        ast.parse(fault.plant)
+
+
+def test_faults_are_named_and_healthy_programs_have_none() -> None:
+    assert all(fault.truth.culprit_names for fault in FAULTS)
+    assert all({*fault.truth.stages} <= {*STAGES, "none"} for fault in FAULTS)
+    healthy = [fault for fault in BATTERY.values() if fault.healthy]
+    assert all(not fault.plant and fault.truth.stage == "none" for fault in healthy)
+
+
+def test_templates_of_recipes_exist() -> None:
+    assert {name for recipe in RECIPES for name in recipe.templates} <= {*TEMPLATES}
+
+
+def test_only_the_plant_is_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TORCH_LOGS", "+inductor")
+    fault = BATTERY["lowering-cumsum-crash"]
+    write_files(fault, tmp_path)
+    found = make_environment(fault, tmp_path, tmp_path / "cache")
+    assert (Path(found["PYTHONPATH"]) / "sitecustomize.py").read_text() == fault.plant
+    assert "TORCH_LOGS" not in found
+
+
+def test_a_right_verdict_is_right() -> None:
+    for fault in BATTERY.values():
+        result = judge(fault, make_verdict(fault), 1.0)
+        assert result.named, fault.name
+        assert result.minimised
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"verdict": "clean"}, {"stage": "triton-compile"}, {"summary": "something else"}],
+)
+def test_a_wrong_verdict_is_a_miss(changes: dict[str, Any]) -> None:
+    fault = BATTERY["lowering-cumsum-crash"]
+    result = judge(fault, make_verdict(fault, **changes), 1.0)
+    assert not result.named
+    assert fault.name in list_misses([result])[0]
+
+
+def test_a_missing_verdict_is_a_miss_that_says_why() -> None:
+    result = judge(BATTERY["lowering-cumsum-crash"], None, 300.0, "no end within 300 s")
+    assert not result.named
+    assert "no end within 300 s" in list_misses([result])[0]
+
+
+def test_a_short_name_counts_only_as_a_word() -> None:
+    assert occurs("sin", "kernel cpp_fused_sin_0")
+    assert occurs("cumsum", "aten.CumSum.default")
+    assert not occurs("sin", "using the cache since then")
+
+
+def test_paths_do_not_give_the_culprit_away() -> None:
+    for fault in FAULTS:
+        assert not any(occurs(name, fault.folder) for name in fault.truth.culprit_names)
+
+
+def test_a_long_reproducer_is_not_minimal() -> None:
+    fault = BATTERY["lowering-cumsum-crash"]
+    repro = {"verified": True, "nodes": 20}
+    assert not judge(fault, make_verdict(fault, repro=repro), 1.0).minimised
+    assert not judge(fault, make_verdict(fault, repro=None), 1.0).verified
+
+
+def test_symptoms_are_told_apart() -> None:
+    wrong = Outcome(1, "finite: True same: False", 9.0)
+    raised = Outcome(1, "Traceback (most recent call last):\n  …\nCppCompileError: no", 9.0)
+    shown = {
+        outcome: {f.truth.kind for f in BATTERY.values() if shows_symptom(f, outcome)}
+        for outcome in (wrong, raised, Outcome(-11, "", 9.0), Outcome(None, "", 9.0))
+    }
+    innocent = {"not-a-bug", "not-inductor"}
+    assert list(shown.values()) == [
+        {"wrong-result"} | innocent,
+        {"compile-error"} | innocent,
+        {"crash"} | innocent,
+        {"hang"},
+    ]
+
+
+def test_results_are_read_back(tmp_path: Path) -> None:
+    results = [judge(fault, make_verdict(fault), 2.5) for fault in BATTERY.values()]
+    path = tmp_path / "results.jsonl"
+    path.write_text("".join(result.as_json() + "\n" for result in results) + '{"name": "cut sh')
+    assert [*read_results(path).values()] == results
+    assert read_results(tmp_path / "none.jsonl") == {}
+
+
+def test_tables_count_and_list_what_was_missed() -> None:
+    results: list[Result] = []
+    for fault in BATTERY.values():
+        wrong = fault.name == "lowering-cumsum-crash"
+        verdict = make_verdict(fault, **({"verdict": CLEAN} if wrong else {}))
+        results.append(judge(fault, verdict, 4.0))
+    rows = {row[0]: row for row in make_rows(results)}
+    assert [*rows] == [*FAULTY_KINDS, CLEAN, "all"]
+    assert rows["all"][1:3] == (str(len(BATTERY)), f"{len(BATTERY) - 1} of {len(BATTERY)}")
+    assert rows[CLEAN][3] == "-"
+    for text in (render_text(results), render_markdown(results, "today")):
+        assert "Misses: 1" in text
+        assert "lowering-cumsum-crash: said clean" in text
+
+
+@pytest.mark.parametrize("name", SAMPLE)
+def test_the_doctor_is_right_about_a_sample(
+    name: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    fault = BATTERY[name]
+    cache = tmp_path_factory.getbasetemp() / "battery-cache"
+    outcome, verdict = run_doctor(fault, tmp_path_factory.mktemp(fault.folder), cache, limit=170)
+    result = judge(fault, verdict, outcome.seconds, outcome.output[-2000:])
+    assert result.named, list_misses([result])
+    assert result.verified or not result.provable
+    assert outcome.exit_code == (0 if fault.healthy else 1)
