@@ -95,11 +95,6 @@ OPERATIONS: dict[str, Operation] = {
     "full": _one("x = x * 2.0 + torch.full((x.shape[-1],), 0.75)", "full"),
     "slice": _one("x = torch.cat([x[:, 2:], x[:, :2]], dim=-1)", "slice", "cat"),
     "bfloat16": _one("x = (x.to(torch.bfloat16) * 2).float()", "bfloat16"),
-    "transpose": _one("x = (x.t() * 2.0).reshape(x.shape[1], -1).t() + x", "transpose"),
-    "square_matmul": _one("x = x @ (w @ w.t().tril())", "matmul"),
-    "nan_to_num": _one("x = torch.nan_to_num(torch.log(x), nan=0.5)", "nan_to_num", "log"),
-    "modular_index": _one(
-        "x = x[:, torch.arange(x.shape[-1]) % 5] + x", "remainder", "slice", "gather"
-    ),
     "sum": _one("x = x + x.sum(dim=0)", "sum"),
+    "row_sum": _one("x = x * 2.0 + x.sum(dim=-1, keepdim=True)", "sum"),
 }

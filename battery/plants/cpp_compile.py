@@ -26,24 +26,6 @@ m._get_optimization_cflags = _get_optimization_cflags
         detail="flag",
     ),
     Recipe(
-        "nan_to_num",
-        "cpp-compile",
-        "nan",
-        MODULE,
-        """
-original = m._get_ffast_math_flags
-
-def _get_ffast_math_flags():
-    return [*original(), "ffinite-math-only"]
-
-m._get_ffast_math_flags = _get_ffast_math_flags
-""",
-        ("finite-math", "nan_to_num", "isnan"),
-        ("codegen",),
-        ("function", "module", "breaks"),
-        detail="fast-math",
-    ),
-    Recipe(
         "softmax",
         "cpp-compile",
         "hang",

@@ -6,32 +6,29 @@ from battery.fault import Recipe
 
 MODULE = "torch._inductor.codegen.wrapper"
 _STATIC = ("function", "module", "breaks")
-_KEPT = '''"""Normalise a batch, and look at the batch again afterwards."""
+_PAIR = '''"""The difference between two projections of a batch."""
 import sys
 import torch
 
 
-def normalise(x, scale):
+def differ(x, left, right):
     y = torch.sin(x) * 2.0
-    y = y - y.mean(dim=-1, keepdim=True)
-    z = torch.cos(y) + scale * y
-    return (z / (1.0 + z.abs())).cumsum(dim=-1)
+    a, b = torch.mm(y, left), torch.mm(y, right)
+    return torch.tanh(a - b) + a.mean(dim=-1, keepdim=True)
 
 
 torch.manual_seed(3)
-x, scale = torch.randn(8, 24), torch.randn(24)
-kept = x.clone()
-want = normalise(x, scale)
-got = torch.compile(normalise)(x, scale)
-again = normalise(x, scale)
-same = torch.allclose(want, got, atol=1e-4) and torch.allclose(want, again, atol=1e-4)
-print("finite:", got.isfinite().all().item(), "same:", same, "kept:", torch.equal(x, kept))
+x, left, right = torch.randn(8, 24), torch.randn(24, 16), torch.randn(24, 16)
+want = differ(x, left, right)
+got = torch.compile(differ)(x, left, right)
+same = torch.allclose(want, got, atol=1e-4)
+print("finite:", got.isfinite().all().item(), "same:", same)
 sys.exit(0 if same else 1)
 '''
 
 RECIPES = (
     Recipe(
-        "square_matmul",
+        "mm",
         "wrapper",
         "wrong-result",
         MODULE,
@@ -47,7 +44,7 @@ m.PythonWrapperCodegen._generate_extern_kernel_out_helper = swapped
 """,
         ("extern_kernels.mm", "aten.mm", "mm", "swapped"),
         ("codegen", "runtime"),
-        _STATIC,
+        detail="arguments",
         script='''"""Score pairs of features with a learned metric."""
 import sys
 import torch
@@ -107,25 +104,27 @@ sys.exit(0 if same else 1)
 ''',
     ),
     Recipe(
-        "cumsum",
+        "matmul",
         "wrapper",
         "wrong-result",
         MODULE,
         """
-original = m.PythonWrapperCodegen.can_reuse
+original = m.AllocateLine.plan
+taken = {}
 
-def can_reuse(self, input_buffer, output_buffer=None):
-    graph = m.V.graph
-    if input_buffer.get_name() in graph.graph_inputs:
-        return True
-    return original(self, input_buffer, output_buffer)
+def plan(self, state):
+    key = id(state), m.buffer_reuse_key(self.node)
+    if key in taken:
+        return m.ReuseLine(self.wrapper, taken[key], self.node, delete_old=False)
+    taken[key] = self.node
+    return original(self, state)
 
-m.PythonWrapperCodegen.can_reuse = can_reuse
+m.AllocateLine.plan = plan
 """,
-        ("can_reuse", "reuse", "in-place", "inplace", "mutat"),
+        ("reuse", "overwrit", "allocat", "extern_kernels.mm", "aten.mm"),
         ("scheduler", "codegen", "runtime"),
         detail="reuse",
-        script=_KEPT,
+        script=_PAIR,
     ),
     Recipe(
         "mean",

@@ -8,6 +8,7 @@ passed on to it. Its exit status is kept and reported.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import shutil
 import signal
@@ -37,6 +38,7 @@ _WATCHED = {
 }
 _SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
 _LONGEST_WAIT = 1.0
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 
 @dataclass(frozen=True)
@@ -46,6 +48,12 @@ class Ending:
     exit_code: int
     signal: int | None
     seconds: float
+
+
+def die_with_parent() -> None:
+    """Called in a child: it is killed when its parent is gone, however that came about."""
+    with contextlib.suppress(OSError, AttributeError):  # Only Linux has it.
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:

@@ -45,7 +45,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Judgement:
-    """What a comparison came to. `reason` says why differences are not held against the compiler."""
+    """What a comparison came to. `reason` says why some differences are explained."""
 
     wrong: tuple[Difference, ...] = ()
     explained: tuple[Difference, ...] = ()
@@ -122,7 +122,8 @@ def judge(case: Case, compiled: Outcome) -> Judgement:
         reason = "eager itself gives another result every time"
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
         return Judgement(explained=differences, reason=reason, values=len(pairs))
-    wrong, explained = list(suspects), []
+    wrong = list(suspects)
+    explained: list[Difference] = []
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
@@ -255,15 +256,18 @@ def judge_tensor(
     noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
     allowed = FACTOR * noise + _floor(eager, r, noise)
     # Where eager is not finite, finite compiled values may well be the better ones.
-    distance = (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
+    distance = (
+        (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
+    )
     over = distance > allowed
     if bool(over.any()):
         return _too_far(name, (eager, compiled, r), distance, allowed), True
     largest, bound = _finite_max((c - e).abs()), _finite_max(allowed)
+    mine, other = _finite_max((e - r).abs()), _finite_max((c - r).abs())
     text = (
-        f"{name}: compiled and eager differ by up to {largest:.4g}; eager is {_finite_max((e - r).abs()):.4g} "
-        f"away from float64, compiled {_finite_max((c - r).abs()):.4g}, and rounding alone moves "
-        f"the result by up to {_finite_max(noise):.4g}"
+        f"{name}: compiled and eager differ by up to {largest:.4g}; eager is {mine:.4g} away from "
+        f"float64, compiled {other:.4g}, and rounding alone moves the result by up to "
+        f"{_finite_max(noise):.4g}"
     )
     return Difference("value", name, text, largest, bound), False
 

@@ -73,9 +73,7 @@ class _Compare(TorchDispatchMode):
         inner = _Compare(self._table, self._depth + 1)
         try:
             nested = inner if self._depth < _DEEPEST else None
-            decomposed = run(
-                with_tensors(self._table[func]), tensors, backward=False, mode=nested
-            )
+            decomposed = run(with_tensors(self._table[func]), tensors, backward=False, mode=nested)
         except Exception as error:
             if inner.found:
                 self.found.append(inner.found[0])
@@ -100,9 +98,7 @@ class _Compare(TorchDispatchMode):
         if not wrong:
             return
         found = inner.found[0] if inner.found else None
-        self.found.append(
-            found or WrongDecomposition(str(func), wrong[0].text, wrong[0].kind)
-        )
+        self.found.append(found or WrongDecomposition(str(func), wrong[0].text, wrong[0].kind))
 
 
 def _alike(one: Any, two: Any) -> bool:

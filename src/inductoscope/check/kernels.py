@@ -58,6 +58,8 @@ class Graph:
     module: GraphModule
     origins: dict[str, tuple[str | None, tuple[str, ...]]]
     lowered: Any
+    # Buffers that a later kernel writes to again.
+    rewritten: frozenset[str] = frozenset()
     inputs: dict[str, Any] = field(default_factory=dict)
     expected: NodeValues | None = None
     checked: dict[str, torch.Tensor] = field(default_factory=dict)
@@ -111,8 +113,10 @@ class KernelWatch:
         """Execute the changed wrapper, and let the module call that."""
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
-        changed = ast.fix_missing_locations(_Announce().visit(tree))
-        names = {_BEGIN: self._begin(graph), _BEFORE: _announce, _AFTER: self._after(graph)}
+        announce = _Announce()
+        changed = ast.fix_missing_locations(announce.visit(tree))
+        after = self._after(graph, announce.mentions)
+        names = {_BEGIN: self._begin(graph), _BEFORE: _announce, _AFTER: after}
         fresh = types.ModuleType(module.__name__)
         fresh.__dict__.update(names, __file__=path)
         exec(compile(changed, path, "exec"), fresh.__dict__)
@@ -138,14 +142,27 @@ class KernelWatch:
 
         return begin
 
-    def _after(self, graph: Graph) -> Callable[[str, dict[str, Any]], None]:
+    def _after(
+        self, graph: Graph, mentions: dict[str, int]
+    ) -> Callable[[str, dict[str, Any]], None]:
+        """A buffer is looked at after the kernel that makes it; one that is written to again
+        holds its node's value only after the last kernel that gets it."""
+        seen: dict[str, int] = {}
+
         def after(kernel: str, buffers: dict[str, Any]) -> None:
             for name, value in buffers.items():
-                if isinstance(value, torch.Tensor) and name not in graph.checked:
+                seen[name] = seen.get(name, 0) + 1
+                is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
+                if not isinstance(value, torch.Tensor):
+                    continue
+                if is_first or name in graph.rewritten:
                     graph.checked[name] = value.detach().clone()
+                if is_last if name in graph.rewritten else is_first:
                     found = _diverges(graph, kernel, name, value)
                     if found is not None:
                         self.divergences.append(found)
+            if not any(seen.get(name, 0) < count for name, count in mentions.items()):
+                seen.clear()
 
         return after
 
@@ -162,7 +179,13 @@ def _described(lowered: Any) -> Graph:
         origin = buffer.get_origin_node()
         every = tuple(node.name for node in getattr(buffer, "origins", ()))
         origins[name] = (None if origin is None else origin.name, every)
-    return Graph(snapshot(lowered.module), origins, lowered)
+    return Graph(snapshot(lowered.module), origins, lowered, frozenset(_rewritten(lowered)))
+
+
+def _rewritten(lowered: Any) -> Iterator[str]:
+    for operation in lowered.operations:
+        with contextlib.suppress(AttributeError, NotImplementedError):
+            yield from operation.get_mutation_names()
 
 
 def _announce(kernel: str) -> None:
@@ -207,6 +230,10 @@ def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:
 class _Announce(ast.NodeTransformer):
     """Puts the announcements into every function called `call` and into partitions."""
 
+    def __init__(self) -> None:
+        # How often each buffer is looked at.
+        self.mentions: dict[str, int] = {}
+
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if node.name == "call" or node.name.startswith("partition"):
             node.body = self._announced(node.body, is_entry=node.name == "call")
@@ -225,12 +252,11 @@ class _Announce(ast.NodeTransformer):
             if kernel:
                 found += ast.parse(f"{_BEFORE}({kernel!r})").body
             found.append(statement)
-            if kernel and buffers:
+            if buffers:
                 given = ", ".join(f"{name!r}: {name}" for name in buffers)
                 found += ast.parse(f"{_AFTER}({kernel!r}, {{{given}}})").body
-            elif buffers:
-                given = ", ".join(f"{name!r}: {name}" for name in buffers)
-                found += ast.parse(f"{_AFTER}('', {{{given}}})").body
+                for name in buffers:
+                    self.mentions[name] = self.mentions.get(name, 0) + 1
         return found
 
 

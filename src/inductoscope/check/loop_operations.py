@@ -12,9 +12,9 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import sympy  # type: ignore[import-untyped]
+import sympy
 import torch
-from sympy.logic.boolalg import BooleanAtom  # type: ignore[import-untyped]
+from sympy.logic.boolalg import BooleanAtom
 from torch import Tensor
 from torch.utils._sympy import functions as sizes
 

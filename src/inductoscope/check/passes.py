@@ -7,6 +7,7 @@ the same inputs, and the first pair that differs names the pass. Nothing is comp
 from __future__ import annotations
 
 import contextlib
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -174,7 +175,7 @@ class PassDivergence:
 def first_divergence(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
     """Run all kept graphs on the same inputs, `known` by the names of the graphs' inputs."""
     for steps in watch.groups:
-        for before, after in zip(steps, steps[1:], strict=False):
+        for before, after in itertools.pairwise(steps):
             text = _difference(before.module, after.module, known)
             if text:
                 return _divergence(before.module, after, text)

@@ -30,8 +30,9 @@ _SUMS = {
     "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "linalg_vector_norm",
     "norm", "convolution_backward", "native_layer_norm_backward", "index_add", "scatter_add",
     "index_put", "embedding_dense_backward", "_scaled_dot_product_flash_attention_for_cpu",
-    "_softmax", "_log_softmax", "logsumexp", "_fused_rms_norm", "avg_pool2d", "_adaptive_avg_pool2d",
-    "prod", "cumprod", "addmv", "linear", "mkldnn_rnn_layer", "native_batch_norm_backward",
+    "_softmax", "_log_softmax", "logsumexp", "_fused_rms_norm", "avg_pool2d",
+    "_adaptive_avg_pool2d", "prod", "cumprod", "addmv", "linear",
+    "native_batch_norm_backward",
 }  # fmt: skip
 
 
@@ -61,7 +62,7 @@ class _Float64(TorchDispatchMode):
     """Replaces lower floating point types by float64 where an operation is told its type."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        widen = {dtype: torch.float64 for dtype in _LOW}
+        widen = dict.fromkeys(_LOW, torch.float64)
         widen[torch.complex64] = torch.complex128
 
         def change(dtype: torch.dtype) -> torch.dtype:

@@ -169,7 +169,7 @@ def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, 
     for number, value in enumerate(inputs):
         if is_plain(value) and value.untyped_storage().nbytes():
             owners.setdefault(value.untyped_storage()._cdata, []).append(f"input {number}")
-    found = []
+    found: list[tuple[str, ...]] = []
     for number, value in enumerate(outputs):
         if not is_plain(value) or not value.untyped_storage().nbytes():
             found.append(())

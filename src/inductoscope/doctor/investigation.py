@@ -82,7 +82,7 @@ class Investigation:
 
     def run(self) -> None:
         """All steps."""
-        self._found.nodes_before = len(self._whole.operations)
+        self._found.nodes_before = self._whole.size
         self._reproduce()
         if not self._found.reproduces:
             return
@@ -106,11 +106,13 @@ class Investigation:
 
     def _reproduce(self) -> None:
         """The failure must show in a fork, before anything is searched for."""
-        self._say(f"checking that it shows again in a fork ({len(self._whole.operations)} nodes)")
+        self._say(f"checking that it shows again in a fork ({self._whole.size} nodes)")
         again = self._oracle.failure(self._whole)
         self._found.reproduces = again is not None and again.kind == self._failure.kind
         if again is not None and self._found.reproduces:
             self._failure = again
+            if again.kind == ERROR and not self._whole.backward:
+                self._oracle.stage = again.stage
             self._found.failure = {**self._found.failure, **_known(again)}
         self._save()
 
@@ -128,10 +130,10 @@ class Investigation:
 
     def _shrink(self, hints: Sequence[Sequence[str]]) -> None:
         smaller = self._whole
-        self._say(f"looking for the smallest part of {len(smaller.operations)} nodes")
+        self._say(f"looking for the smallest part of {smaller.size} nodes")
         smaller = self._keep(shrink_nodes(smaller, self._failure, self._oracle, hints))
         if self._failure.kind != HANG:
-            self._say(f"{len(smaller.operations)} nodes left; simplifying outputs and settings")
+            self._say(f"{smaller.size} nodes left; simplifying outputs and settings")
             smaller = self._keep(shrink_outputs(smaller, self._failure, self._oracle))
             smaller = self._keep(shrink_settings(smaller, self._failure, self._oracle))
             self._say("trying smaller shapes")
@@ -141,7 +143,7 @@ class Investigation:
 
     def _keep(self, candidate: Candidate) -> Candidate:
         self._smallest = candidate
-        self._found.nodes = len(candidate.operations)
+        self._found.nodes = candidate.size
         self._found.operations = aten_operations(candidate)
         self._found.sources = source_lines(candidate)
         self._save()
@@ -149,7 +151,8 @@ class Investigation:
 
     def _locate(self) -> None:
         """In the smallest graph there is little left to be wrong."""
-        final = self._oracle.failure(self._smallest)
+        self._oracle.stage = ""
+        final = self._oracle.failure(self._smallest, label=" in full")
         if final is not None:
             self._found.failure = {**self._found.failure, **_known(final)}
             self._failure = final
@@ -169,7 +172,9 @@ class Investigation:
     def _write_script(self) -> None:
         try:
             if any(not recipe for recipe in self._smallest.recipes):
-                raise ToolFailure("an input is too large, or of a kind, to be written into a script")
+                raise ToolFailure(
+                    "an input is too large, or of a kind, to be written into a script"
+                )
             self._found.script = script_text(self._smallest, self._failure, self._title())
         except ToolFailure as error:
             self._found.no_script = str(error)
@@ -191,16 +196,16 @@ class Investigation:
         """Axes that make the failure go away, with the one application that does."""
         axes = [axis for axis in AXES if is_relevant(axis, self._smallest, self._location)]
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
-        tried = self._oracle.forks.ask_all(
-            [_tried_without(self._smallest, axis) for axis in axes]
-        )
+        tried = self._oracle.forks.ask_all([_tried_without(self._smallest, axis) for axis in axes])
         for axis, answer in zip(axes, tried, strict=True):
             if not answer.result or answer.result["failure"] is not None:
                 continue
             if not answer.result["names"]:
                 continue  # It was never asked: what is gone is gone for another reason.
             name = self._last_application(axis, answer.result["names"])
-            self._found.cures.append({"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": name})
+            self._found.cures.append(
+                {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": name}
+            )
         self._save()
 
     def _last_application(self, axis: Axis, names: list[str]) -> str:

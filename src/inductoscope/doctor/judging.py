@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-
+import contextlib
+from pathlib import Path
 
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.finding import Found
@@ -63,7 +64,8 @@ def _culprit(found: Found) -> Culprit:
     location = found.location
     names = [str(name) for name in location.get("names", ())]
     function = str(location.get("function") or "") or None
-    cure = next((c for c in found.cures if c["axis"] in _TELLING), None)
+    cures = {str(cure["axis"]): cure for cure in found.cures}
+    cure = next((cures[name] for name in _TELLING if name in cures), None)
     pass_name = str(location.get("pass_name") or "") or None
     if pass_name and names:
         pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
@@ -76,14 +78,24 @@ def _culprit(found: Found) -> Culprit:
         kernel=str(location.get("kernel") or found.failure.get("kernel") or "") or None,
         function=function,
         config=None if cure is None else str(cure["title"]),
-        source=found.sources[-1] if found.sources else None,
+        source=_relative(found.sources[-1]) if found.sources else None,
     )
+
+
+def _relative(place: str) -> str:
+    """A place in a file below the current folder, seen from there."""
+    path, _, line = place.rpartition(":")
+    with contextlib.suppress(ValueError):
+        return f"{Path(path).relative_to(Path.cwd())}:{line}"
+    return place
 
 
 def _confidence(found: Found, stage: str) -> str:
     if not found.reproduces or not stage:
         return "unknown" if not stage else "likely"
-    return "proven" if found.location.get("how") or found.failure.get("kind") != f.WRONG else "likely"
+    return (
+        "proven" if found.location.get("how") or found.failure.get("kind") != f.WRONG else "likely"
+    )
 
 
 _KIND_TEXT = {
@@ -118,6 +130,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(str(text), f"compile {found.compile}")
     if location.get("text") and location.get("text") != failure.get("text"):
         result.add(str(location["text"])[:1500], str(location.get("how") or ""))
+    if location.get("added"):
+        removed = str(location.get("operation") or "nothing")
+        added = ", ".join(str(name) for name in location["added"])
+        result.add(f"the pass took out {removed} and put in {added}", str(location.get("stage")))
     for name in found.functions[:4]:
         result.add(f"raised in {name}" if name == found.functions[0] else f"called from {name}")
     for message in (failure.get("more") or {}).get("messages", [])[:1]:
@@ -145,5 +161,3 @@ def _complaint(message: str) -> str:
         if "error:" in line:
             return "\n".join(lines[number : number + 4])
     return "\n".join(lines[:4])
-
-

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from inductoscope.capture.launch import Ending, environment_for
+from inductoscope.capture.launch import Ending, die_with_parent, environment_for
 from inductoscope.capture.scope import describe_process
 from inductoscope.doctor.orders import FOLDER, PROGRESS, STACKS, Orders
 from inductoscope.errors import ToolFailure
@@ -80,6 +80,9 @@ def run_program(
     environment = {
         **environment_for(folder, os.environ, fresh=False),
         **_cache_environment(cache),
+        # A workaround may change what is compiled without changing what a cache goes by.
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **orders.environment(),
     }
     stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
@@ -125,6 +128,7 @@ def _start(
             stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            preexec_fn=die_with_parent,
         )
     except OSError as error:
         raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
@@ -32,7 +32,7 @@ class Request:
     command: Sequence[str]
     folder: Path
     calls: int = 8
-    limits: Limits = Limits()
+    limits: Limits = field(default_factory=Limits)
     with_workaround: bool = True
 
 
@@ -151,7 +151,9 @@ class Doctor:
         """What is known by now; also after an interruption."""
         found = self._found or read_found(self._place)
         if found is None:
-            return Verdict(v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True)
+            return Verdict(
+                v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True
+            )
         result = verdict_on(found)
         if self._verification is not None:
             result.repro = Repro(

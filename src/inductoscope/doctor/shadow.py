@@ -61,7 +61,6 @@ def shadowed(
 def _is_compilers_own(error: BaseException) -> bool:
     """Whether a backend failed; Dynamo raises exceptions of its own to go another way."""
     from torch._dynamo import exc
-
     from torch._inductor import exc as inductor_exc
 
     return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
@@ -100,7 +99,11 @@ class _Shadow:
         origin = SCOPE.failure_of(error) or {}
         SCOPE.guard(record_error, error, self.compile_id)
         found = failure_of_error(error)
-        data = {**found.as_data(), "stage": origin.get("stage", ""), "detail": origin.get("detail") or ""}
+        data = {
+            **found.as_data(),
+            "stage": origin.get("stage", ""),
+            "detail": origin.get("detail") or "",
+        }
         self.held_back, self.error = Failure(**data), error
 
     def __call__(self, *arguments: Any) -> Any:
@@ -159,7 +162,14 @@ class _Shadow:
         stage = origin.get("stage") or "runtime"
         text = "".join(traceback.format_exception(error))[-4000:]
         more = {**found.more, "traceback": text}
-        return Failure(**{**found.as_data(), "stage": stage, "detail": origin.get("detail") or "", "more": more})
+        return Failure(
+            **{
+                **found.as_data(),
+                "stage": stage,
+                "detail": origin.get("detail") or "",
+                "more": more,
+            }
+        )
 
     def _note(self, verdict: str, text: str) -> None:
         SCOPE.emit("check", compile=self.compile_id, call=self.calls, verdict=verdict, text=text)
@@ -178,7 +188,9 @@ class _Shadow:
             self._look_closer(arguments)
 
     def _uninitialised(self) -> str:
-        names = [str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)]
+        names = [
+            str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)
+        ]
         return f"; the graph reads memory that no one has written ({names[0]})" if names else ""
 
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
@@ -240,14 +252,12 @@ def _changed_settings() -> dict[str, Any]:
     from torch._inductor import config
 
     found = {}
-    for name in config._config:  # type: ignore[attr-defined]
+    for name in config._config:
         with contextlib.suppress(Exception):
-            if name != "fallback_random" and not config._is_default(name):  # type: ignore[attr-defined]
+            if name != "fallback_random" and not config._is_default(name):
                 found[name] = getattr(config, name)
     return {name: value for name, value in found.items() if _is_plain_value(value)}
 
 
 def _is_plain_value(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, type(None)))
-
-

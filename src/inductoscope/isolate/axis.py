@@ -83,11 +83,11 @@ def subsystem_switch(*subsystems: str) -> Switch:
                 return False
             return not permit(str(debug_info()) if debug_info is not None else subsystem)
 
-        setattr(CompilerBisector, "disable_subsystem", classmethod(disable_subsystem))
+        CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
         try:
             yield
         finally:
-            setattr(CompilerBisector, "disable_subsystem", original)
+            CompilerBisector.disable_subsystem = original
 
     return switch
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,9 +30,23 @@ class Candidate:
         """The nodes that compute something."""
         return [node for node in self.module.graph.nodes if is_operation(node)]
 
+    @property
+    def size(self) -> int:
+        """How many operations there are; taking one of several results is none."""
+        return sum(not is_unpacking(node) for node in self.operations)
+
     def with_inputs(self, inputs: tuple[Any, ...]) -> Candidate:
         """The same graph on other inputs."""
         return replace(self, inputs=inputs, recipes=())
+
+
+def is_unpacking(node: torch.fx.Node) -> bool:
+    """Taking one result out of several: belongs to the node that made them."""
+    if node.target is not operator.getitem or not isinstance(node.args[0], torch.fx.Node):
+        return False
+    value = node.args[0].meta.get("example_value", node.args[0].meta.get("val"))
+    is_tensor = value is None or isinstance(value, torch.Tensor)
+    return isinstance(node.args[1], int) and not is_tensor
 
 
 def is_operation(node: torch.fx.Node) -> bool:

@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.capture.launch import die_with_parent
 from inductoscope.capture.scope import SCOPE
 
 Work = Callable[[], Any]
@@ -253,6 +254,7 @@ def thread_state() -> ThreadState:
 
 def _limit_self() -> None:
     os.setpgid(0, 0)
+    die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     quiet = os.open(os.devnull, os.O_RDWR)

@@ -8,6 +8,7 @@ is the culprit; all later ones only pass it on.
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -41,6 +42,8 @@ class Location:
     how: str = ""
     suspects: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
+    # Operations that a pass put in.
+    added: tuple[str, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -72,7 +75,12 @@ def _asdict(location: Location) -> dict[str, Any]:
 
 
 def _with_tuples(location: Location) -> Location:
-    return replace(location, suspects=tuple(location.suspects), names=tuple(location.names))
+    return replace(
+        location,
+        suspects=tuple(location.suspects),
+        names=tuple(location.names),
+        added=tuple(location.added),
+    )
 
 
 # --- before Inductor ------------------------------------------------------------------------------
@@ -90,9 +98,7 @@ def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
     case = Case(candidate.module, candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        judgement = judge(
-            case, run(function, candidate.inputs, backward=candidate.backward)
-        )
+        judgement = judge(case, run(function, candidate.inputs, backward=candidate.backward))
     return judgement.wrong[0].text if judgement.wrong else ""
 
 
@@ -152,7 +158,9 @@ class _Retraced:
 
             def call(*arguments: Any) -> Any:
                 for name, value in zip(names, arguments, strict=False):
-                    kept_value = value.detach().clone() if isinstance(value, torch.Tensor) else value
+                    kept_value = (
+                        value.detach().clone() if isinstance(value, torch.Tensor) else value
+                    )
                     self.inputs[name] = kept_value
                 return compiled(*arguments)
 
@@ -181,7 +189,8 @@ def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Lo
         text=found.text,
         how="the graph before and after each pass was run on the same inputs",
         suspects=seen.in_candidate(candidate, _dynamo_names(found.nodes)),
-        names=(*found.patterns, *found.inside, *dict.fromkeys(found.added)),
+        names=(*found.patterns, *found.inside),
+        added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
     )
 
 
@@ -204,6 +213,8 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     involved = [nodes[name] for name in found.origins if name in nodes]
     origin = nodes.get(found.node)
+    while origin is not None and origin.target is operator.getitem:
+        origin = origin.args[0] if isinstance(origin.args[0], Node) else None
     stage, how = _lowering_or_codegen(found)
     return Location(
         stage=stage,
@@ -212,7 +223,7 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
         suspects=seen.in_candidate(candidate, _dynamo_names(involved)),
-        names=tuple(str(node.target) for node in involved),
+        names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
     )
 
 
@@ -223,28 +234,31 @@ def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
         return "runtime", f"{how}; the kernel is one of eager's own"
     expected = found.graph.expected
     eager = expected.eager.get(found.node) if expected is not None else None
-    with contextlib.suppress(CannotEvaluate, Exception):
-        value = _loop_body_value(found)
-        if value is not None and isinstance(eager, torch.Tensor):
-            if _agree(value, eager):
-                return "codegen", f"{how}; its loop body, evaluated step by step, is right"
-            if _agree(value, found.graph.checked[found.buffer]):
-                return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
+    if isinstance(eager, torch.Tensor):
+        values = [_loop_body_value(found, widened) for widened in (False, True)]
+        known = [value for value in values if value is not None]
+        if any(_agree(value, eager) for value in known):
+            return "codegen", f"{how}; its loop body, evaluated step by step, is right"
+        if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
+            return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
     return "", f"{how}; whether its loop body is right could not be told"
 
 
-def _loop_body_value(found: KernelDivergence) -> torch.Tensor | None:
+def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
+    """What the loop body stores into the buffer; None where it cannot be told."""
     from torch._inductor.scheduler import SchedulerNode
 
     values = {**found.graph.inputs, **found.graph.checked}
     values.pop(found.buffer, None)
+    values.update(found.graph.lowered.constants)
     for node in found.graph.lowered.scheduler.nodes:
         if found.buffer not in node.get_buffer_names():
             continue
-        for part in node.get_nodes():
-            if isinstance(part, SchedulerNode):
-                values.update(evaluate(part, values))
-        return values.get(found.buffer)
+        with contextlib.suppress(CannotEvaluate):
+            for part in node.get_nodes():
+                if isinstance(part, SchedulerNode):
+                    values.update(evaluate(part, values, widened=widened))
+            return values.get(found.buffer)
     return None
 
 
@@ -292,5 +306,3 @@ def _place(line: str) -> str:
     """`File "model.py", line 12, in forward` as `model.py:12`."""
     path, _, rest = line.removeprefix('File "').partition('", line ')
     return f"{path}:{rest.partition(',')[0].strip()}"
-
-

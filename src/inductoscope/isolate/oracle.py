@@ -55,7 +55,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         try:
             outcome = run(compiled(candidate), candidate.inputs, backward=candidate.backward)
         except Exception as error:
-            return failure_of_error(error)
+            return None if _is_past(error) else failure_of_error(error)
     del eager
     return failure_of_judgement(judge(case, outcome))
 
@@ -109,6 +109,44 @@ def prepare_compiler() -> None:
     torch._dynamo.reset()
     with contextlib.suppress(AttributeError):
         AsyncCompile.pool.cache_clear()
+
+
+# Stages that end before the generated code is compiled.
+_BEFORE_NATIVE = (
+    "dynamo", "aot", "decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass", "lowering",
+    "scheduler", "codegen",
+)  # fmt: skip
+
+
+class _Past(Exception):
+    """The compile has come farther than the failure that is looked for."""
+
+
+@contextlib.contextmanager
+def no_farther_than(stage: str) -> Iterator[None]:
+    """End a compile before generated code is compiled, if the stage lies before that.
+
+    Compiling it takes most of the time, and cannot bring back a failure of an earlier stage.
+    """
+    if stage not in _BEFORE_NATIVE:
+        yield
+        return
+    from torch._inductor.graph import GraphLowering
+
+    original = GraphLowering._compile_to_module_lines
+
+    def past(*args: Any, **kwargs: Any) -> Any:
+        raise _Past
+
+    GraphLowering._compile_to_module_lines = past
+    try:
+        yield
+    finally:
+        GraphLowering._compile_to_module_lines = original
+
+
+def _is_past(error: BaseException) -> bool:
+    return isinstance(innermost(error), _Past)
 
 
 # --- what it came to ------------------------------------------------------------------------------
@@ -182,6 +220,8 @@ class Oracle:
 
     forks: Forks
     journal: Path | None = None
+    # The stage of an error that is looked for, if it is one.
+    stage: str = ""
     mistakes: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
@@ -192,7 +232,9 @@ class Oracle:
                     entry = json.loads(line)
                     self._known[str(entry["candidate"])] = entry["failure"]
 
-    def failure(self, candidate: Candidate, *, label: str = "", around: Around | None = None) -> Failure | None:
+    def failure(
+        self, candidate: Candidate, *, label: str = "", around: Around | None = None
+    ) -> Failure | None:
         """The failure of one candidate."""
         return next(self.failures([candidate], label=label, around=around))
 
@@ -225,6 +267,7 @@ class Oracle:
                 yield number, _from_data(self._known[key])
             else:
                 fresh.append((number, key, candidate))
+        around = around or (lambda: no_farther_than(self.stage))
         works = [_work(candidate, around) for _, _, candidate in fresh]
         for place, answer in self.forks.as_done(works):
             number, key, _ = fresh[place]
@@ -281,7 +324,8 @@ def failure_of_signal(answer: Answer) -> Failure:
     kernel = str(launches[-1].get("kernel", "")) if launches and stage == "runtime" else ""
     return Failure(
         SIGNAL,
-        f"the process died of {name}" + (f" in kernel {kernel}" if kernel else f" in stage {stage}"),
+        f"the process died of {name}"
+        + (f" in kernel {kernel}" if kernel else f" in stage {stage}"),
         stage=stage,
         aspect=name,
         function=kernel,

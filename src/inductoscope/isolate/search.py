@@ -6,6 +6,7 @@ whoever provides it may try them side by side.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -39,7 +40,7 @@ def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
 
 def _chunks(items: Sequence[Item], parts: int) -> list[list[Item]]:
     bounds = [len(items) * number // parts for number in range(parts + 1)]
-    return [list(items[a:b]) for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [list(items[a:b]) for a, b in itertools.pairwise(bounds)]
 
 
 def _without(items: Sequence[Item], chunk: Sequence[Item]) -> list[Item]:

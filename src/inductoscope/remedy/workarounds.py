@@ -80,6 +80,8 @@ def _for_axes(cures: Sequence[tuple[Axis, str]]) -> Iterator[Workaround]:
                 f"torch._inductor.config.{key} = {value!r}" for key, value in axis.settings.items()
             ]
             yield Workaround(
-                "\n".join(lines), f"do without {axis.title}: {'; '.join(lines)}", axis.loss + 1,
+                "\n".join(lines),
+                f"do without {axis.title}: {'; '.join(lines)}",
+                axis.loss + 1,
                 axis.name,
             )

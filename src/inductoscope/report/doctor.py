@@ -65,7 +65,11 @@ def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
     printer.line()
     printer.heading("Workaround")
     state = "the program is right with it" if found["verified"] else "did not help the program"
-    cost = f"; the compiled call takes {found['slowdown']:.2f} times as long" if found["slowdown"] else ""
+    cost = (
+        f"; the compiled call takes {found['slowdown']:.2f} times as long"
+        if found["slowdown"]
+        else ""
+    )
     printer.line(f"{found['text']} ({state}{cost})", indent=2)
     if found["verified"]:
         printer.code(found["code"], indent=4)

@@ -64,10 +64,10 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
     if len(recipes) == 1:
         return "\n".join([*lines, f"    return [{recipes[0]}]"])
     lines.append("    return [")
-    lines += [f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)]
+    lines += [
+        f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)
+    ]
     return "\n".join([*lines, "    ]"])
-
-
 
 
 def _run(candidate: Candidate, failure: Failure) -> str:

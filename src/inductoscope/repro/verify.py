@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from inductoscope.capture.launch import die_with_parent
 
 TIMES = 3
 
@@ -56,6 +59,7 @@ def _run(script: Path, environment: Mapping[str, str], seconds: float) -> tuple[
         text=True,
         errors="replace",
         start_new_session=True,
+        preexec_fn=die_with_parent,
     )
     try:
         output, _ = child.communicate(timeout=seconds)
@@ -68,7 +72,5 @@ def _run(script: Path, environment: Mapping[str, str], seconds: float) -> tuple[
 
 
 def _end_group(pid: int) -> None:
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.killpg(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 
@@ -12,7 +13,9 @@ import click
     "doctor",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the verdict as JSON ('-': stdout).")
+@click.option(
+    "--json", "json_path", metavar="PATH", help="Write the verdict as JSON ('-': stdout)."
+)
 @click.option(
     "--output", type=click.Path(path_type=Path), help="Where to keep everything (a new folder)."
 )
@@ -67,6 +70,8 @@ def command(
     from inductoscope.report.progress import Progress
     from inductoscope.report.terminal import Printer, write_json
 
+    # Ended from outside, it ends as with Ctrl-C: nothing is left running, what is known is said.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     to_run = resolve_command(words)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     request = Request(to_run, folder, calls, Limits(stall, time_limit))

@@ -7,5 +7,8 @@ AXIS = setting_axis(
     "cpp-compile",
     "unsafe floating point optimisation in C++",
     loss=1,
-    settings={"cpp.enable_unsafe_math_opt_flag": False, "cpp.enable_floating_point_contract_flag": "off"},
+    settings={
+        "cpp.enable_unsafe_math_opt_flag": False,
+        "cpp.enable_floating_point_contract_flag": "off",
+    },
 )

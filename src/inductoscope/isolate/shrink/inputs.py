@@ -128,7 +128,9 @@ def _fits(text: str, like: torch.Tensor) -> bool:
         made = make_inputs([text], [like])[0]
     except Exception:
         return False
-    return bool(made.shape == like.shape and made.dtype == like.dtype and made.device == like.device)
+    return bool(
+        made.shape == like.shape and made.dtype == like.dtype and made.device == like.device
+    )
 
 
 def _simple_texts(value: torch.Tensor) -> Iterator[str]:

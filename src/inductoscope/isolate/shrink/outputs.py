@@ -14,7 +14,7 @@ from inductoscope.isolate.search import smallest_subset
 
 def shrink_outputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
     """The candidate with as few outputs as show the failure."""
-    count = len(candidate.module.graph.output_node().args[0])  # type: ignore[arg-type]
+    count = len(candidate.module.graph.output_node().args[0])
     if count < 2:
         return candidate
     suspected = [
@@ -39,7 +39,7 @@ def shrink_outputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> Ca
 def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     graph = Graph()
     outputs = graph.graph_copy(candidate.module.graph, {})
-    graph.output(tuple(outputs[number] for number in numbers))  # type: ignore[index]
+    graph.output(tuple(outputs[number] for number in numbers))
     # Inputs that nothing reads any more go too; operations that write in place stay.
     graph.eliminate_dead_code(_has_effect)
     unused = [n for n in graph.nodes if n.op == "placeholder" and not n.users]

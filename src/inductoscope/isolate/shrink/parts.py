@@ -18,9 +18,19 @@ from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.check.values import copy_values, is_plain
-from inductoscope.isolate.candidate import Candidate, is_operation
+from inductoscope.isolate.candidate import Candidate, is_operation, is_unpacking
 
-_WRITTEN_DOWN = (bool, int, float, complex, str, type(None), torch.dtype, torch.device, torch.layout)
+_WRITTEN_DOWN = (
+    bool,
+    int,
+    float,
+    complex,
+    str,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+)
 
 
 @dataclass
@@ -35,7 +45,7 @@ class Recorded:
     @property
     def names(self) -> list[str]:
         """Nodes that can be kept or left out, in order."""
-        return [node.name for node in self.candidate.operations if not _is_unpacking(node)]
+        return [node.name for node in self.candidate.operations if not is_unpacking(node)]
 
 
 def record(candidate: Candidate) -> Recorded:
@@ -73,27 +83,12 @@ class _Recorder(Interpreter):
         return self._copies[key]
 
 
-def part(
-    recorded: Recorded, keep: Collection[str], *, separate: bool = False
-) -> Candidate | None:
+def part(recorded: Recorded, keep: Collection[str], *, separate: bool = False) -> Candidate | None:
     """The nodes in `keep` as a candidate, or None if nothing is left of them.
 
     With `separate`, every node stands alone: it reads inputs only, and is an output.
     """
     return _Cut(recorded, keep, separate).candidate()
-
-
-def _is_unpacking(node: Node) -> bool:
-    """Taking one result out of several: belongs to the node that made them."""
-    if node.target is not operator.getitem or not isinstance(node.args[0], Node):
-        return False
-    source = node.args[0]
-    return isinstance(node.args[1], int) and not _is_tensor_node(source)
-
-
-def _is_tensor_node(node: Node) -> bool:
-    value = node.meta.get("example_value", node.meta.get("val"))
-    return value is None or isinstance(value, torch.Tensor)
 
 
 class _Cut:
@@ -129,7 +124,7 @@ class _Cut:
     def _copy(self, node: Node) -> bool:
         """Copy a node if it is kept and all that it reads can be had."""
         wanted = node.name in self._keep
-        if _is_unpacking(node):
+        if is_unpacking(node):
             source = node.args[0]
             wanted = isinstance(source, Node) and source.name in self._new
         if not wanted or not is_operation(node):
@@ -146,7 +141,7 @@ class _Cut:
         return True
 
     def _argument(self, user: Node, node: Node) -> Any:
-        if node.name in self._new and not (self._separate and not _is_unpacking(user)):
+        if node.name in self._new and not (self._separate and not is_unpacking(user)):
             return self._new[node.name]
         if node.op == "get_attr" and not isinstance(self._value(user, node), torch.Tensor):
             return self._at_front(lambda: self._graph.get_attr(str(node.target)))
@@ -213,7 +208,9 @@ class _CannotCut(Exception):
 
 
 def _written_to(node: Node) -> Iterable[str]:
-    name = str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    name = (
+        str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
+    )
     if (name.endswith("_") and not name.endswith("__")) or node.target is operator.setitem:
         base = node.args[0] if node.args else None
         if isinstance(base, Node):

@@ -41,6 +41,4 @@ def _without(settings: dict[str, object], name: str) -> dict[str, object]:
 
 
 def _without_gradients(inputs: tuple[object, ...]) -> tuple[object, ...]:
-    return tuple(
-        value.detach() if isinstance(value, torch.Tensor) else value for value in inputs
-    )
+    return tuple(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs)

@@ -15,17 +15,30 @@ from inductoscope.isolate.failure import Failure
 from inductoscope.isolate.oracle import Oracle
 
 # Sizes to try, the smallest first; vectors of the machine need up to 16 elements.
-_SIZES = (1, 2, 3, 4, 5, 8, 16, 17, 32, 33, 64)
+_SIZES = (2, 4, 8, 17, 33)
 
 
 def shrink_shapes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
     """The candidate with every size as small as the failure allows."""
+    together = [_all_resized(candidate, smaller) for smaller in _SIZES[:3]]
+    found = oracle.first(together, failure)
+    if found is not None and together[found] is not None:
+        return together[found] or candidate
     for size in sorted(_sizes(candidate), reverse=True):
         attempts = [_resized(candidate, size, smaller) for smaller in _SIZES if smaller < size]
         found = oracle.first(attempts, failure)
         if found is not None:
             candidate = attempts[found] or candidate
     return candidate
+
+
+def _all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
+    """The candidate with every larger size made `smaller`; None where that does not go."""
+    attempt: Candidate | None = candidate
+    sizes = [size for size in _sizes(candidate) if size > smaller]
+    for size in sizes:
+        attempt = None if attempt is None else _resized(attempt, size, smaller)
+    return attempt if sizes else None
 
 
 def _sizes(candidate: Candidate) -> set[int]:
