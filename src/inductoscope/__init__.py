@@ -3,6 +3,8 @@
 with inductoscope.record() as recording:
     torch.compile(model)(x)
 recording.show(op="relu")
+
+inductoscope.assert_same(function, x)
 """
 
 from __future__ import annotations
@@ -13,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.version import __version__
 
 if TYPE_CHECKING:
-    from inductoscope.api import LiveRecording, open_recording, record
+    from inductoscope.api import LiveRecording, assert_same, check, open_recording, record
 
-__all__ = ["LiveRecording", "__version__", "open_recording", "record"]
+__all__ = ["LiveRecording", "__version__", "assert_same", "check", "open_recording", "record"]
 
 
 def __getattr__(name: str) -> Any:

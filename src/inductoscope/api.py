@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.capture.session import recorded
 from inductoscope.diagnose import diagnose
@@ -14,6 +15,9 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.report.show import Selection, choose_view
 from inductoscope.report.terminal import Printer
+
+if TYPE_CHECKING:
+    from inductoscope.check.function import CheckResult
 
 
 class LiveRecording:
@@ -70,3 +74,26 @@ def record(*, output: Path | str | None = None, fresh: bool = False) -> Iterator
 def open_recording(path: Path | str) -> LiveRecording:
     """A recording made earlier, by `record` or by `inductoscope run`."""
     return LiveRecording(Path(path))
+
+
+def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> CheckResult:
+    """Compile `function` and say whether it does on `arguments` what it does in eager.
+
+        result = inductoscope.check(model, x)
+        if not result:
+            print(result)
+
+    Outputs, gradients, written inputs, types, shapes, strides and shared memory are compared, and
+    values are judged against float64. Options: `compiled` (a compiled function to judge instead),
+    `backward` (with gradients or without), and those of `torch.compile`.
+    """
+    from inductoscope.check import function as checking  # Needs torch.
+
+    return checking.check(function, *arguments, **options)
+
+
+def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """For tests: raise an AssertionError that says what differs. Takes what `check` takes."""
+    from inductoscope.check import function as checking
+
+    checking.assert_same(function, *arguments, **options)

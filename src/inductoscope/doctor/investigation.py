@@ -34,7 +34,8 @@ from inductoscope.isolate.shrink.settings import shrink_settings
 from inductoscope.isolate.shrink.shapes import shrink_shapes
 from inductoscope.repro.failure_script import script_text
 
-_HANG_SECONDS = 25.0
+_HANG_SECONDS = 12.0
+_HANG_SECONDS_NATIVE = 60.0
 _FORK_SECONDS = 120.0
 
 
@@ -75,7 +76,10 @@ class Investigation:
         self._failure = failure
         self._found = found
         self._place = place
-        seconds = _HANG_SECONDS if failure.kind == HANG else _FORK_SECONDS
+        seconds = _FORK_SECONDS
+        if failure.kind == HANG:
+            is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
+            seconds = _HANG_SECONDS_NATIVE if is_native else _HANG_SECONDS
         self._oracle = Oracle(Forks(seconds=seconds), place / JOURNAL)
         self._smallest = candidate
         self._location = Location()
@@ -111,7 +115,7 @@ class Investigation:
         self._found.reproduces = again is not None and again.kind == self._failure.kind
         if again is not None and self._found.reproduces:
             self._failure = again
-            if again.kind == ERROR and not self._whole.backward:
+            if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage
             self._found.failure = {**self._found.failure, **_known(again)}
         self._save()

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
@@ -182,6 +182,7 @@ def _watch(
 ) -> tuple[bool, bool]:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
     progress = _Progress(folder / FOLDER / PROGRESS, say)
+    stalls = StallWatch(folder, limits.stall)
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
@@ -190,7 +191,7 @@ def _watch(
             continue
         if time.monotonic() - started > limits.seconds:
             return False, True
-        if _is_stalled(folder, limits.stall):
+        if stalls.is_stalled():
             return True, False
     progress.pass_on()
     return False, False
@@ -218,36 +219,57 @@ class _Progress:
                 self.is_investigating = True
 
 
-def _is_stalled(folder: Path, seconds: float) -> bool:
-    """Whether every process that is inside the compiler has been silent for so long."""
-    inside = [
-        stream
-        for stream in (folder / STREAMS).glob("*.jsonl")
-        if time.time() - _age(stream) > seconds and open_stages(stream)
-    ]
-    return bool(inside)
+# Rounds of fusion may go on for ever: they are no sign of getting anywhere.
+_NO_PROGRESS = ("fusion-", "fused", "pair")
 
 
-def _age(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return time.time()
+@dataclass
+class StreamState:
+    """How far one process has come, read from its stream bit by bit."""
+
+    path: Path
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    moved: float = field(default_factory=time.time)
+    _read: int = 0
+
+    def catch_up(self) -> StreamState:
+        """Read what was written since."""
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            file.seek(self._read)
+            whole, newline, _ = file.read().rpartition(b"\n")
+            self._read += len(whole) + len(newline)
+            for line in whole.splitlines():
+                with contextlib.suppress(ValueError, AttributeError):
+                    self._take(json.loads(line))
+        return self
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = str(event.get("kind"))
+        if kind == "stage-start":
+            self.stages.append(event)
+        elif kind == "stage" and self.stages:
+            self.stages.pop()
+        elif kind == "process-end":
+            self.stages.clear()
+        if not kind.startswith(_NO_PROGRESS):
+            self.moved = time.time()
+
+
+class StallWatch:
+    """Notices when a process has been inside the compiler for long without getting anywhere."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._streams: dict[Path, StreamState] = {}
+
+    def is_stalled(self) -> bool:
+        """Whether some process has stalled."""
+        for path in (self._folder / STREAMS).glob("*.jsonl"):
+            self._streams.setdefault(path, StreamState(path)).catch_up()
+        now = time.time()
+        return any(s.stages and now - s.moved > self._seconds for s in self._streams.values())
 
 
 def open_stages(stream: Path) -> list[dict[str, Any]]:
     """The stages that a process has entered and not left, outermost first."""
-    stages: list[dict[str, Any]] = []
-    with contextlib.suppress(OSError), stream.open("rb") as file:
-        for line in file:
-            if b'"stage' not in line:
-                continue
-            with contextlib.suppress(ValueError):
-                event = json.loads(line)
-                if event.get("kind") == "stage-start":
-                    stages.append(event)
-                elif event.get("kind") == "stage" and stages:
-                    stages.pop()
-                elif event.get("kind") == "process-end":
-                    stages.clear()
-    return stages
+    return StreamState(stream).catch_up().stages

@@ -20,7 +20,7 @@ from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
 from inductoscope.isolate.failure import HANG, SIGNAL
 from inductoscope.recording.location import create_recording
-from inductoscope.repro.verify import Verification, verify
+from inductoscope.repro.verify import TIMES, Verification, verify
 
 Say = Callable[[str], None]
 
@@ -118,7 +118,11 @@ class Doctor:
         path = self._place / "repro.py"
         path.write_text(found.script, "utf-8")
         self._say("running the reproducer three times in fresh processes")
-        self._verification = verify(path, found.expected_output, self._plain_environment())
+        # Runs that hang need no core to themselves to show it.
+        at_once = TIMES if found.failure.get("kind") == HANG else None
+        self._verification = verify(
+            path, found.expected_output, self._plain_environment(), at_once=at_once
+        )
         (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
 
     def _help(self) -> None:

@@ -149,7 +149,7 @@ def _under_main(lines: list[str]) -> str:
 
 
 def _watched(compiled: str, *, hangs: bool) -> str:
-    limit = ", timeout=60" if hangs else ""
+    limit = ", timeout=40" if hangs else ""
     lines = [
         'if sys.argv[1:] == ["inside"]:',
         "    run(fn)",
@@ -161,7 +161,7 @@ def _watched(compiled: str, *, hangs: bool) -> str:
         "try:",
         f'    ended = subprocess.run([sys.executable, __file__, "inside"]{limit}).returncode',
         "except subprocess.TimeoutExpired:",
-        '    ended = "a time limit of 60 s"',
+        '    ended = "a time limit of 40 s"',
         'print("the process ended with", ended)',
         "sys.exit(0 if ended == 0 else 1)",
     ]

@@ -37,10 +37,11 @@ def verify(
     environment: Mapping[str, str],
     *,
     times: int = TIMES,
+    at_once: int | None = None,
     seconds: float = 180.0,
 ) -> Verification:
     """Run the script `times` times; each has to exit with 1 and to print `expected`."""
-    with ThreadPoolExecutor(max_workers=max(1, min(times, os.cpu_count() or 1))) as pool:
+    with ThreadPoolExecutor(max_workers=at_once or os.cpu_count() or 1) as pool:
         runs = list(pool.map(lambda _: _run(script, environment, seconds), range(times)))
     failed = [output for code, output in runs if code == 1 and expected in output]
     shown = failed[0] if failed else (runs[0][1] if runs else "")

@@ -8,7 +8,7 @@ subset is invalid, and most of the minimising is done before any search begins.
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -182,7 +182,7 @@ class _Cut:
         return new
 
     def _outputs(self, copied: list[Node]) -> list[Node]:
-        """What is used by no other copied node, what was an output, and what was written to."""
+        """What no other copied node uses, what was an output, and what was written to last."""
         before = {
             leaf.name
             for node in self._source.graph.nodes
@@ -195,9 +195,12 @@ class _Cut:
             used = any(user.name in self._new for user in node.users) and not self._separate
             if self._is_tensor(node) and (not used or node.name in before):
                 found.append(node)
-        written = {base for node in copied for base in _written_to(node)}
-        found += [node for node in copied if node.name in written and node not in found]
-        return found
+        return found + [node for node in copied if node not in found and self._is_lost(node)]
+
+    def _is_lost(self, node: Node) -> bool:
+        """Whether a node is written to, and nothing that is kept reads it after that."""
+        readers = [user for user in node.users if user.name in self._new]
+        return bool(readers) and node.name in _written_to(readers[-1])
 
     def _is_tensor(self, node: Node) -> bool:
         return isinstance(self._recorded.made.get(node.name), torch.Tensor)
@@ -207,14 +210,14 @@ class _CannotCut(Exception):
     """A value at the cut is neither a tensor nor something that can be written down."""
 
 
-def _written_to(node: Node) -> Iterable[str]:
+def _written_to(node: Node) -> list[str]:
     name = (
         str(node.target) if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     )
     if (name.endswith("_") and not name.endswith("__")) or node.target is operator.setitem:
         base = node.args[0] if node.args else None
-        if isinstance(base, Node):
-            yield base.name
+        return [base.name] if isinstance(base, Node) else []
+    return []
 
 
 def _literal(value: Any) -> Any:
