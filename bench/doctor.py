@@ -92,7 +92,7 @@ def measure_bisector(fault: Fault, folder: Path, limit: float) -> Measured:
         ended=outcome.exit_code is not None,
         runs=len(counted.read_text().splitlines()) if counted.exists() else 0,
         named=_names(fault, said),
-        said=said or outcome.output.strip()[-200:],
+        said=said or f"exit {outcome.exit_code}: {outcome.output.strip()[-200:]}",
     )
 
 

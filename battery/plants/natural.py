@@ -94,7 +94,7 @@ RECIPES = (
         "floor_divide",
         "lowering",
         "wrong-result",
-        culprits=("floor_divide", "aten.div", "floordiv", "div_prim"),
+        culprits=("floor_divide", "aten.div", "floordiv", "div_prim", "div"),
         also=("codegen", "decomposition"),
         script=_BUCKETS + _END,
         detail="natural",

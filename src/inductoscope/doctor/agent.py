@@ -11,6 +11,7 @@ import faulthandler
 import functools
 import os
 import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -81,8 +82,27 @@ def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
 
         return call_user_compiler
 
+    def for_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_function(context: Any, function: Any) -> Any:
+            compiled = original(context, function)
+            is_function = isinstance(compiled, types.FunctionType)
+            if not SCOPE.active or not is_function or type(context).__name__ != "OptimizeContext":
+                return compiled
+            from inductoscope.doctor.callables import watched
+
+            return watched(compiled, function, context, place)
+
+        return compile_function
+
     name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
     return (
+        Hook(
+            stage="dynamo",
+            records="each compiled function beside the same Python code in eager",
+            wraps=(Wrap(context, for_functions),),
+        ),
         Hook(
             stage="dynamo",
             records="each compiled graph beside the same graph in eager",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import traceback
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
 
@@ -111,7 +111,13 @@ class Investigation:
     def _reproduce(self) -> None:
         """The failure must show in a fork, before anything is searched for."""
         self._say(f"checking that it shows again in a fork ({self._whole.size} nodes)")
+        earlier = self._whole.earlier
+        self._whole = replace(self._whole, earlier=None)
         again = self._oracle.failure(self._whole)
+        if earlier is not None and (again is None or again.kind != self._failure.kind):
+            self._say("it needs an earlier call; trying with that")
+            self._whole = replace(self._whole, earlier=earlier)
+            again = self._oracle.failure(self._whole)
         self._found.reproduces = again is not None and again.kind == self._failure.kind
         if again is not None and self._found.reproduces:
             self._failure = again
@@ -134,6 +140,9 @@ class Investigation:
 
     def _shrink(self, hints: Sequence[Sequence[str]]) -> None:
         smaller = self._whole
+        if smaller.earlier is not None:
+            self._keep(smaller)
+            return  # Two calls have to fit together: it is left as it is.
         self._say(f"looking for the smallest part of {smaller.size} nodes")
         smaller = self._keep(shrink_nodes(smaller, self._failure, self._oracle, hints))
         if self._failure.kind != HANG:
@@ -175,6 +184,8 @@ class Investigation:
 
     def _write_script(self) -> None:
         try:
+            if self._smallest.earlier is not None:
+                raise ToolFailure("the failure needs two calls with inputs that fit together")
             if any(not recipe for recipe in self._smallest.recipes):
                 raise ToolFailure(
                     "an input is too large, or of a kind, to be written into a script"

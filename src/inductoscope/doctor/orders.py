@@ -16,6 +16,7 @@ FINDING = "finding.json"
 PROGRESS = "progress.jsonl"
 JOURNAL = "journal.jsonl"
 STACKS = "stacks.txt"
+FUNCTION_SCRIPT = "function.py"
 
 # How a process of the program ends when the doctor has found what it was looking for.
 STOPPED = 75

@@ -13,7 +13,7 @@ from inductoscope.doctor import verdict as v
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
-from inductoscope.doctor.orders import FOLDER, OWN_VARIABLES, Orders
+from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
 from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
@@ -62,6 +62,7 @@ class Doctor:
             self._return_to_the_place(first, orders)
         if self._found is None:
             verdict = verdict_without_finding(first, self._rerun)
+            self._prove_without_graph(verdict)
             return self._finished(verdict)
         self._prove()
         self._help()
@@ -124,6 +125,17 @@ class Doctor:
             path, found.expected_output, self._plain_environment(), at_once=at_once
         )
         (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
+
+    def _prove_without_graph(self, verdict: Verdict) -> None:
+        """What Dynamo refuses has no graph; the function itself is the reproducer."""
+        source = self._place / FUNCTION_SCRIPT
+        if verdict.verdict != v.NOT_INDUCTOR or not source.exists():
+            return
+        path = source.rename(self._place / "repro.py")
+        self._say("running the function alone three times in fresh processes")
+        checked = verify(path, "eager: ok", self._plain_environment())
+        self._verification = checked
+        verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
 
     def _help(self) -> None:
         """Try the first workaround that helped the graph on the program itself."""

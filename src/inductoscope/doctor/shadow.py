@@ -31,6 +31,7 @@ from inductoscope.isolate.oracle import failure_of_error, failure_of_judgement
 
 # Of the memory that is free, checking may take this part.
 _PART_OF_MEMORY = 0.25
+_SMALL = 64 << 20
 
 
 def shadowed(
@@ -92,6 +93,8 @@ class _Shadow:
     held_back: Failure | None = None
     error: BaseException | None = None
     calls: int = 0
+    # Inputs of the first call, which the graph was compiled on.
+    first: tuple[Any, ...] | None = None
     _checking: list[bool] = field(default_factory=list)
 
     def hold_back(self, error: BaseException) -> None:
@@ -132,6 +135,8 @@ class _Shadow:
             return
         SCOPE.emit("graph-call", compile=self.compile_id, call=self.calls)
         kept = copy_values(arguments)
+        if self.calls == 1 and needed < _SMALL:
+            self.first = tuple(kept)
         failure, judgement = self._compare(kept)
         SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
         if failure is not None:
@@ -183,7 +188,7 @@ class _Shadow:
             self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)
-        if self.calls == 1:
+        if self.calls == 1 and self.orders.investigate:
             # Rounding upstream may hide an operation that is wrong on its own.
             self._look_closer(arguments)
 
@@ -223,6 +228,7 @@ class _Shadow:
             dynamic=dynamic,
             options=self.options,
             config=_changed_settings(),
+            earlier=self.first if self.calls > 1 else None,
         )
 
 

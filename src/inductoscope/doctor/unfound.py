@@ -30,6 +30,15 @@ def checks_of(run: Watched) -> list[Event]:
     return [event for event in open_recording(run.folder).events() if event.kind == "check"]
 
 
+def callables_that_differ(run: Watched) -> list[Event]:
+    """Compiled functions that gave something else than their Python code, as a whole."""
+    return [
+        event
+        for event in open_recording(run.folder).events()
+        if event.kind == "callable-check" and event.text("verdict") == "differs"
+    ]
+
+
 def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     """What to say of a run in which nothing was found wrong with a compiled graph."""
     recording = load(run.folder)
@@ -39,6 +48,11 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
         return _not_inductor(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run)
+    captured = callables_that_differ(run)
+    if captured:
+        found = _wrongly_captured(captured, recording, rerun)
+        if found is not None:
+            return found
     if run.ending.exit_code == 0:
         return _clean(recording, checks)
     return _failed_elsewhere(run, recording, checks, rerun)
@@ -127,6 +141,31 @@ def _failed_elsewhere(
             plain,
         )
     return _dynamo_or_unknown(run, recording, checks, rerun)
+
+
+def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun) -> Verdict | None:
+    """Every graph is right and the function is not: does Dynamo alone do that?"""
+    again = rerun(
+        Orders(calls=0, backend="eager", investigate=False),
+        f"{captured[0].text('function')} differs though its graphs are right; running it with "
+        "Dynamo alone, each graph in eager",
+    )
+    still = callables_that_differ(again)
+    if not still:
+        return None
+    result = Verdict(
+        v.NOT_INDUCTOR,
+        "dynamo",
+        f"Dynamo captures something else than {still[0].text('function')} computes: "
+        f"{still[0].text('text')}, with every graph run in eager.",
+        "proven",
+    )
+    result.culprit = Culprit(function=still[0].text("function"), source=_last_place(recording))
+    for event in (captured[0], still[0]):
+        result.add(
+            f"{event.text('function')}: {event.text('text')}", "compared with a fork in eager"
+        )
+    return result
 
 
 def _fails_in_eager(run: Watched, eager: Watched) -> Verdict:

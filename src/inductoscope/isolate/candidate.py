@@ -22,6 +22,8 @@ class Candidate:
     # Options of torch.compile, and settings of the compiler that the program made.
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Inputs of an earlier call, on which the graph was compiled: some failures need one.
+    earlier: tuple[Any, ...] | None = None
     # Texts that make the inputs; empty for an input whose values are only in memory.
     recipes: tuple[str, ...] = ()
 

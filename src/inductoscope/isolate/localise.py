@@ -26,7 +26,7 @@ from inductoscope.check.passes import PassDivergence, PassWatch, first_divergenc
 from inductoscope.check.values import run
 from inductoscope.isolate.candidate import Candidate, is_operation
 from inductoscope.isolate.forks import Forks
-from inductoscope.isolate.oracle import compiling
+from inductoscope.isolate.oracle import compiling, run_compiled
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
     case = Case(candidate.module, candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        judgement = judge(case, run(function, candidate.inputs, backward=candidate.backward))
+        judgement = judge(case, run_compiled(candidate, function))
     return judgement.wrong[0].text if judgement.wrong else ""
 
 
@@ -128,7 +128,7 @@ def _in_compile(candidate: Candidate) -> Location:
         function = torch.compile(
             candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
         )
-        run(function, candidate.inputs, backward=candidate.backward)
+        run_compiled(candidate, function)
     known = {**seen.inputs, **kernels.known_inputs}
     found = first_divergence(passes, known)
     if found is not None:

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from inductoscope.check.compare import Case, Judgement, judge
-from inductoscope.check.values import run
+from inductoscope.check.values import Outcome, run
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import (
     ERROR,
@@ -53,11 +53,18 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         raise EagerFails(f"{type(error).__name__}: {error}") from error
     with compiling(candidate), around():
         try:
-            outcome = run(compiled(candidate), candidate.inputs, backward=candidate.backward)
+            outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
     del eager
     return failure_of_judgement(judge(case, outcome))
+
+
+def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
+    """Call a compiled function on the candidate's inputs, after the earlier ones."""
+    if candidate.earlier is not None:
+        run(function, candidate.earlier, backward=candidate.backward)
+    return run(function, candidate.inputs, backward=candidate.backward)
 
 
 class EagerFails(Exception):
@@ -354,7 +361,7 @@ def digest(candidate: Candidate) -> str:
     """Tells candidates apart: by their code, and by their inputs' form and values."""
     hasher = hashlib.blake2b(digest_size=12)
     hasher.update(candidate.module.graph.python_code("self").src.encode())
-    for value in candidate.inputs:
+    for value in (*candidate.inputs, *(candidate.earlier or ())):
         hasher.update(_fingerprint(value).encode())
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
     hasher.update(repr(settings).encode())

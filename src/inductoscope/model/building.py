@@ -342,6 +342,7 @@ HANDLERS: dict[str, Handler] = {
     "torch": _torch,
     "launched": _ignored,
     "check": _ignored,
+    "callable-check": _ignored,
     "graph-call": _ignored,
     "graph-returned": _ignored,
     "launch": _ignored,

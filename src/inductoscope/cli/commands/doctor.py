@@ -36,6 +36,7 @@ import click
 @click.option(
     "--time-limit", default=3600.0, show_default=True, help="Seconds for one run of the program."
 )
+@click.option("--no-workaround", is_flag=True, help="Look for the culprit only.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE|COMMAND [ARGS]..."
@@ -47,6 +48,7 @@ def command(
     calls: int,
     stall: float,
     time_limit: float,
+    no_workaround: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -74,7 +76,8 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     to_run = resolve_command(words)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
-    request = Request(to_run, folder, calls, Limits(stall, time_limit))
+    limits = Limits(stall, time_limit)
+    request = Request(to_run, folder, calls, limits, with_workaround=not no_workaround)
     with Progress(quiet=quiet) as progress:
         doctor = Doctor(request, progress.say)
         try:

@@ -118,6 +118,7 @@ class _Cut:
             self._recorded.candidate,
             module=module,
             inputs=tuple(self._inputs.values()),
+            earlier=None,
             recipes=(),
         )
 
