@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
@@ -31,6 +33,21 @@ class Outcome:
     def program_stderr(self) -> str:
         """Standard error without the tool's summary."""
         return self.stderr.partition("inductoscope: the program")[0]
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """What a user sees of an examination, and the verdict object."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+    verdict: dict[str, Any]
+
+    @property
+    def names(self) -> str:
+        """Everything that the verdict says, to look for names in."""
+        return json.dumps(self.verdict)
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,22 @@ class Workplace:
         child = self.start(*words, options=options, **more)
         stdout, stderr = child.communicate(timeout=300)
         return Outcome(child.returncode, stdout, stderr, self.folder / "recording")
+
+    def doctor(self, *words: str, options: tuple[str, ...] = (), **more: str) -> Diagnosis:
+        """`inductoscope doctor OPTIONS WORDS`, to its end."""
+        output = self.folder / "examination"
+        done = subprocess.run(
+            [*TOOL, "doctor", "--output", str(output), "--json", "verdict.json", *options, *words],
+            cwd=self.folder,
+            env=self.environment(**more),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=400,
+            check=False,
+        )
+        verdict = json.loads((self.folder / "verdict.json").read_text())
+        return Diagnosis(done.returncode, done.stdout, done.stderr, verdict)
 
     def run_plain(self, *words: str, **more: str) -> Outcome:
         """The same program without the tool."""

@@ -40,6 +40,7 @@ ORDER = (
     "isolate",
     "repro",
     "remedy",
+    "doctor",
     "report",
     "cli",
     "api",
@@ -49,6 +50,15 @@ ORDER = (
 
 # Runs in the user's process, where torch is already loaded, or in a child that is to load it.
 MAY_IMPORT_TORCH = (
+    "check/",
+    "isolate/",
+    "repro/python_text.py",
+    "repro/failure_script.py",
+    "repro/function_script.py",
+    "doctor/shadow.py",
+    "doctor/callables.py",
+    "doctor/investigation.py",
+    "doctor/remedies.py",
     "capture/hooks/",
     "capture/graphs.py",
     "capture/observe.py",
@@ -211,7 +221,7 @@ def test_every_kind_of_event_that_is_read_is_written_somewhere() -> None:
     texts = {
         node.value
         for path in FILES
-        if part(path) in ("capture", "recording")
+        if part(path) in ("capture", "recording", "check", "doctor")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

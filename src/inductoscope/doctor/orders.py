@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"
+# Which module of the tool the start-up hook starts inside a process.
+INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
 
 # Files in the recording's folder.
 FOLDER = "doctor"
@@ -49,13 +51,15 @@ class Orders:
         return {
             **without,
             VARIABLE: json.dumps(asdict(self)),
+            INSIDE_VARIABLE: "doctor.agent",
             "OMP_THREAD_LIMIT": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
 
 
-OWN_VARIABLES = (VARIABLE, "OMP_THREAD_LIMIT", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+# Not for a run without the doctor. Limits on threads that the user has set are the user's own.
+OWN_VARIABLES = (VARIABLE, INSIDE_VARIABLE)
 
 
 def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:

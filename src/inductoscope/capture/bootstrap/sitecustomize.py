@@ -50,6 +50,7 @@ class _WaitForTorch:
 
 def _start(root, folder):
     """Load inductoscope by its place, not through sys.path, and begin to record."""
+    import importlib
     import importlib.util
 
     if "inductoscope" not in sys.modules:
@@ -61,12 +62,9 @@ def _start(root, folder):
         module = importlib.util.module_from_spec(spec)
         sys.modules["inductoscope"] = module
         spec.loader.exec_module(module)
-    if os.environ.get("INDUCTOSCOPE_DOCTOR"):
-        from inductoscope.doctor.agent import start
-    else:
-        from inductoscope.capture.inside import start
-
-    return start(folder)
+    # Recording is what is done if nothing else is asked for; what is asked for is part of the tool.
+    inside = os.environ.get("INDUCTOSCOPE_INSIDE") or "capture.inside"
+    return importlib.import_module("inductoscope." + inside).start(folder)
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
