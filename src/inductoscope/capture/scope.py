@@ -6,6 +6,7 @@ saw. Time is kept per stage, exclusively: while an inner stage runs, the outer o
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -13,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,16 @@ class Scope:
         self._reported.clear()
         self.active = True
         self.is_redirected = True
+
+    @contextlib.contextmanager
+    def redirected(self, writer: Any) -> Iterator[None]:
+        """The same for a while, in this process."""
+        before = self._writer, self.active, self.is_redirected
+        self.redirect(writer)
+        try:
+            yield
+        finally:
+            self._writer, self.active, self.is_redirected = before
 
     def close(self) -> None:
         """Stop recording and say that it ended in the ordinary way."""

@@ -7,6 +7,7 @@ it. What is known is written down after every step, so that an interruption lose
 from __future__ import annotations
 
 import os
+import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import asdict, replace
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.finding import Found, say, write_found
-from inductoscope.doctor.orders import JOURNAL, STOPPED
+from inductoscope.doctor.finding import Found, read_found, say, write_found
+from inductoscope.doctor.orders import INVESTIGATING, JOURNAL, STOPPED
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
@@ -43,6 +44,7 @@ def investigate_and_stop(
     candidate: Candidate, failure: Failure, compile_id: str, place: Path, is_inductor: bool
 ) -> NoReturn:
     """Find out what can be found out, write it down, and end the program."""
+    _wait_for_others(place)
     found = Found(compile_id, failure.as_data(), is_inductor=is_inductor)
     try:
         say(place, f"found: {failure.text}")
@@ -52,6 +54,23 @@ def investigate_and_stop(
         found.notes.append("".join(traceback.format_exc())[-3000:])
     write_found(found, place)
     SCOPE.close()
+    os._exit(STOPPED)
+
+
+def _wait_for_others(place: Path) -> None:
+    """One process investigates. Others that find something stand still until it is done.
+
+    Were they to go on, or to end, whoever started the processes could end all of them.
+    """
+    try:
+        os.close(os.open(place / INVESTIGATING, os.O_CREAT | os.O_EXCL))
+        return
+    except FileExistsError:
+        pass
+    except OSError:
+        return
+    while not (found := read_found(place)) or not found.is_complete:
+        time.sleep(0.5)
     os._exit(STOPPED)
 
 
@@ -80,7 +99,9 @@ class Investigation:
         if failure.kind == HANG:
             is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
             seconds = _HANG_SECONDS_NATIVE if is_native else _HANG_SECONDS
-        self._oracle = Oracle(Forks(seconds=seconds), place / JOURNAL)
+        self._oracle = Oracle(
+            Forks(seconds=seconds), place / JOURNAL, watch_kernels=failure.kind == SIGNAL
+        )
         self._smallest = candidate
         self._location = Location()
 

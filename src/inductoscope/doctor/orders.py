@@ -17,6 +17,7 @@ FOLDER = "doctor"
 FINDING = "finding.json"
 PROGRESS = "progress.jsonl"
 JOURNAL = "journal.jsonl"
+INVESTIGATING = "investigating"
 STACKS = "stacks.txt"
 FUNCTION_SCRIPT = "function.py"
 
@@ -40,6 +41,8 @@ class Orders:
     # Investigate what is found, rather than only note it.
     investigate: bool = True
     stall_seconds: float = 60.0
+    # Whether the tool is in the program's processes at all.
+    inside: bool = True
 
     def environment(self) -> dict[str, str]:
         """The variables that carry the orders, and that make forks of the program possible.
@@ -47,11 +50,15 @@ class Orders:
         A process that has used several OpenMP threads cannot use them in a fork. With the limit
         no thread is ever started, while the code that is generated stays the same.
         """
+        if not self.inside:
+            return {}
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
         return {
             **without,
             VARIABLE: json.dumps(asdict(self)),
             INSIDE_VARIABLE: "doctor.agent",
+            # A kernel that fails is then the one that is named.
+            "CUDA_LAUNCH_BLOCKING": "1",
             "OMP_THREAD_LIMIT": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.launch import Ending, die_with_parent, environment_for
 from inductoscope.capture.scope import describe_process
 from inductoscope.doctor.orders import FOLDER, PROGRESS, STACKS, Orders
@@ -77,13 +78,15 @@ def run_program(
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
+    scope = environment_for(folder, os.environ, fresh=False) if orders.inside else dict(os.environ)
     environment = {
-        **environment_for(folder, os.environ, fresh=False),
-        **_cache_environment(cache),
+        **scope,
+        **private_cache.environment(cache),
         # A workaround may change what is compiled without changing what a cache goes by.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **orders.environment(),
+        **({} if orders.inside else private_cache.home_for_headers(cache)),
     }
     stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
     started = time.monotonic()
@@ -109,12 +112,6 @@ def run_program(
     )
     stream.close()
     return Watched(ending, folder, stalled, over_time)
-
-
-def _cache_environment(cache: Path) -> dict[str, str]:
-    from inductoscope.capture import private_cache
-
-    return private_cache.environment(cache)
 
 
 def _start(

@@ -18,11 +18,16 @@ from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
-from inductoscope.isolate.failure import HANG, SIGNAL
+from inductoscope.errors import ToolFailure
+from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.recording.location import create_recording
+from inductoscope.recording.reader import open_recording
 from inductoscope.repro.verify import TIMES, Verification, verify
 
 Say = Callable[[str], None]
+
+# A program that takes longer is not run once more only to confirm that it is well.
+_SHORT_RUN = 600.0
 
 
 @dataclass(frozen=True)
@@ -57,16 +62,47 @@ class Doctor:
         self._say("running the program with every compiled graph checked against eager")
         orders = Orders(calls=self._request.calls, stall_seconds=self._request.limits.stall)
         first = self._run(orders, self._request.folder)
+        _refuse_incomplete(first)
         self._found = read_found(first.folder / FOLDER)
         if self._found is None and (first.stalled or first.ending.signal is not None):
             self._return_to_the_place(first, orders)
         if self._found is None:
             verdict = verdict_without_finding(first, self._rerun)
+            if verdict.verdict == v.CLEAN and first.ending.seconds < _SHORT_RUN:
+                verdict = self._confirm_clean(verdict)
             self._prove_without_graph(verdict)
             return self._finished(verdict)
         self._prove()
+        if not self._is_proven() and self._only_under_the_tool():
+            return self._finished(_tool_only(self._found))
         self._help()
         return self._finished(self.partial_verdict())
+
+    def _is_proven(self) -> bool:
+        return self._verification is not None and self._verification.is_verified
+
+    def _only_under_the_tool(self) -> bool:
+        """A failure that no reproducer shows: does the program fail by itself?"""
+        if self._found is None or self._found.failure.get("kind") in (WRONG, NAN):
+            return False
+        return self._plain_run().ending.exit_code == 0
+
+    def _confirm_clean(self, verdict: Verdict) -> Verdict:
+        """Under the tool nothing is wrong; the program may still fail without it."""
+        plain = self._plain_run()
+        if plain.ending.exit_code == 0:
+            verdict.add("the program also ends well without the tool", "one run")
+            return verdict
+        result = Verdict(
+            v.UNKNOWN,
+            "none",
+            "The program fails by itself but not under the tool, which limits it to one OpenMP "
+            "thread and uses eager's random numbers; the cause is unknown.",
+        )
+        result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
+        result.add(plain.output[-800:], "what the program printed by itself")
+        result.evidence += verdict.evidence
+        return result
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -89,6 +125,10 @@ class Doctor:
             list(self._request.command), output=self._place / f"run-{self._runs}"
         )
         return self._run(replace(orders, stall_seconds=self._request.limits.stall), folder)
+
+    def _plain_run(self) -> Watched:
+        """The program as it is, only with a private cache."""
+        return self._rerun(Orders(inside=False), "running the program once without the tool")
 
     def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
@@ -199,6 +239,27 @@ class Doctor:
         verdict = self.partial_verdict()
         verdict.partial = True
         return self._finished(verdict)
+
+
+def _refuse_incomplete(run: Watched) -> None:
+    """A program that could not be watched says nothing."""
+    for event in open_recording(run.folder).events():
+        if event.kind == "stopped":
+            raise ToolFailure(
+                f"The examination could not be written to {run.folder}: {event.text('reason')}. "
+                "Choose another place with --output."
+            )
+
+
+def _tool_only(found: Found) -> Verdict:
+    result = Verdict(
+        v.UNKNOWN,
+        "none",
+        "The program fails under the tool only: it ends well by itself, so nothing is known to be "
+        "wrong with it.",
+    )
+    result.add(str(found.failure.get("text", ""))[:1500], "seen under the tool")
+    return result
 
 
 def _is_right(run: Watched) -> bool:

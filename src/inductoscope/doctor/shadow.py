@@ -113,7 +113,7 @@ class _Shadow:
         if not self._checking and not _is_traced(arguments):
             self._checking.append(True)
             try:
-                self._check(arguments)
+                SCOPE.guard(self._check, arguments)
             finally:
                 self._checking.pop()
         if self.error is not None:

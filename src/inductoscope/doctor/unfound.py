@@ -226,10 +226,10 @@ def _dynamo_or_unknown(
         result.add(run.output[-800:], "what the program printed")
         return result
     result = Verdict(
-        v.UNKNOWN,
+        v.WRONG_RESULT,
         "none",
-        "The program fails, yet every compiled graph does what eager does on the calls checked; "
-        "the cause is unknown.",
+        "The program fails compiled and not in eager, yet every compiled graph does what eager "
+        "does on the calls that were checked; the cause is unknown.",
     )
     result.add(run.output[-800:], "what the program printed")
     result.add(f"{len(checks)} calls checked; check more with --calls")

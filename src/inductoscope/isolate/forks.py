@@ -85,6 +85,9 @@ class Forks:
         self, works: Sequence[Work], *, seconds: float | None = None
     ) -> Iterator[tuple[int, Answer]]:
         """Answers as they come, with the number of the work. Closing the iterator ends the rest."""
+        if not can_fork():
+            yield from self._one_by_one(works)
+            return
         limit = seconds or self.seconds
         waiting = list(enumerate(works))
         running: dict[int, _Running] = {}
@@ -101,6 +104,12 @@ class Forks:
                 for reading, child in running.items():
                     _end(child.pid)
                     os.close(reading)
+
+    def _one_by_one(self, works: Sequence[Work]) -> Iterator[tuple[int, Answer]]:
+        """Without forks: in this process, which a crash or a hang would take along."""
+        for number, work in enumerate(works):
+            self.count += 1
+            yield number, _answer_here(work)
 
     def _start(self, number: int, work: Work) -> tuple[int, _Running]:
         self.count += 1
@@ -129,6 +138,34 @@ class Forks:
                 os.close(reading)
                 status = _end(child.pid) if late else _wait(child.pid)
                 yield child.number, _answer(child, status, late=late)
+
+
+def can_fork() -> bool:
+    """A process that uses a GPU cannot be forked: the driver does not survive it."""
+    import torch
+
+    return not torch.cuda.is_initialized()
+
+
+def _answer_here(work: Work) -> Answer:
+    started = time.monotonic()
+    reading, writing = os.pipe()
+    page: list[bytes] = []
+    reader = threading.Thread(target=_drain, args=(reading, page))
+    reader.start()
+    with SCOPE.redirected(PipeWriter(writing)):
+        worker = threading.Thread(target=_do, args=(work, writing, thread_state()))
+        worker.start()
+        worker.join()
+    os.close(writing)
+    reader.join()
+    os.close(reading)
+    return _answer(_Running(0, 0, started, b"".join(page)), 0, late=False)
+
+
+def _drain(reading: int, page: list[bytes]) -> None:
+    while data := os.read(reading, 1 << 16):
+        page.append(data)
 
 
 def _answer(child: _Running, status: int, *, late: bool) -> Answer:

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from inductoscope.check.compare import Case, Judgement, judge
+from inductoscope.check.kernels import KernelWatch
 from inductoscope.check.values import Outcome, run
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import (
@@ -229,6 +230,8 @@ class Oracle:
     journal: Path | None = None
     # The stage of an error that is looked for, if it is one.
     stage: str = ""
+    # Have every kernel announced, so that a process that dies tells which one was the last.
+    watch_kernels: bool = False
     mistakes: list[str] = field(default_factory=list)
     _known: dict[str, dict[str, Any] | None] = field(default_factory=dict)
 
@@ -274,7 +277,7 @@ class Oracle:
                 yield number, _from_data(self._known[key])
             else:
                 fresh.append((number, key, candidate))
-        around = around or (lambda: no_farther_than(self.stage))
+        around = around or self._usual
         works = [_work(candidate, around) for _, _, candidate in fresh]
         for place, answer in self.forks.as_done(works):
             number, key, _ = fresh[place]
@@ -284,6 +287,12 @@ class Oracle:
             else:
                 self._remember(key, found)
             yield number, found
+
+    def _usual(self) -> contextlib.AbstractContextManager[Any]:
+        """What a candidate is tried under, if nothing else is asked for."""
+        if self.watch_kernels:
+            return KernelWatch(compare=False).watching()
+        return no_farther_than(self.stage)
 
     def _remember(self, key: str, found: Failure | None) -> None:
         data = None if found is None else found.as_data()

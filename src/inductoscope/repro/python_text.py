@@ -139,6 +139,8 @@ def literal(value: Any) -> str:
 def qualified_name(target: Any) -> str:
     """A function under the name that people use for it."""
     if isinstance(target, torch._ops.OpOverload):
+        if not torch._library.utils.is_builtin(target):
+            raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
         return f"torch.ops.{target}"
     name = str(_get_qualified_name(target))
     last = name.rpartition(".")[2]

@@ -6,7 +6,7 @@ AXIS = Axis(
     "pre-grad passes",
     "pre-grad-pass",
     "the pre-grad passes",
-    subsystem_switch("pre_grad_passes", "pre_grad_graph"),
+    subsystem_switch("pre_grad_passes"),
     loss=2,
     snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
 )
