@@ -151,6 +151,12 @@ def _formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
                 f"with {_list(one)} in eager"
             )
             found.append(Difference("sharing", f"output {number}", text))
+    for number, (first, second) in enumerate(zip(eager.same, compiled.same, strict=True)):
+        if first != second:
+            one, two = ("two objects", "one object") if second != number else ("one object", "two")
+            other = min(first, second)
+            text = f"outputs {other} and {number} are {two} when compiled, {one} in eager"
+            found.append(Difference("sharing", f"output {number}", text))
     return found
 
 
@@ -250,6 +256,9 @@ def judge_tensor(
         newly &= sample.isfinite()
     if bool(newly.any()):
         return _not_finite(name, eager, compiled, newly), True
+    lost = _lost(e, r, c, samples)
+    if bool(lost.any()):
+        return _not_the_same(name, eager, compiled, lost), True
     noise = (e - r).abs()
     for sample in samples:
         noise = noise.maximum((sample - r).abs())
@@ -281,6 +290,27 @@ def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> 
     eps = torch.finfo(like.dtype).eps
     # Three samples say more about the whole tensor than about one element.
     return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+
+
+def _lost(
+    e: torch.Tensor, r: torch.Tensor, c: torch.Tensor, samples: list[torch.Tensor]
+) -> torch.Tensor:
+    """Where eager and float64 agree on NaN or on an infinity, and compiled says otherwise."""
+    agreed = (e.isnan() & r.isnan()) | (e.isinf() & (e == r))
+    for sample in samples:
+        agreed &= (sample.isnan() & e.isnan()) | (sample == e)
+    return agreed & ~((c.isnan() & e.isnan()) | (c == e))
+
+
+def _not_the_same(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, lost: torch.Tensor
+) -> Difference:
+    place = tuple(int(i) for i in lost.nonzero()[0])
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
+        f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
+    )
+    return Difference("value", name, text, float("inf"))
 
 
 def _not_finite(

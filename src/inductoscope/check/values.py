@@ -87,6 +87,8 @@ class Outcome:
     inputs: tuple[Any, ...]
     # For each output: the numbers of the inputs and outputs that it shares memory with.
     shared: tuple[tuple[str, ...], ...]
+    # For each output: the number of the first output that is the very same object.
+    same: tuple[int, ...] = ()
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
         """All values of the outcome with a name for each."""
@@ -122,7 +124,14 @@ def run(
         tuple(_detached(value) for value in gradients),
         tuple(_detached(value) for value in copies),
         _sharing(outputs, copies),
+        tuple(_first_same(outputs, number) for number in range(len(outputs))),
     )
+
+
+def _first_same(outputs: Sequence[Any], number: int) -> int:
+    if not isinstance(outputs[number], torch.Tensor):
+        return number
+    return next(n for n, other in enumerate(outputs) if other is outputs[number])
 
 
 @contextlib.contextmanager

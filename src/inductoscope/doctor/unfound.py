@@ -45,6 +45,12 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     checks = checks_of(run)
     errors = [e for c in recording.compiles for e in c.errors if not e.swallowed]
     if errors:
+        eager = rerun(
+            Orders(calls=0, backend="off", investigate=False),
+            f"{errors[0].type} before any backend ran; running the program without torch.compile",
+        )
+        if eager.ending.exit_code != 0:
+            return _fails_in_eager(run, eager)
         return _not_inductor(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run)

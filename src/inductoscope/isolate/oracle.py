@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import signal
+import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -201,10 +202,15 @@ def innermost(error: BaseException) -> BaseException:
     while id(error) not in seen:
         seen.add(id(error))
         inner = getattr(error, "inner_exception", None) or error.__cause__
-        if not isinstance(inner, BaseException):
+        if not isinstance(inner, BaseException) or _is_about_a_command(inner):
             break
         error = inner
     return error
+
+
+def _is_about_a_command(error: BaseException) -> bool:
+    """The native compiler's exit status says less than the exception that holds its message."""
+    return isinstance(error, subprocess.CalledProcessError)
 
 
 def raising_functions(error: BaseException) -> list[str]:

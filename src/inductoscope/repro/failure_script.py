@@ -101,7 +101,8 @@ _SHARING = [
     "    named = {f'input {n}': a for n, a in enumerate(arguments)}",
     "    named.update((f'output {n}', end) for n, end in enumerate(ends))",
     "    memory = {name: value.untyped_storage().data_ptr() for name, value in named.items()}",
-    "    return [[a, b] for a in memory for b in memory if a < b and memory[a] == memory[b]]",
+    "    pairs = [(a, b) for a in memory for b in memory if a < b and memory[a] == memory[b]]",
+    "    return [[a, b, 'same' if named[a] is named[b] else 'alias'] for a, b in pairs]",
 ]
 
 

@@ -1,0 +1,327 @@
+"""Work in forks: what comes back, whatever the fork does to itself.
+
+No work here calls into torch, so it does not matter which threads the test process has.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import mmap
+import os
+import resource
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inductoscope.capture.observe import enter_stage, leave_stage
+from inductoscope.capture.scope import SCOPE
+from inductoscope.isolate.forks import Answer, Forks
+
+# Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
+AGES = 120.0
+
+
+@pytest.fixture
+def forks() -> Forks:
+    return Forks(workers=2, seconds=AGES)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, even if nobody has asked how."""
+    try:
+        return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def wait_until(condition: Callable[[], Any]) -> bool:
+    """A killed process takes a moment to disappear."""
+    end = time.monotonic() + AGES
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.01)
+    return bool(condition())
+
+
+def read_pid(path: Path) -> int:
+    assert wait_until(lambda: path.exists() and path.read_text().endswith("\n"))
+    return int(path.read_text())
+
+
+def write_pid(path: Path, pid: int) -> None:
+    path.write_text(f"{pid}\n")
+
+
+def sleep_as(path: Path) -> Callable[[], None]:
+    def work() -> None:
+        write_pid(path, os.getpid())
+        time.sleep(AGES)
+
+    return work
+
+
+def kill_self(number: signal.Signals) -> Callable[[], None]:
+    def work() -> None:
+        faulthandler.disable()  # pytest's, which would write to the terminal.
+        os.kill(os.getpid(), number)
+        time.sleep(AGES)
+
+    return work
+
+
+# --- what comes back ------------------------------------------------------------------------------
+
+
+def test_a_result_comes_back(forks: Forks) -> None:
+    answer = forks.ask(lambda: {"numbers": [1, 2.5], "text": "ü\n", "nothing": None})
+    assert answer.result == {"numbers": [1, 2.5], "text": "ü\n", "nothing": None}
+    assert (answer.error, answer.signal, answer.timed_out, answer.events) == ("", None, False, [])
+
+
+def test_a_large_result_comes_back_whole(forks: Forks) -> None:
+    text = "0123456789" * 100_000
+    assert forks.ask(lambda: text).result == text
+
+
+def test_what_json_does_not_know_comes_back_as_text(forks: Forks) -> None:
+    assert forks.ask(lambda: [Path("a/b"), torch.float32]).result == ["a/b", "torch.float32"]
+
+
+@pytest.mark.xfail(
+    strict=True, reason="_answer takes the result None for no result, and says that the fork ended"
+)
+def test_nothing_is_a_result_too(forks: Forks) -> None:
+    assert forks.ask(lambda: None).error == ""
+
+
+def test_an_exception_comes_back_as_its_traceback(forks: Forks) -> None:
+    def divide() -> float:
+        return 1 / 0
+
+    answer = forks.ask(divide)
+    assert answer.result is None
+    assert answer.error.startswith("Traceback")
+    assert "in divide" in answer.error
+    assert answer.error.endswith("ZeroDivisionError: division by zero\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGABRT, signal.SIGKILL])
+def test_a_fork_that_dies_tells_the_signal(forks: Forks, number: signal.Signals) -> None:
+    answer = forks.ask(kill_self(number))
+    assert (answer.result, answer.error, answer.signal) == (None, "", number)
+    assert not answer.timed_out
+
+
+def test_a_fork_that_just_exits_is_an_error(forks: Forks) -> None:
+    answer = forks.ask(lambda: os._exit(3))
+    assert answer.error == "the process ended with exit code 3"
+
+
+def test_sys_exit_ends_the_work_and_nothing_else(forks: Forks) -> None:
+    answer = forks.ask(lambda: sys.exit(3))
+    assert answer.error.endswith("SystemExit: 3\n")
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+
+def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
+    forks: Forks, tmp_path: Path
+) -> None:
+    def work() -> None:
+        child = subprocess.Popen(["sleep", str(AGES)])
+        write_pid(tmp_path / "grandchild", child.pid)
+        sleep_as(tmp_path / "child")()
+
+    answer = forks.ask(work, seconds=1.5)
+    assert answer.timed_out
+    assert (answer.result, answer.error, answer.signal) == (None, "", None)
+    assert is_gone(read_pid(tmp_path / "child"))
+    grandchild = read_pid(tmp_path / "grandchild")
+    assert wait_until(lambda: is_gone(grandchild))
+
+
+def test_a_fork_may_take_only_so_much_memory(forks: Forks) -> None:
+    def limit() -> int:
+        return resource.getrlimit(resource.RLIMIT_AS)[0]
+
+    def take(size: int) -> bool:
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS).close()
+        return True
+
+    before = limit()
+    granted, little, much = forks.ask_all([limit, lambda: take(1 << 30), lambda: take(17 << 30)])
+    assert 16 << 30 < granted.result < 1 << 48
+    assert little.result is True
+    assert "Cannot allocate memory" in much.error
+    assert limit() == before, "the limit is the fork's own"
+
+
+def test_what_a_fork_prints_is_not_seen(forks: Forks, capfd: pytest.CaptureFixture[str]) -> None:
+    def work() -> str:
+        os.write(1, b"from C\n")
+        os.write(2, b"an error\n")
+        subprocess.run(["echo", "from a child"], check=True)
+        return os.read(0, 10).decode()
+
+    assert forks.ask(work).result == "", "and there is nothing for it to read"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_what_the_parent_had_not_written_yet_is_written_once(
+    forks: Forks, capfd: pytest.CaptureFixture[str]
+) -> None:
+    sys.stdout.write("half a line")
+    assert forks.ask(lambda: 1).result == 1
+    sys.stdout.write(", the other half")
+    sys.stdout.flush()
+    assert capfd.readouterr().out == "half a line, the other half"
+
+
+# --- a fork is a copy -----------------------------------------------------------------------------
+
+
+def test_a_fork_has_what_the_parent_has_and_changes_none_of_it(forks: Forks) -> None:
+    things = ["warm"]
+
+    def work() -> list[str]:
+        things.append("changed")
+        os.environ["INDUCTOSCOPE_TEST"] = "changed"
+        return things
+
+    assert forks.ask(work).result == ["warm", "changed"]
+    assert things == ["warm"]
+    assert "INDUCTOSCOPE_TEST" not in os.environ
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+def test_gradients_and_autocast_are_as_in_the_parent(forks: Forks, enabled: bool) -> None:
+    def state() -> list[bool]:
+        return [torch.is_grad_enabled(), torch.is_autocast_enabled("cpu")]
+
+    with torch.set_grad_enabled(enabled), torch.autocast("cpu", torch.bfloat16, enabled):
+        assert forks.ask(state).result == [enabled, enabled]
+
+
+# --- several --------------------------------------------------------------------------------------
+
+
+def test_answers_are_in_the_order_of_the_work(forks: Forks) -> None:
+    def square(number: int) -> Callable[[], int]:
+        return lambda: number * number
+
+    answers = forks.ask_all([square(number) for number in range(7)])
+    assert [answer.result for answer in answers] == [0, 1, 4, 9, 16, 25, 36]
+    assert forks.count == 7
+
+
+def test_as_many_run_at_once_as_there_are_workers(forks: Forks, tmp_path: Path) -> None:
+    """Two forks that wait for each other."""
+
+    def meet(mine: str, other: str) -> Callable[[], bool]:
+        def work() -> bool:
+            (tmp_path / mine).touch()
+            return wait_until((tmp_path / other).exists)
+
+        return work
+
+    answers = forks.ask_all([meet("a", "b"), meet("b", "a")])
+    assert [answer.result for answer in answers] == [True, True]
+
+
+def test_one_worker_does_one_thing_after_the_other(tmp_path: Path) -> None:
+    def alone() -> bool:
+        mark = tmp_path / "busy"
+        mark.mkdir()  # Raises if another fork is here too.
+        time.sleep(0.05)
+        mark.rmdir()
+        return True
+
+    answers = Forks(workers=1, seconds=AGES).ask_all([alone] * 4)
+    assert [answer.result for answer in answers] == [True] * 4
+
+
+def test_one_that_dies_does_not_disturb_the_others(forks: Forks) -> None:
+    answers = forks.ask_all([lambda: "one", kill_self(signal.SIGSEGV), lambda: "three"])
+    assert [answer.result for answer in answers] == ["one", None, "three"]
+    assert [answer.signal for answer in answers] == [None, signal.SIGSEGV, None]
+
+
+def test_answers_come_as_they_are_done_and_the_rest_is_ended(forks: Forks, tmp_path: Path) -> None:
+    def when_the_other_sleeps() -> str:
+        read_pid(tmp_path / "sleeper")
+        return "done"
+
+    works = [sleep_as(tmp_path / "sleeper"), when_the_other_sleeps, sleep_as(tmp_path / "never")]
+    answers = forks.as_done(works)
+    number, answer = next(answers)
+    assert (number, answer.result) == (1, "done")
+    answers.close()  # type: ignore[attr-defined]
+    assert is_gone(read_pid(tmp_path / "sleeper"))
+    # The third had no worker free before the iterator was closed.
+    assert forks.count == 2
+    assert not (tmp_path / "never").exists()
+
+
+def test_no_descriptor_is_left_open(forks: Forks) -> None:
+    def open_descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = open_descriptors()
+    forks.ask_all([lambda: 1, lambda: 1 / 0, kill_self(signal.SIGKILL)])
+    next(forks.as_done([lambda: 1, lambda: 2]))
+    assert open_descriptors() == before
+
+
+# --- events ---------------------------------------------------------------------------------------
+
+
+def test_what_the_hooks_see_reaches_the_parent(forks: Forks) -> None:
+    def work() -> bool:
+        SCOPE.emit("stage-start", stage="codegen", detail="op0")
+        SCOPE.emit("kernel", name="a kind that the parent does not ask for")
+        SCOPE.emit("native", exit_code=1, messages=SCOPE.text("error: no such thing"))
+        return SCOPE.active and SCOPE.is_redirected
+
+    answer = forks.ask(work)
+    assert answer.result is True
+    assert answer.events == [
+        {"kind": "stage-start", "stage": "codegen", "detail": "op0"},
+        {"kind": "native", "exit_code": 1, "messages": "error: no such thing"},
+    ]
+    assert not SCOPE.active
+    assert not SCOPE.is_redirected
+
+
+def test_a_fork_that_dies_has_told_where_it_was(forks: Forks) -> None:
+    def work() -> None:
+        enter_stage("lowering")
+        leave_stage(enter_stage("scheduler"))
+        enter_stage("cpp-compile", detail="kernel 3")
+        kill_self(signal.SIGSEGV)()
+
+    answer = forks.ask(work)
+    assert answer.signal == signal.SIGSEGV
+    assert answer.last_stage["stage"] == "cpp-compile"
+    assert answer.last_stage["detail"] == "kernel 3"
+
+
+def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
+    def work() -> None:
+        enter_stage("joint-pass")
+        time.sleep(AGES)
+
+    answer = forks.ask(work, seconds=1.5)
+    assert (answer.timed_out, answer.last_stage["stage"]) == (True, "joint-pass")
+
+
+def test_a_fork_in_no_stage_has_no_last_one() -> None:
+    started, ended = {"kind": "stage-start", "stage": "aot"}, {"kind": "stage", "stage": "aot"}
+    assert Answer(events=[started, ended]).last_stage == {}
+    assert Answer(events=[started]).last_stage == started
