@@ -1,13 +1,15 @@
 # make demo   sets everything up and runs the main job on a bundled misbehaving script
 # make test   sets everything up and passes the tests
 # make bench-capture   what recording costs, beside what torch's own tracing costs
+# make bench-doctor    the doctor beside torch's bisector and minifier
+# make battery         the doctor on every planted fault; writes docs/battery.md
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check bench-capture recordings clean
+.PHONY: demo test check bench-capture bench-doctor battery recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -16,12 +18,18 @@ test: $(VENV)/.installed-dev check
 	$(BIN)/python -m pytest
 
 check: $(VENV)/.installed-dev
-	$(BIN)/ruff check src tests bench
-	$(BIN)/ruff format --check src tests bench
+	$(BIN)/ruff check src tests bench battery
+	$(BIN)/ruff format --check src tests bench battery
 	$(BIN)/mypy
 
 bench-capture: $(VENV)/.installed
 	$(BIN)/python bench/capture.py
+
+bench-doctor: $(VENV)/.installed
+	$(BIN)/python -m bench.doctor --json bench-results/doctor.json
+
+battery: $(VENV)/.installed
+	$(BIN)/python -m battery.run --markdown docs/battery.md
 
 # Recorded once and kept beside the scripts that made them; run after a change of the format.
 recordings: $(VENV)/.installed-dev

@@ -139,7 +139,7 @@ def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
         write_pid(tmp_path / "grandchild", child.pid)
         sleep_as(tmp_path / "child")()
 
-    answer = forks.ask(work, seconds=1.5)
+    answer = forks.ask(work, seconds=3.0)
     assert answer.timed_out
     assert (answer.result, answer.error, answer.signal) == (None, "", None)
     assert is_gone(read_pid(tmp_path / "child"))
@@ -317,7 +317,7 @@ def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
         enter_stage("joint-pass")
         time.sleep(AGES)
 
-    answer = forks.ask(work, seconds=1.5)
+    answer = forks.ask(work, seconds=3.0)
     assert (answer.timed_out, answer.last_stage["stage"]) == (True, "joint-pass")
 
 

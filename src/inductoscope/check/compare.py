@@ -151,12 +151,18 @@ def _formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
                 f"with {_list(one)} in eager"
             )
             found.append(Difference("sharing", f"output {number}", text))
-    for number, (first, second) in enumerate(zip(eager.same, compiled.same, strict=True)):
-        if first != second:
-            one, two = ("two objects", "one object") if second != number else ("one object", "two")
-            other = min(first, second)
-            text = f"outputs {other} and {number} are {two} when compiled, {one} in eager"
-            found.append(Difference("sharing", f"output {number}", text))
+    return found + _identity_differences(eager.same, compiled.same)
+
+
+def _identity_differences(eager: tuple[int, ...], compiled: tuple[int, ...]) -> list[Difference]:
+    """Outputs that are one object on one side and two on the other."""
+    found = []
+    for number, (mine, other) in enumerate(zip(eager, compiled, strict=True)):
+        if mine == other:
+            continue
+        said = "one object when compiled, two" if other != number else "two when compiled, one"
+        text = f"outputs {min(mine, other)} and {number} are {said} in eager"
+        found.append(Difference("sharing", f"output {number}", text))
     return found
 
 
