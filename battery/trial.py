@@ -52,7 +52,8 @@ def make_environment(fault: Fault, folder: Path, cache: Path) -> dict[str, str]:
         TORCHINDUCTOR_BUNDLED_AUTOGRAD_CACHE="0",
     )
     if fault.plant:
-        found["PYTHONPATH"] = str(folder / "plant")
+        own = [str(folder / "plant"), *filter(None, [found.get("PYTHONPATH")])]
+        found["PYTHONPATH"] = os.pathsep.join(own)
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Interpreter
 
 from inductoscope.check.values import copy_values
 from inductoscope.errors import ToolFailure
@@ -65,7 +65,8 @@ def assert_text_computes_the_same(module: GraphModule, *inputs: Any) -> None:
     """Outputs, and what is left in the inputs."""
     mine, theirs = copy_values(inputs), copy_values(inputs)
     got = run_text(module)(*mine)
-    expected = module(*theirs)
+    # Node by node: the code that FX itself generates for a graph is such a text too.
+    expected = Interpreter(module).run(*theirs)
     if isinstance(expected, tuple) and len(expected) == 1:
         (expected,) = expected
     torch.testing.assert_close(got, expected, rtol=0, atol=0, equal_nan=True)
@@ -249,16 +250,11 @@ def a_function_of_the_users(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
-@pytest.mark.parametrize(
-    ("module", "text"),
-    [
-        (graph_of(a_function_of_the_users), "which is not part of torch"),
-        (graph_of(torch.add, object()), "which cannot be written down"),
-    ],
-)
-def test_what_has_no_text_is_refused(module: GraphModule, text: str) -> None:
-    with pytest.raises(ToolFailure, match=text):
-        function_text(module)
+def test_what_has_no_text_is_refused() -> None:
+    with pytest.raises(ToolFailure, match="which is not part of torch"):
+        function_text(graph_of(a_function_of_the_users))
+    with pytest.raises(ToolFailure, match=r"<object .*>, which cannot be written down"):
+        literal(object())
 
 
 # --- recipes --------------------------------------------------------------------------------------
@@ -560,15 +556,15 @@ def test_a_crash_is_watched_from_a_process_of_its_own(
         ("print('the bug', flush=True); import os; os.abort()", 0),
         ("print('the bug', flush=True); import time; time.sleep(100)", 0),
     ],
+    ids=["fails", "fails otherwise", "does not fail", "dies", "never ends"],
 )
 def test_a_script_is_a_reproducer_if_it_fails_the_right_way(
     text: str, failed: int, tmp_path: Path
 ) -> None:
     script = tmp_path / "repro.py"
     script.write_text(text)
-    found = verify(script, "the bug", {}, times=2, seconds=3 if "sleep" in text else 60)
+    found = verify(script, "the bug", {}, times=2, seconds=2 if "sleep" in text else 60)
     assert (found.failed, found.of, found.is_verified) == (failed, 2, failed == 2)
-    assert "sleep" in text or "bug" in found.output
 
 
 def test_a_script_that_fails_now_and_then_is_not_verified(tmp_path: Path) -> None:

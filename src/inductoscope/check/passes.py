@@ -172,24 +172,32 @@ class PassDivergence:
     nodes: tuple[Any, ...]
 
 
-def first_divergence(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
-    """Run all kept graphs on the same inputs, `known` by the names of the graphs' inputs."""
+def first_divergence(
+    watch: PassWatch, known: Mapping[str, Any], aspect: str = "value"
+) -> PassDivergence | None:
+    """Run all kept graphs on the same inputs, `known` by the names of the graphs' inputs.
+
+    `aspect` is the kind of difference looked for, besides what is always wrong.
+    """
     for steps in watch.groups:
         for before, after in itertools.pairwise(steps):
-            text = _difference(before.module, after.module, known)
+            text = _difference(before.module, after.module, known, aspect)
             if text:
                 return _divergence(before.module, after, text)
     return None
 
 
-def _difference(before: GraphModule, after: GraphModule, known: Mapping[str, Any]) -> str:
+def _difference(
+    before: GraphModule, after: GraphModule, known: Mapping[str, Any], aspect: str
+) -> str:
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
     try:
         judgement = judge(case, run(as_function(after), inputs, backward=False))
     except Exception:
         return ""  # A graph that eager cannot run says nothing.
-    telling = [item for item in judgement.wrong if item.kind in ("value", "nan", "shape", "dtype")]
+    kinds = {"value", "nan", "shape", "dtype", aspect}
+    telling = [item for item in judgement.wrong if item.kind in kinds]
     return telling[0].text if telling else ""
 
 

@@ -26,6 +26,8 @@ class Found:
     reproduces: bool = False
     location: dict[str, Any] = field(default_factory=dict)
     operations: list[str] = field(default_factory=list)
+    # The same as the program calls them.
+    calls: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     # Axes that make the failure go away, with the one application that does.

@@ -21,7 +21,7 @@ from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
 from inductoscope.isolate.axis import ALL, Axis, Fuel
-from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.candidate import Candidate, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.localise import Location, aten_operations, localise, source_lines
@@ -154,7 +154,7 @@ class Investigation:
             suspects = [name for name in names if name == self._failure.detail]
             return [tuple(suspects)] if suspects else []
         self._say("comparing every pass, decomposition and kernel with eager")
-        self._location = localise(self._whole, self._oracle.forks)
+        self._location = localise(self._whole, self._oracle.forks, self._failure.aspect)
         self._found.location = asdict(self._location)
         self._save()
         return [self._location.suspects] if self._location.suspects else []
@@ -179,6 +179,7 @@ class Investigation:
         self._smallest = candidate
         self._found.nodes = candidate.size
         self._found.operations = aten_operations(candidate)
+        self._found.calls = [name_of(node) for node in candidate.operations]
         self._found.sources = source_lines(candidate)
         self._save()
         return candidate
@@ -192,7 +193,7 @@ class Investigation:
             self._failure = final
         if self._failure.kind in (WRONG, NAN):
             self._say("locating it in the smallest graph")
-            smallest = localise(self._smallest, self._oracle.forks)
+            smallest = localise(self._smallest, self._oracle.forks, self._failure.aspect)
             if smallest.is_known:
                 self._location = smallest
         else:

@@ -146,7 +146,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     if found.nodes:
         result.add(
             f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"
-            + (f": {', '.join(found.operations[:8])}" if found.operations else ""),
+            + (f": {', '.join(found.calls[:12])}" if found.calls else "")
+            + (f" (in eager {', '.join(found.operations[:8])})" if found.operations else ""),
             f"{found.candidates_tried} candidates tried",
         )
     if not found.reproduces:

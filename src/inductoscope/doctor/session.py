@@ -13,7 +13,15 @@ from inductoscope.doctor import verdict as v
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
-from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
+from inductoscope.doctor.orders import (
+    FINDING,
+    FOLDER,
+    FUNCTION_SCRIPT,
+    INVESTIGATING,
+    OWN_VARIABLES,
+    PROGRESS,
+    Orders,
+)
 from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
@@ -51,8 +59,10 @@ class Doctor:
         self._cache = request.folder / "cache"
         self._place = request.folder / FOLDER
         self._place.mkdir(exist_ok=True)
+        for name in (FINDING, INVESTIGATING, PROGRESS):  # Of an examination that is resumed.
+            (self._place / name).unlink(missing_ok=True)
         self._stdin = keep_stdin(self._place)
-        self._runs = 0
+        self._runs = 1
         self._found: Found | None = None
         self._verification: Verification | None = None
         self._workaround: Workaround | None = None
@@ -119,8 +129,9 @@ class Doctor:
 
     def _rerun(self, orders: Orders, why: str) -> Watched:
         """Run the program once more, into a recording of its own."""
-        self._runs += 1
         self._say(why)
+        while (self._place / f"run-{self._runs}").exists():
+            self._runs += 1
         folder = create_recording(
             list(self._request.command), output=self._place / f"run-{self._runs}"
         )

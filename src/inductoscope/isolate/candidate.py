@@ -42,6 +42,13 @@ class Candidate:
         return replace(self, inputs=inputs, recipes=())
 
 
+def name_of(node: torch.fx.Node) -> str:
+    """What a node calls, in a word."""
+    if isinstance(node.target, str):
+        return node.target
+    return str(getattr(node.target, "__name__", node.target))
+
+
 def is_unpacking(node: torch.fx.Node) -> bool:
     """Taking one result out of several: belongs to the node that made them."""
     if node.target is not operator.getitem or not isinstance(node.args[0], torch.fx.Node):

@@ -51,10 +51,13 @@ class Location:
         return bool(self.stage)
 
 
-def localise(candidate: Candidate, forks: Forks) -> Location:
-    """Find where a wrong result is made, in forks of this process."""
+def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
+    """Find where a wrong result is made, in forks of this process.
+
+    `aspect` is what is wrong with it: its value, dtype, stride, sharing.
+    """
     works: list[Callable[[], Any]] = [
-        lambda: _asdict(_in_compile(candidate)),
+        lambda: _asdict(_in_compile(candidate, aspect)),
         lambda: _asdict(_in_decompositions(candidate)),
         lambda: _asdict(_before_inductor(candidate)),
     ]
@@ -120,7 +123,7 @@ def _in_decompositions(candidate: Candidate) -> Location:
 # --- in Inductor ----------------------------------------------------------------------------------
 
 
-def _in_compile(candidate: Candidate) -> Location:
+def _in_compile(candidate: Candidate, aspect: str) -> Location:
     """Compile with passes and kernels watched, run, and say who was first."""
     passes, kernels = PassWatch(), KernelWatch()
     seen = _Retraced()
@@ -130,7 +133,7 @@ def _in_compile(candidate: Candidate) -> Location:
         )
         run_compiled(candidate, function)
     known = {**seen.inputs, **kernels.known_inputs}
-    found = first_divergence(passes, known)
+    found = first_divergence(passes, known, aspect)
     if found is not None:
         return _at_pass(candidate, seen, found)
     if kernels.divergences:

@@ -56,6 +56,15 @@ def last_recording() -> Path:
     return found[-1]
 
 
+def command_of(recording: Path) -> list[str]:
+    """The command that a recording was made of, to be run again."""
+    try:
+        command = json.loads((recording / MANIFEST).read_text("utf-8"))["command"]
+        return [str(word) for word in command]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UnreadableRecording(f"{recording} does not say what it is a recording of.") from error
+
+
 def create_recording(command: Sequence[str], *, output: Path | None = None, **details: Any) -> Path:
     """Make the folder for a new recording of `command`, with its manifest, and return it."""
     path = _new_folder(command) if output is None else _chosen_folder(output)

@@ -22,7 +22,7 @@ import click
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Go on with an examination that was interrupted, in its folder.",
+    help="Go on with an examination that was interrupted, in its folder (SCRIPT may be left out).",
 )
 @click.option(
     "--calls", default=8, show_default=True, help="Calls of each compiled graph to check."
@@ -67,14 +67,14 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.program import Limits
     from inductoscope.doctor.session import Doctor, Request
-    from inductoscope.recording.location import create_recording
+    from inductoscope.recording.location import command_of, create_recording
     from inductoscope.report.doctor import print_verdict
     from inductoscope.report.progress import Progress
     from inductoscope.report.terminal import Printer, write_json
 
     # Ended from outside, it ends as with Ctrl-C: nothing is left running, what is known is said.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
-    to_run = resolve_command(words)
+    to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = Limits(stall, time_limit)
     request = Request(to_run, folder, calls, limits, with_workaround=not no_workaround)
