@@ -150,17 +150,7 @@ def test_a_setting_is_changed_only_where_the_axis_is_refused() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [
-        "no_such_group.setting",
-        pytest.param(
-            "no_such_setting",
-            marks=pytest.mark.xfail(strict=True, reason="_exists trusts the last part of a name"),
-        ),
-        pytest.param(
-            "cpp.no_such_setting",
-            marks=pytest.mark.xfail(strict=True, reason="_exists trusts the last part of a name"),
-        ),
-    ],
+    ["no_such_group.setting", "no_such_setting", "cpp.no_such_setting"],
 )
 def test_a_setting_that_this_torch_does_not_have_is_left_out(name: str) -> None:
     """One torch has a setting, another does not; the axis works in both."""
@@ -286,10 +276,5 @@ def test_decompositions_are_named_by_their_operation(seen: Seen) -> None:
     assert seen[f"decompositions smooth {ALL}"]["kernels"] == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="an operation that is not decomposed is still in Inductor's table of decompositions, "
-    "and make_fallback refuses it: both a fallback and a decomp for same op",
-)
 def test_without_decompositions_an_operation_is_eagers_own(seen: Seen) -> None:
     assert seen["decompositions smooth 0"]["ended"].startswith("_Past")

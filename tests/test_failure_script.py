@@ -184,27 +184,16 @@ def residual(x: torch.Tensor) -> torch.Tensor:
     return before - x
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_Writer._new_name falls back to the node's own name, which is the one that is taken: "
-    "x = x.relu(); sub = x - x",
-)
 def test_a_variable_that_is_bound_again_is_two_variables() -> None:
     x = numbers(4)
     assert_text_computes_the_same(captured(residual, x), x)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a negative number before ** needs brackets: -2 ** x is -(2 ** x)"
-)
 def test_a_negative_number_can_be_raised_to_a_power() -> None:
     x = torch.arange(4)
     assert_text_computes_the_same(captured(lambda x: (-2) ** x, x), x)
 
 
-@pytest.mark.xfail(
-    strict=True, reason="literal writes a complex infinity as (inf+0j), and inf is no name"
-)
 def test_a_complex_infinity_is_python() -> None:
     value = complex(math.inf, 0)
     assert eval(literal(value), {"torch": torch}) == value
@@ -347,29 +336,17 @@ def test_the_last_recipe_is_empty_where_the_values_cannot_be_written_down(
     assert last == ""
 
 
-@pytest.mark.xfail(
-    strict=True, reason="recipes_for compares with torch.equal, for which NaN is never equal"
-)
 def test_nan_can_be_written_down() -> None:
     *_, last = recipes_for(torch.tensor([1.0, math.nan]))
     assert "nan" in last or "zlib" in last
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_in_layout copies into memory in which elements overlap, which torch refuses",
-)
 def test_an_expanded_tensor_can_be_written_down() -> None:
     value = numbers(3).expand(2, 3)
     *_, last = recipes_for(value)
     assert torch.equal(make_inputs([last], [torch.empty(0)])[0], value)
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_simple_texts asks for the largest value, which torch does not have for uint16",
-    raises=NotImplementedError,
-)
 def test_unsigned_numbers_can_be_written_down() -> None:
     value = torch.tensor([1, 2], dtype=torch.uint16)
     *_, last = recipes_for(value)
@@ -475,9 +452,6 @@ def test_what_rounding_explains_does_not_fail_the_script() -> None:
     assert run_script(text, lambda function, **options: lambda x, y: function(x, y) + 1e-4) == 0
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_SHARING asks numbers among the arguments for their memory too"
-)
 def test_sharing_is_looked_for_among_tensors_only() -> None:
     graph = Graph()
     size, x = graph.placeholder("s0"), graph.placeholder("x")

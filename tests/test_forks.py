@@ -93,9 +93,6 @@ def test_what_json_does_not_know_comes_back_as_text(forks: Forks) -> None:
     assert forks.ask(lambda: [Path("a/b"), torch.float32]).result == ["a/b", "torch.float32"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="_answer takes the result None for no result, and says that the fork ended"
-)
 def test_nothing_is_a_result_too(forks: Forks) -> None:
     assert forks.ask(lambda: None).error == ""
 

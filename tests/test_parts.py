@@ -6,7 +6,6 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
@@ -180,11 +179,6 @@ def test_a_reader_sees_what_was_written_before() -> None:
     assert ten().made["y"][0].tolist() != [1.0] * 4, "not yet written to"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_Cut makes one input per node, with what the first of its readers saw, although a "
-    "later reader saw it after a write that is left out",
-)
 def test_two_readers_see_what_each_of_them_saw() -> None:
     def function(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         before = x + 1
@@ -341,10 +335,6 @@ def test_an_operation_whose_argument_cannot_be_written_down_is_left_out() -> Non
     assert [node.name for node in together.operations] == ["thing", "used"]
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_Cut._copy has made inputs for the first arguments when it meets one it cannot have",
-)
 def test_an_operation_that_is_left_out_leaves_no_input_behind() -> None:
     rest = part(with_a_thing(), ["used", "sin"])
     assert rest is not None

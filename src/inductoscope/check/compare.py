@@ -15,11 +15,14 @@ from typing import Any
 
 import torch
 
+from inductoscope.check.form import Difference, formal_differences
 from inductoscope.check.rounding import SAMPLES, in_float64, rounded_anew
 from inductoscope.check.values import Outcome, run
 
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
+
+UNINITIALISED = "the result depends on memory that no one has written"
 
 # What torch.testing.assert_close allows.
 _CLOSE = {
@@ -30,17 +33,6 @@ _CLOSE = {
     torch.complex64: (1.3e-6, 1e-5),
     torch.complex128: (1e-7, 1e-7),
 }
-
-
-@dataclass(frozen=True)
-class Difference:
-    """One way in which a compiled outcome differs from eager's."""
-
-    kind: str  # value, nan, dtype, shape, stride, sharing, structure
-    where: str
-    text: str
-    largest: float = 0.0
-    allowed: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -109,7 +101,7 @@ class Case:
 
 def judge(case: Case, compiled: Outcome) -> Judgement:
     """Compare a compiled outcome with eager's; look closer only where they are not close."""
-    suspects = _formal_differences(case.eager, compiled)
+    suspects = formal_differences(case.eager, compiled)
     if any(item.kind == "structure" for item in suspects):
         return Judgement(wrong=tuple(suspects))
     pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
@@ -121,77 +113,27 @@ def judge(case: Case, compiled: Outcome) -> Judgement:
     if not _same_values(case.eager, case.again):
         reason = "eager itself gives another result every time"
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
-        return Judgement(explained=differences, reason=reason, values=len(pairs))
+        return Judgement(tuple(suspects), differences, reason, len(pairs))
     wrong = list(suspects)
     explained: list[Difference] = []
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
-    reason = "the differences are within rounding" if explained else ""
+    reason = _reason(case) if explained else ""
     return Judgement(tuple(wrong), tuple(explained), reason, len(pairs))
 
 
-# --- form -----------------------------------------------------------------------------------------
-
-
-def _formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
-    """Number and type of values, shapes, strides, memory shared."""
-    mine, other = list(eager.named_values()), list(compiled.named_values())
-    if [name for name, _ in mine] != [name for name, _ in other]:
-        names = {name for name, _ in mine} ^ {name for name, _ in other}
-        text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
-        return [Difference("structure", "outputs", text)]
-    found = []
-    for (name, one), (_, two) in zip(mine, other, strict=True):
-        found += _form_of_value(name, one, two)
-    for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
-        if one != two:
-            text = (
-                f"output {number} shares memory with {_list(two)} when compiled, "
-                f"with {_list(one)} in eager"
-            )
-            found.append(Difference("sharing", f"output {number}", text))
-    return found + _identity_differences(eager.same, compiled.same)
-
-
-def _identity_differences(eager: tuple[int, ...], compiled: tuple[int, ...]) -> list[Difference]:
-    """Outputs that are one object on one side and two on the other."""
-    found = []
-    for number, (mine, other) in enumerate(zip(eager, compiled, strict=True)):
-        if mine == other:
-            continue
-        said = "one object when compiled, two" if other != number else "two when compiled, one"
-        text = f"outputs {min(mine, other)} and {number} are {said} in eager"
-        found.append(Difference("sharing", f"output {number}", text))
-    return found
-
-
-def _list(names: tuple[str, ...]) -> str:
-    return " and ".join(names) or "nothing"
-
-
-def _form_of_value(name: str, one: Any, two: Any) -> list[Difference]:
-    if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
-        if type(one) is not type(two):
-            text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
-            return [Difference("structure", name, text)]
-        return []
-    if one.dtype != two.dtype:
-        return [Difference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
-    if one.shape != two.shape:
-        text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
-        return [Difference("shape", name, text)]
-    if _strides(one) != _strides(two):
-        text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
-        return [Difference("stride", name, text)]
-    return []
-
-
-def _strides(value: torch.Tensor) -> list[int]:
-    """Strides that matter: those of dimensions with more than one element."""
-    if value.layout is not torch.strided or not value.numel():
-        return []
-    return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]
+def _reason(case: Case) -> str:
+    """Why differences are explained."""
+    for outcome in case.moved:
+        for (_, eager), (_, moved) in zip(
+            case.eager.named_values(), outcome.named_values(), strict=False
+        ):
+            if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
+                continue
+            if bool((_wide(moved).isnan() & ~_wide(eager).isnan()).any()):
+                return UNINITIALISED
+    return "the differences are within rounding"
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -234,7 +176,7 @@ def _judge_value(
         return _plain_difference(mine, other), True
     reference = _value_of(case.float64, number, eager)
     samples = [_value_of(outcome, number, eager) for outcome in case.moved]
-    known = [_wide(sample) for sample in samples if sample is not None]
+    known = [sample for sample in samples if sample is not None]
     return judge_tensor(name, eager, compiled, reference, known)
 
 
@@ -255,6 +197,9 @@ def judge_tensor(
     samples: list[torch.Tensor],
 ) -> tuple[Difference, bool]:
     """The difference between an eager and a compiled tensor, and whether it is wrong."""
+    if eager.dtype not in _CLOSE:
+        return _judge_whole_numbers(name, eager, compiled, [reference, *samples])
+    samples = [_wide(sample) for sample in samples]
     e, c = _wide(eager), _wide(compiled)
     r = e if reference is None else _wide(reference)
     newly = ~c.isfinite() & e.isfinite() & r.isfinite()
@@ -296,6 +241,28 @@ def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> 
     eps = torch.finfo(like.dtype).eps
     # Three samples say more about the whole tensor than about one element.
     return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+
+
+def _judge_whole_numbers(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
+) -> tuple[Difference, bool]:
+    """Whole numbers have to be the same, except where rounding upstream changes them too."""
+    wrong = _dense(eager) != _dense(compiled)
+    for other in others:
+        if other is not None and other.dtype == eager.dtype:
+            wrong &= _dense(other) == _dense(eager)
+    if not bool(wrong.any()):
+        text = f"{name} differs where rounding upstream changes it in eager too"
+        return Difference("value", name, text), False
+    distance = (_wide(compiled) - _wide(eager)).abs()
+    far = distance.masked_fill(~wrong, -1.0)
+    place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager and in float64 "
+        f"{_shown(eager[place])}; {int(wrong.sum())} of {wrong.numel()} elements are wrong "
+        f"(off by up to {_finite_max(distance):.4g}, rounding explains nothing)"
+    )
+    return Difference("value", name, text, _finite_max(distance)), True
 
 
 def _lost(
@@ -360,10 +327,7 @@ def _index(place: tuple[int, ...]) -> str:
 
 def _wide(value: torch.Tensor) -> torch.Tensor:
     value = _dense(value)
-    if value.dtype.is_complex:
-        # Real and imaginary part are judged as one distance.
-        return torch.view_as_real(value.resolve_conj().to(torch.complex128)).sum(-1)
-    return value.double()
+    return value.to(torch.complex128) if value.dtype.is_complex else value.double()
 
 
 def _finite_max(value: torch.Tensor) -> float:

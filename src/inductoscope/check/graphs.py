@@ -71,7 +71,7 @@ class NodeValues:
 
     def samples(self, name: str) -> list[torch.Tensor]:
         """What the node was in the runs with roundings moved."""
-        return [run[name].double() for run in self.moved if isinstance(run.get(name), torch.Tensor)]
+        return [run[name] for run in self.moved if isinstance(run.get(name), torch.Tensor)]
 
 
 def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:

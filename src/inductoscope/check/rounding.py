@@ -68,8 +68,19 @@ class _Float64(TorchDispatchMode):
         def change(dtype: torch.dtype) -> torch.dtype:
             return widen.get(dtype, dtype)
 
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            # Drawn in another precision they would be other numbers.
+            return tree_map_only(torch.Tensor, _widened, func(*args, **_narrow(func, kwargs or {})))
         args, kwargs = tree_map_only(torch.dtype, change, (args, kwargs or {}))
         return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
+
+
+def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Random numbers made in the image of a tensor are made in float32, as in most programs."""
+    takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
+    if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
+        return {**kwargs, "dtype": torch.float32}
+    return kwargs
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
@@ -88,10 +99,10 @@ class _RoundedAnew(TorchDispatchMode):
         kwargs = kwargs or {}
         if _name(func) in _UNINITIALISED:
             return self._filled(func(*args, **kwargs))
-        exact = None if _aliases(func) else _exact(func, args, kwargs)
-        result = func(*args, **kwargs)
         if _aliases(func) or torch.Tag.nondeterministic_seeded in func.tags:
-            return result
+            return func(*args, **kwargs)
+        exact = _exact(func, args, kwargs)
+        result = func(*args, **kwargs)
         if isinstance(result, (tuple, list)):
             exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
             return type(result)(
@@ -101,9 +112,9 @@ class _RoundedAnew(TorchDispatchMode):
         return self._moved(func, args, result, exact)
 
     def _filled(self, value: Any) -> Any:
-        """Memory that no one has written may hold anything."""
+        """Memory that no one has written may hold anything: what comes of NaN is not judged."""
         if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
-            return value.copy_(self._random(value, 100.0))
+            return value.fill_(torch.nan)
         if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
             return value.fill_(int(torch.randint(0, 2, (), generator=self._generator)))
         return value

@@ -21,6 +21,7 @@ def is_plain(value: Any) -> bool:
         and not value.is_quantized
         and not value.is_conj()
         and not value.is_neg()
+        and not value._is_zerotensor()
     )
 
 
@@ -37,6 +38,8 @@ def _copy(value: Any, storages: dict[tuple[int, Any], torch.Tensor], dtype: Any)
     if not isinstance(value, torch.Tensor):
         return value
     wanted = _wanted_dtype(value.dtype, dtype)
+    if value._is_zerotensor():
+        return value  # Has no memory to write to; a copy would have.
     if not is_plain(value):
         copy = value.detach().clone()
         copy = copy if wanted is value.dtype else copy.to(wanted)

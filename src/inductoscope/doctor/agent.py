@@ -50,9 +50,8 @@ def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
 
     found: dict[str, Callable[[], None]] = {"torch._inductor.config": settle}
     if orders.workaround:
-        text = orders.workaround
-        # When compile_fx is imported, all modules that a workaround may change are there.
-        found["torch._inductor.compile_fx"] = lambda: exec(text, {"torch": sys.modules["torch"]})
+        text = f"import torch\n{orders.workaround}"
+        found["torch"] = lambda: exec(text, {})  # Where a user would put it: before anything else.
     return found
 
 

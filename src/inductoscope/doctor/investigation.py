@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import NoReturn
@@ -24,7 +24,13 @@ from inductoscope.isolate.axis import ALL, Axis, Fuel
 from inductoscope.isolate.candidate import Candidate, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.isolate.forks import Forks
-from inductoscope.isolate.localise import Location, aten_operations, localise, source_lines
+from inductoscope.isolate.localise import (
+    Location,
+    aten_operations,
+    localise,
+    place_error,
+    source_lines,
+)
 from inductoscope.isolate.oracle import Oracle
 from inductoscope.isolate.search import last_needed
 from inductoscope.isolate.shrink.inputs import simplify_inputs
@@ -165,15 +171,23 @@ class Investigation:
             self._keep(smaller)
             return  # Two calls have to fit together: it is left as it is.
         self._say(f"looking for the smallest part of {smaller.size} nodes")
-        smaller = self._keep(shrink_nodes(smaller, self._failure, self._oracle, hints))
+        self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
         if self._failure.kind != HANG:
-            self._say(f"{smaller.size} nodes left; simplifying outputs and settings")
-            smaller = self._keep(shrink_outputs(smaller, self._failure, self._oracle))
-            smaller = self._keep(shrink_settings(smaller, self._failure, self._oracle))
+            self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
+            self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
+            self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
             self._say("trying smaller shapes")
-            smaller = self._keep(shrink_shapes(smaller, self._failure, self._oracle))
+            self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
         self._say("trying simpler input values")
-        self._keep(simplify_inputs(smaller, self._failure, self._oracle))
+        self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
+
+    def _attempt(self, step: Callable[[Candidate], Candidate]) -> None:
+        """One step of making it smaller; a graph that the step cannot handle stays as it is."""
+        try:
+            self._keep(step(self._smallest))
+        except Exception:
+            self._oracle.mistakes.append(traceback.format_exc()[-3000:])
+            self._keep(self._smallest)
 
     def _keep(self, candidate: Candidate) -> Candidate:
         self._smallest = candidate
@@ -197,9 +211,7 @@ class Investigation:
             if smallest.is_known:
                 self._location = smallest
         else:
-            self._location = Location(
-                stage=self._failure.stage, function=self._failure.function, text=self._failure.text
-            )
+            self._location = place_error(self._smallest, self._failure, self._oracle.forks)
         self._found.location = asdict(self._location)
         self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
         self._save()

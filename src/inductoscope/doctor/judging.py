@@ -17,6 +17,7 @@ _TELLING = (
     "pre-grad passes", "decompositions", "joint passes", "post-grad passes", "patterns",
     "fusion", "vectorisation", "loop tail", "index propagation", "buffer reuse",
     "in-place buffers", "loop ordering", "layout", "padding", "fast math", "C++ optimisation",
+    "dynamic shapes", "freezing", "precision casts", "split reductions", "autotune", "cudagraphs",
     "lowerings",
 )  # fmt: skip
 

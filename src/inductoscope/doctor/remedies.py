@@ -12,11 +12,13 @@ from inductoscope.check.values import copy_values
 from inductoscope.doctor.finding import Found
 from inductoscope.isolate.axis import Axis
 from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.forks import can_fork
 from inductoscope.isolate.localise import Location
 from inductoscope.isolate.oracle import EagerFails, Oracle, compiled, compiling, examine
 from inductoscope.remedy.workarounds import Workaround, workarounds
 
 _CALLS = 20
+_UNTRIED = 3
 _LONGEST = 2.0
 
 
@@ -32,6 +34,9 @@ def try_remedies(
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
     proposals = workarounds(location.stage, _unique(operations), _unique(passes), cures)
+    if not can_fork():
+        # Tried in this process, one would stay in the way of the next: the program is the test.
+        return [_described(proposal, {}) for proposal in proposals[:_UNTRIED]]
     working: list[dict[str, Any]] = []
     for first in range(0, len(proposals), oracle.forks.workers):
         wave = proposals[first : first + oracle.forks.workers]

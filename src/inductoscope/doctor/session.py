@@ -193,7 +193,7 @@ class Doctor:
         found = self._found
         if found is None or not found.remedies or not self._request.with_workaround:
             return
-        for remedy in found.remedies[:2]:
+        for remedy in found.remedies[:3]:
             orders = Orders(calls=self._request.calls, workaround=remedy["code"], investigate=False)
             run = self._rerun(orders, f"trying on the program: {remedy['text']}")
             works = not run.stalled and run.ending.signal is None and _is_right(run)

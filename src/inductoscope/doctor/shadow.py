@@ -21,8 +21,8 @@ from torch.fx import GraphModule
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import current_compile_id
 from inductoscope.capture.scope import SCOPE
-from inductoscope.check.compare import Case, Judgement, judge
-from inductoscope.check.graphs import snapshot
+from inductoscope.check.compare import UNINITIALISED, Case, Judgement, judge
+from inductoscope.check.graphs import as_function, snapshot
 from inductoscope.check.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.orders import Orders
 from inductoscope.isolate.candidate import Candidate
@@ -47,6 +47,8 @@ def shadowed(
     graph = _Shadow(snapshot(module), compile_id, orders, place, *_how_compiled(output))
     if orders.backend == "eager":
         return graph.module
+    if orders.backend:
+        return torch._dynamo.lookup_backend(orders.backend)(module, examples)
     if orders.stop_at == compile_id:
         graph.held_back = failure_from(dict(orders.failure))
         return graph
@@ -146,7 +148,8 @@ class _Shadow:
 
     def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Judgement | None]:
         backward = _needs_backward(arguments)
-        case = Case(self.module, arguments, backward)
+        # By an interpreter: the code that FX writes for a graph may itself be wrong.
+        case = Case(as_function(self.module), arguments, backward)
         try:
             case.eager  # noqa: B018
         except Exception as error:
@@ -184,7 +187,7 @@ class _Shadow:
             self._note("right", f"{judgement.values} values")
             return
         texts = "; ".join(item.text for item in judgement.explained[:4])
-        if judgement.reason.startswith("eager itself"):
+        if judgement.reason == UNINITIALISED or judgement.reason.startswith("eager itself"):
             self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)

@@ -231,6 +231,24 @@ def _dynamo_or_unknown(
         result.add("fails with backend='eager', not without torch.compile", "two runs")
         result.add(run.output[-800:], "what the program printed")
         return result
+    with_aot = rerun(
+        Orders(calls=0, backend="aot_eager", investigate=False),
+        "running it with Dynamo and AOTAutograd, without Inductor",
+    )
+    if with_aot.ending.exit_code == run.ending.exit_code:
+        result = Verdict(
+            v.NOT_INDUCTOR,
+            "aot",
+            "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does "
+            "not fail with Dynamo alone or without torch.compile.",
+            "proven",
+        )
+        result.culprit = Culprit(
+            function="torch._functorch.aot_autograd", source=_last_place(recording)
+        )
+        result.add("fails with backend='aot_eager', not with backend='eager'", "two runs")
+        result.add(run.output[-800:], "what the program printed")
+        return result
     result = Verdict(
         v.WRONG_RESULT,
         "none",

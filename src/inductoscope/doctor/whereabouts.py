@@ -66,8 +66,15 @@ def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | N
 def compiler_functions(stacks: str) -> list[str]:
     """The compiler's functions on the last stack that was written, innermost first."""
     last = re.split(r"^Timeout|^Fatal Python error", stacks, flags=re.MULTILINE)[-1]
+    threads = re.split(r"^(?:Current t|T)hread 0x", last, flags=re.MULTILINE)
+    # The main thread comes last; others wait for it, or for compilers.
+    every = [found for thread in threads if (found := _functions_on(thread))]
+    return every[-1] if every else []
+
+
+def _functions_on(thread: str) -> list[str]:
     found = []
-    for frame in _FRAME.finditer(last):
+    for frame in _FRAME.finditer(thread):
         path = frame["file"].rpartition("/site-packages/")[2]
         if "torch/_inductor" in path or "torch/_dynamo" in path or "sitecustomize" in path:
             found.append(f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")

@@ -61,9 +61,9 @@ def patched(settings: Mapping[str, Any]) -> Iterator[None]:
 
 def _exists(config: Any, name: str) -> bool:
     for part in name.split("."):
-        config = getattr(config, part, None)
-        if config is None and part != name.split(".")[-1]:
+        if not hasattr(config, part):
             return False
+        config = getattr(config, part)
     return True
 
 

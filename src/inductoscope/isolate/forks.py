@@ -39,6 +39,7 @@ class Answer:
     error: str = ""
     signal: int | None = None
     timed_out: bool = False
+    is_done: bool = False
     events: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
 
@@ -174,14 +175,14 @@ def _answer(child: _Running, status: int, *, late: bool) -> Answer:
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if event.get("kind") == "result":
-                answer.result = event.get("result")
+                answer.result, answer.is_done = event.get("result"), True
             elif event.get("kind") == "failed":
                 answer.error = event.get("error", "")
             else:
                 answer.events.append(event)
     if not late and os.WIFSIGNALED(status):
         answer.signal = os.WTERMSIG(status)
-    elif not late and answer.result is None and not answer.error:
+    elif not late and not answer.is_done and not answer.error:
         answer.error = f"the process ended with exit code {os.waitstatus_to_exitcode(status)}"
     return answer
 

@@ -19,12 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.check.compare import Case, is_close, judge
 from inductoscope.check.decompositions import first_wrong_decomposition
-from inductoscope.check.graphs import snapshot
+from inductoscope.check.graphs import as_function, snapshot
 from inductoscope.check.kernels import KernelDivergence, KernelWatch
 from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.check.values import run
 from inductoscope.isolate.candidate import Candidate, is_operation
+from inductoscope.isolate.failure import Failure
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.oracle import compiling, run_compiled
 
@@ -97,8 +98,25 @@ def _before_inductor(candidate: Candidate) -> Location:
     return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
 
 
+def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
+    stage = failure.stage
+    if stage == "runtime" and any(
+        "torch/_functorch/" in str(name) for name in failure.more.get("functions", ())[:3]
+    ):
+        stage = "aot"
+    place = Location(stage=stage, function=failure.function, text=failure.text)
+    if stage != "aot":
+        return place
+    answer = forks.ask(lambda: _wrong_with_backend(candidate, "aot_eager"))
+    if answer.is_done and not answer.result:
+        how = "the same graph goes through with backend='aot_eager', without decompositions"
+        return replace(place, stage="decomposition", how=how)
+    return replace(place, how="fails with backend='aot_eager' too")
+
+
 def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
-    case = Case(candidate.module, candidate.inputs, candidate.backward)
+    case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
         judgement = judge(case, run_compiled(candidate, function))

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from inductoscope.check.compare import Case, Judgement, judge
+from inductoscope.check.graphs import as_function
 from inductoscope.check.kernels import KernelWatch
 from inductoscope.check.values import Outcome, run
 from inductoscope.isolate.candidate import Candidate
@@ -48,7 +49,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
     Raises `EagerFails` if there is nothing to compare with.
     """
-    case = Case(candidate.module, candidate.inputs, candidate.backward)
+    case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     try:
         eager = case.eager
     except Exception as error:

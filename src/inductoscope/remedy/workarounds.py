@@ -36,8 +36,10 @@ def workarounds(
     return sorted(unique.values(), key=lambda item: item.loss)
 
 
+_IMPORT = "import torch._inductor.config\n"
+
 _LAST_RESORT = Workaround(
-    'torch.compile = __import__("functools").partial(torch.compile, backend="aot_eager")',
+    'import functools\ntorch.compile = functools.partial(torch.compile, backend="aot_eager")',
     "compile without Inductor: torch.compile(…, backend='aot_eager')",
     9,
 )
@@ -47,7 +49,7 @@ def _for_passes(names: Sequence[str]) -> Iterator[Workaround]:
     for name in names:
         if name and not name.startswith("("):
             yield Workaround(
-                f"torch._inductor.config.disabled_passes = {name!r}",
+                f"{_IMPORT}torch._inductor.config.disabled_passes = {name!r}",
                 f"switch off the one pass: torch._inductor.config.disabled_passes = {name!r}",
                 1,
             )
@@ -74,13 +76,13 @@ def _for_axes(cures: Sequence[tuple[Axis, str]]) -> Iterator[Workaround]:
     for axis, name in cures:
         if axis.snippet is not None and name:
             code = axis.snippet(name)
-            yield Workaround(code, f"{code}", axis.loss, axis.name)
+            yield Workaround(_IMPORT + code, code, axis.loss, axis.name)
         if axis.settings:
             lines = [
                 f"torch._inductor.config.{key} = {value!r}" for key, value in axis.settings.items()
             ]
             yield Workaround(
-                "\n".join(lines),
+                _IMPORT + "\n".join(lines),
                 f"do without {axis.title}: {'; '.join(lines)}",
                 axis.loss + 1,
                 axis.name,

@@ -100,6 +100,7 @@ _SHARING = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
     "    named = {f'input {n}': a for n, a in enumerate(arguments)}",
     "    named.update((f'output {n}', end) for n, end in enumerate(ends))",
+    "    named = {n: value for n, value in named.items() if isinstance(value, torch.Tensor)}",
     "    memory = {name: value.untyped_storage().data_ptr() for name, value in named.items()}",
     "    pairs = [(a, b) for a in memory for b in memory if a < b and memory[a] == memory[b]]",
     "    return [[a, b, 'same' if named[a] is named[b] else 'alias'] for a, b in pairs]",

@@ -68,9 +68,20 @@ class _Writer:
     def _new_name(self, node: Node) -> str:
         wanted = _DYNAMO_NAME.sub("", node.name) if node.op == "placeholder" else node.name
         wanted = re.sub(r"\W|^(?=\d)", "_", wanted) or node.name
-        if keyword.iskeyword(wanted) or wanted in ("torch", "fn", "run", "inputs"):
+        if keyword.iskeyword(wanted) or wanted in (
+            "torch",
+            "fn",
+            "run",
+            "inputs",
+            "float",
+            "complex",
+        ):
             wanted += "_"
-        return wanted if wanted not in self.names.values() else node.name
+        taken = {*self.names.values()}
+        unique, number = wanted, 1
+        while unique in taken:
+            unique, number = f"{wanted}_{number}", number + 1
+        return unique
 
     def _call(self, node: Node) -> list[str]:
         name = self.names[node.name]
@@ -89,7 +100,7 @@ class _Writer:
         if target is getattr:
             return f"{arguments[0]}.{node.args[1]}"
         if target in _INFIX and len(arguments) == 2:
-            return f"{arguments[0]} {_INFIX[target]} {arguments[1]}"
+            return f"{_operand(arguments[0])} {_INFIX[target]} {_operand(arguments[1])}"
         if target in _PREFIX and len(arguments) == 1:
             return f"{_PREFIX[target]}{arguments[0]}"
         named = [f"{key}={self._text(value)}" for key, value in node.kwargs.items()]
@@ -122,8 +133,15 @@ class _Writer:
         return literal(value)
 
 
+def _operand(text: str) -> str:
+    """A negative number binds less than a power: -2 ** x is -(2 ** x)."""
+    return f"({text})" if text.startswith("-") else text
+
+
 def literal(value: Any) -> str:
     """A constant as it stands in Python."""
+    if isinstance(value, complex):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return f"float('{value}')"
     if isinstance(value, torch.device):

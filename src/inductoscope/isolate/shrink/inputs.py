@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from inductoscope.check.compare import Case, judge
+from inductoscope.check.graphs import as_function
 from inductoscope.check.values import is_plain, run
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import NAN, WRONG, Failure
@@ -66,7 +67,9 @@ def _keeps(
         try:
             inputs = make_inputs(recipes, candidate.inputs)
             outcome = run(function, inputs, backward=candidate.backward)
-            judgement = judge(Case(candidate.module, inputs, candidate.backward), outcome)
+            judgement = judge(
+                Case(as_function(candidate.module), inputs, candidate.backward), outcome
+            )
         except Exception:
             return False
         found = failure_of_judgement(judgement)
@@ -104,8 +107,13 @@ def recipes_for(value: Any) -> Iterator[str]:
         if text and _fits(text, value):
             yield text
             last = text
-    if not last or not torch.equal(make_inputs([last], [value])[0], value):
+    if not last or not _is_the_very(make_inputs([last], [value])[0], value):
         yield ""
+
+
+def _is_the_very(made: torch.Tensor, value: torch.Tensor) -> bool:
+    same = (made == value) | ((made != made) & (value != value))
+    return made.shape == value.shape and bool(same.all())
 
 
 def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
@@ -156,8 +164,9 @@ def _simple_texts(value: torch.Tensor) -> Iterator[str]:
             yield f"{random} * {scale}"
         yield f"{random}.abs()"
     elif value.numel() and not value.dtype.is_complex:
-        high = max(int(value.max()) + 1, 1)
-        if int(value.min()) >= 0:
+        numbers = value.long()  # Some types have no maximum.
+        high = max(int(numbers.max()) + 1, 1)
+        if int(numbers.min()) >= 0:
             yield f"torch.randint(0, {high}, ({shape},){kind})"
             yield f"torch.arange({value.numel()}{kind}).remainder({high}).reshape({_tuple(value)})"
 
@@ -202,8 +211,16 @@ def _packed(value: torch.Tensor) -> str:
 
 
 def _in_layout(text: str, value: torch.Tensor) -> str:
-    """The same with the strides of the original."""
-    if value.is_contiguous():
+    """The same with the strides of the original, and its place in a larger memory."""
+    if 0 in value.stride() and value.numel():
+        made = f"{text}[{_first_of_expanded(value)}].expand({_tuple(value)})"
+    elif _is_inside(value):
+        size = value.untyped_storage().nbytes() // value.element_size()
+        made = (
+            f"torch.zeros({size}, dtype={value.dtype}).as_strided({_tuple(value)}, "
+            f"{value.stride()}, {value.storage_offset()}).copy_({text})"
+        )
+    elif value.is_contiguous():
         made = text
     else:
         made = (
@@ -211,3 +228,14 @@ def _in_layout(text: str, value: torch.Tensor) -> str:
             f".copy_({text})"
         )
     return f"({made}).requires_grad_()" if value.requires_grad else made
+
+
+def _first_of_expanded(value: torch.Tensor) -> str:
+    """An index that takes one element along each dimension that was expanded."""
+    return ", ".join(":1" if step == 0 else ":" for step in value.stride())
+
+
+def _is_inside(value: torch.Tensor) -> bool:
+    """Whether the tensor is a view that begins inside its memory, which is not too large."""
+    nbytes = value.untyped_storage().nbytes()
+    return value.storage_offset() > 0 and nbytes < 64 * _LONGEST_LITERAL

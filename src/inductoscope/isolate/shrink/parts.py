@@ -101,6 +101,7 @@ class _Cut:
         self._graph = Graph()
         self._new: dict[str, Node] = {}
         self._inputs: dict[str, Any] = {}
+        self._placeholders: dict[tuple[str, int], Node] = {}
         self._last_placeholder: Node | None = None
         self._source = recorded.candidate.module
 
@@ -112,6 +113,7 @@ class _Cut:
         if not outputs:
             return None
         self._graph.output(tuple(self._new[node.name] for node in outputs))
+        self._drop_unused_inputs()
         self._graph.lint()
         module = GraphModule(self._source, self._graph)
         return replace(
@@ -121,6 +123,12 @@ class _Cut:
             earlier=None,
             recipes=(),
         )
+
+    def _drop_unused_inputs(self) -> None:
+        """What was made for a node that could not be copied after all."""
+        for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
+            self._inputs.pop(node.name)
+            self._graph.erase_node(node)
 
     def _copy(self, node: Node) -> bool:
         """Copy a node if it is kept and all that it reads can be had."""
@@ -161,12 +169,14 @@ class _Cut:
             raise _CannotCut from None
 
     def _placeholder(self, name: str, value: Any) -> Node:
-        if name in self._inputs:
-            return next(n for n in self._graph.nodes if n.op == "placeholder" and n.name == name)
-        self._inputs[name] = _as_input(value)
-        new = self._at_front(lambda: self._graph.placeholder(name))
-        if new.name != name:  # The name is taken by a node: keep the two apart.
-            self._inputs[new.name] = self._inputs.pop(name)
+        # A node that is written to is one input before that and another one after.
+        known = self._placeholders.get((name, id(value)))
+        if known is not None:
+            return known
+        unique = f"{name}_{len(self._inputs)}" if name in self._inputs else name
+        new = self._at_front(lambda: self._graph.placeholder(unique))
+        self._placeholders[name, id(value)] = new
+        self._inputs[new.name] = _as_input(value)
         return new
 
     def _at_front(self, make: Any) -> Node:

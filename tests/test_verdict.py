@@ -1,0 +1,401 @@
+"""From what was found to a verdict: its words, its JSON, and how it looks on a terminal."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.doctor.finding import Found, read_found, write_found
+from inductoscope.doctor.issue import issue_text
+from inductoscope.doctor.judging import verdict_on
+from inductoscope.doctor.orders import OWN_VARIABLES, VARIABLE, Orders, orders_from
+from inductoscope.doctor.verdict import CLEAN, NOT_A_BUG, Culprit, Repro, Verdict, Workaround
+from inductoscope.doctor.whereabouts import compiler_functions
+from inductoscope.isolate.axes import AXES
+from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.report.doctor import print_verdict
+from inductoscope.report.terminal import Printer
+
+VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
+
+
+def found(failure: Failure, **more: Any) -> Found:
+    return Found("0/0", failure.as_data(), **{"is_complete": True, "reproduces": True, **more})
+
+
+WRONG_LOWERING = found(
+    Failure(WRONG, VALUE, aspect="value", more={"texts": [VALUE, "output 1 differs too"]}),
+    location={
+        "stage": "lowering",
+        "operation": "aten.div.Tensor_mode",
+        "kernel": "cpp_fused_floor_divide_0",
+        "text": "buf0 differs",
+        "how": "each buffer was compared with its node",
+    },
+    sources=["/elsewhere/model.py:12"],
+    cures=[
+        {"axis": "lowerings", "stage": "lowering", "title": "lowering to loops", "name": "div"},
+        {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""},
+    ],
+    operations=["aten.div.Tensor_mode"],
+    nodes=1,
+    nodes_before=12,
+    candidates_tried=30,
+)
+
+
+# --- what is wrong, and where ---------------------------------------------------------------------
+
+
+def test_a_wrong_result_is_blamed_on_the_stage_where_it_is_made() -> None:
+    verdict = verdict_on(WRONG_LOWERING)
+    assert (verdict.verdict, verdict.stage, verdict.confidence) == (
+        "wrong-result",
+        "lowering",
+        "proven",
+    )
+    assert verdict.culprit == Culprit(
+        op="aten.div.Tensor_mode",
+        kernel="cpp_fused_floor_divide_0",
+        config="fusion of kernels",
+        source="/elsewhere/model.py:12",
+    )
+    assert verdict.summary == (
+        "The compiled program gives a wrong result at /elsewhere/model.py:12, because of "
+        f"aten.div.Tensor_mode (stage lowering): {VALUE}"
+    )
+
+
+def test_every_claim_comes_with_how_it_is_known() -> None:
+    *evidence, size = [
+        (item["what"], item["where"]) for item in verdict_on(WRONG_LOWERING).evidence
+    ]
+    assert evidence == [
+        (VALUE, "compile 0/0"),
+        ("output 1 differs too", "compile 0/0"),
+        ("buf0 differs", "each buffer was compared with its node"),
+        (
+            "the failure is gone without lowering to loops (the one that matters: div)",
+            "tried in a fork",
+        ),
+        ("the failure is gone without fusion of kernels", "tried in a fork"),
+    ]
+    assert size[0].startswith("1 of 12 graph nodes are enough to show it")
+    assert size[1] == "30 candidates tried"
+
+
+def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
+    verdict = verdict_on(
+        found(
+            Failure(WRONG, VALUE, aspect="value"),
+            location={
+                "stage": "joint-pass",
+                "pass_name": "pass_patterns_1",
+                "names": ["mul_softmax_pattern", "pass_patterns_1"],
+                "operation": "aten.mul.Tensor",
+                "added": ["aten.sub.Tensor"],
+                "how": "the graph before and after each pass was run",
+            },
+            operations=["aten.mul.Tensor", "aten.amax.default"],
+        )
+    )
+    assert (verdict.verdict, verdict.stage) == ("wrong-result", "joint-pass")
+    assert verdict.culprit.pass_ == "pass_patterns_1, mul_softmax_pattern"
+    assert verdict.culprit.op == "aten.mul.Tensor, aten.amax.default"
+    assert ", because of the pass pass_patterns_1 (stage joint-pass)" in verdict.summary
+    took = {"what": "the pass took out aten.mul.Tensor and put in aten.sub.Tensor"}
+    assert {**took, "where": "joint-pass"} in verdict.evidence
+
+
+def test_nan_has_a_verdict_of_its_own() -> None:
+    verdict = verdict_on(found(Failure(NAN, "output 0 is nan"), location={"stage": "codegen"}))
+    assert (verdict.verdict, verdict.stage) == ("nan", "codegen")
+    assert verdict.summary.startswith("The compiled program gives NaN or Inf where eager is finite")
+
+
+@pytest.mark.parametrize(
+    ("stage", "verdict"),
+    [
+        ("lowering", "crash"),
+        ("scheduler", "crash"),
+        ("runtime", "crash"),
+        ("cpp-compile", "compile-error"),
+        ("triton-compile", "compile-error"),
+        ("dynamo", "not-inductor"),
+        ("aot", "not-inductor"),
+    ],
+)
+def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str) -> None:
+    failure = Failure(ERROR, "KeyError: 'buf0'", stage=stage, aspect="KeyError", detail="op3")
+    functions = ["get (torch/_inductor/a.py:3)", "run (torch/_inductor/b.py:4)"]
+    got = verdict_on(found(failure, location={"function": "get"} if stage == "lowering" else {}))
+    assert (got.verdict, got.stage, got.confidence) == (verdict, stage, "proven")
+    got = verdict_on(found(failure, functions=functions))
+    said = [item["what"] for item in got.evidence]
+    assert f"raised in {functions[0]}" in said
+    assert f"called from {functions[1]}" in said
+    assert "while at op3" in said
+
+
+def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised() -> None:
+    failure = Failure(ERROR, "KeyError: 'buf0'\nmore", stage="scheduler")
+    verdict = verdict_on(found(failure, location={"function": "Scheduler.fuse"}))
+    assert verdict.culprit.function == "Scheduler.fuse"
+    assert verdict.summary == (
+        "The compiler or a kernel that it made breaks down, in Scheduler.fuse (stage scheduler): "
+        "KeyError: 'buf0'"
+    )
+
+
+def test_what_the_native_compiler_said_is_cut_down_to_its_complaint() -> None:
+    messages = "In file included from x:\nx.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~"
+    failure = Failure(ERROR, "text", stage="cpp-compile", more={"messages": [messages]})
+    evidence = verdict_on(found(failure)).evidence
+    assert {
+        "what": "x.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~",
+        "where": "what the native compiler said",
+    } in evidence
+
+
+@pytest.mark.parametrize(("kind", "verdict"), [(SIGNAL, "crash"), (HANG, "hang")])
+def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdict: str) -> None:
+    failure = Failure(kind, "the process …", stage="post-grad-pass", detail="reinplace", aspect="x")
+    got = verdict_on(found(failure))
+    assert (got.verdict, got.stage, got.confidence) == (verdict, "post-grad-pass", "proven")
+    assert {"what": "while at reinplace", "where": "post-grad-pass"} in got.evidence
+
+
+def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
+    failure = Failure(WRONG, VALUE, aspect="value")
+    assert verdict_on(found(failure, location={"stage": "aot"})).verdict == "not-inductor"
+    assert verdict_on(found(failure, is_inductor=False)).verdict == "not-inductor"
+
+
+@pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
+def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> None:
+    cure = {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": ""}
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure]))
+    assert (verdict.stage, verdict.culprit.config) == (axis.stage, axis.title)
+
+
+def test_of_several_cures_the_most_telling_one_is_blamed() -> None:
+    cures = [
+        {"axis": "lowerings", "stage": "lowering", "title": "lowering to loops", "name": ""},
+        {"axis": "vectorisation", "stage": "codegen", "title": "vectorisation", "name": ""},
+    ]
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=cures))
+    assert (verdict.stage, verdict.culprit.config) == ("codegen", "vectorisation")
+
+
+# --- how sure -------------------------------------------------------------------------------------
+
+
+def test_a_stage_that_only_a_cure_points_at_is_likely() -> None:
+    cure = {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""}
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure]))
+    assert verdict.confidence == "likely"
+
+
+def test_without_a_stage_nothing_is_known() -> None:
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value")))
+    assert (verdict.stage, verdict.confidence) == ("none", "unknown")
+    assert "(stage" not in verdict.summary
+
+
+def test_what_did_not_show_again_is_at_most_likely_and_says_so() -> None:
+    verdict = verdict_on(
+        found(Failure(ERROR, "text", stage="lowering"), reproduces=False, is_complete=False)
+    )
+    assert (verdict.confidence, verdict.partial) == ("likely", True)
+    assert "the failure did not show again" in verdict.evidence[-1]["what"]
+
+
+def test_a_place_below_the_current_folder_is_seen_from_there(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verdict = verdict_on(found(Failure(WRONG, VALUE), sources=["x:1", f"{tmp_path}/m/a.py:7"]))
+    assert verdict.culprit.source == "m/a.py:7"
+
+
+def test_only_a_clean_verdict_is_no_problem() -> None:
+    """The exit code of the command is 1 for a problem, else 0."""
+    assert not Verdict(CLEAN, "none", "Nothing wrong.").is_problem
+    assert Verdict(NOT_A_BUG, "user", "Eager fails too.").is_problem
+    assert verdict_on(WRONG_LOWERING).is_problem
+
+
+# --- the object -----------------------------------------------------------------------------------
+
+
+def whole_verdict() -> Verdict:
+    verdict = verdict_on(WRONG_LOWERING)
+    verdict.repro = Repro("repro.py", True, 3, 3, 2)
+    verdict.workaround = Workaround("do without it", True, 1.02, "config.x = 1")
+    verdict.recording, verdict.seconds = "path", 41.0
+    return verdict
+
+
+def test_the_object_has_the_keys_of_the_design() -> None:
+    """The schema that others rely on: design.md, 'What the doctor hands over'."""
+    data = json.loads(json.dumps(whole_verdict().as_data()))
+    keys = "schema verdict stage culprit summary confidence evidence repro workaround recording"
+    assert set(data) - {"issue", "partial"} == {*keys.split(), "seconds"}
+    assert set(data["culprit"]) == {"op", "pass", "kernel", "function", "config", "source"}
+    assert all(set(item) == {"what", "where"} for item in data["evidence"])
+    assert data["repro"] == {
+        "path": "repro.py", "verified": True, "failed": 3, "of": 3, "nodes": 2
+    }  # fmt: skip
+    assert set(data["workaround"]) - {"code"} == {"text", "verified", "slowdown"}
+    assert (data["schema"], data["recording"], data["seconds"]) == (1, "path", 41.0)
+
+
+def test_an_object_of_which_little_is_known_has_the_same_keys() -> None:
+    data = Verdict(CLEAN, "none", "Nothing wrong.").as_data()
+    assert data.keys() == whole_verdict().as_data().keys()
+    assert data["culprit"].keys() == whole_verdict().as_data()["culprit"].keys()
+    assert (data["repro"], data["workaround"], data["culprit"]["pass"]) == (None, None, None)
+
+
+def test_what_was_found_survives_the_way_through_a_file(tmp_path: Path) -> None:
+    assert read_found(tmp_path) is None
+    write_found(WRONG_LOWERING, tmp_path)
+    assert read_found(tmp_path) == WRONG_LOWERING
+    (tmp_path / "finding.json").write_text('{"compile": "0/0", "fail')
+    assert read_found(tmp_path) is None
+
+
+def test_orders_survive_the_way_through_the_environment() -> None:
+    orders = Orders(calls=3, failure={"kind": "wrong"}, workaround="a = 'ü'\nb", backend="off")
+    environment = orders.environment()
+    assert orders_from(environment) == orders
+    assert environment["OMP_THREAD_LIMIT"] == "1", "no thread that a fork would not have"
+    assert environment["TORCHDYNAMO_DISABLE"] == "1"
+    assert "TORCHDYNAMO_DISABLE" not in Orders().environment()
+    assert VARIABLE in OWN_VARIABLES
+
+
+# --- on a terminal --------------------------------------------------------------------------------
+
+
+def printed(verdict: Verdict) -> str:
+    page = io.StringIO()
+    print_verdict(Printer(page), verdict.as_data())
+    return page.getvalue()
+
+
+def test_a_verdict_can_be_read() -> None:
+    text = " ".join(printed(whole_verdict()).split())
+    assert text.startswith("wrong-result: The compiled program gives a wrong result at")
+    assert "kernel cpp_fused_floor_divide_0" in text
+    assert "repro.py: verified, failed 3 of 3 runs in fresh processes; 2 graph nodes" in text
+    assert "do without it (the program is right with it; the compiled call takes 1.02 times" in text
+    assert "config.x = 1" in text
+    assert text.endswith("took 41 s")
+
+
+def test_a_verdict_that_is_not_proven_says_so() -> None:
+    verdict = whole_verdict()
+    verdict.partial = True
+    verdict.repro = Repro("repro.py", False, 1, 3, 2)
+    verdict.workaround = Workaround("do without it", False)
+    text = " ".join(printed(verdict).split())
+    assert "The examination was not finished" in text
+    assert "repro.py: NOT verified, failed 1 of 3" in text
+    assert "(did not help the program)" in text
+
+
+def test_a_clean_verdict_is_short() -> None:
+    text = printed(Verdict(CLEAN, "none", "Nothing wrong.", recording="path"))
+    assert "clean: Nothing wrong." in text
+    for heading in ("How it is known", "Reproducer", "Workaround", "bug report"):
+        assert heading not in text
+
+
+HOSTILE = "\x1b[2J\x1b]0;title\x07[bold red]markup[/] :smile: \u202eback\r\nnext"
+
+
+def test_text_from_a_stranger_is_shown_as_text() -> None:
+    verdict = Verdict("crash", HOSTILE, HOSTILE, HOSTILE)
+    verdict.culprit = Culprit(*[HOSTILE] * 6)
+    verdict.add(HOSTILE, HOSTILE)
+    verdict.repro = Repro(HOSTILE, True, 3, 3, 2)
+    verdict.workaround = Workaround(HOSTILE, True, 1.0, HOSTILE)
+    verdict.issue = verdict.recording = HOSTILE
+    text = printed(verdict)
+    assert not set("\x1b\x07\u202e\r") & set(text)
+    assert "\\x1b[2J\\x1b]0;title\\x07[bold" in text
+    assert "[/] :smile: \\u202eback\\x0d" in text
+
+
+def test_a_bug_report_holds_what_the_tracker_asks_for(tmp_path: Path) -> None:
+    script = tmp_path / "repro.py"
+    script.write_text(
+        '"""Wrong: floor division\n\ntorch 2.13.0, Linux. Exits with 1.\n"""\nx = 1\n'
+    )
+    verdict = whole_verdict()
+    verdict.repro = Repro(str(script), True, 3, 3, 2)
+    text = issue_text(verdict, "AssertionError: not close")
+    assert text.startswith("# [inductor] Wrong: floor division\n")
+    for part in (verdict.summary, "x = 1\n```", "AssertionError: not close", "config.x = 1"):
+        assert part in text
+    assert text.endswith("## Versions\n\ntorch 2.13.0, Linux\n")
+
+
+# --- stacks ---------------------------------------------------------------------------------------
+
+
+SITE = "/home/me/env/lib/python3.11/site-packages"
+STACKS = f"""\
+Timeout (0:00:20)!
+Thread 0x00007f0000000001 (most recent call first):
+  File "{SITE}/torch/_inductor/scheduler.py", line 10 in earlier
+  File "/home/me/model.py", line 3 in <module>
+Timeout (0:00:20)!
+Thread 0x00007f0000000001 (most recent call first):
+  File "{SITE}/torch/_inductor/pattern_matcher.py", line 20 in <lambda>
+  File "{SITE}/torch/_inductor/fx_passes/joint_graph.py", line 30 in joint_graph_passes
+  File "{SITE}/torch/fx/graph.py", line 5 in lint
+  File "{SITE}/torch/_dynamo/convert_frame.py", line 40 in _compile
+  File "/home/me/model.py", line 3 in <module>
+"""
+
+
+def test_the_compilers_functions_are_taken_from_the_last_stack() -> None:
+    assert compiler_functions(STACKS) == [
+        "<lambda> (torch/_inductor/pattern_matcher.py:20)",
+        "joint_graph_passes (torch/_inductor/fx_passes/joint_graph.py:30)",
+        "_compile (torch/_dynamo/convert_frame.py:40)",
+    ]
+
+
+def test_the_stack_of_a_crash_is_the_last_one() -> None:
+    crash = (
+        "Fatal Python error: Segmentation fault\n\n"
+        "Current thread 0x00007f0000000001 (most recent call first):\n"
+        f'  File "{SITE}/torch/_inductor/codecache.py", line 7 in load\n\n'
+        "Extension modules: numpy._core (total: 1)\n"
+    )
+    assert compiler_functions(STACKS + crash) == ["load (torch/_inductor/codecache.py:7)"]
+
+
+def test_a_stack_outside_the_compiler_names_nothing() -> None:
+    assert compiler_functions("") == []
+    assert compiler_functions('Timeout!\n  File "/home/me/model.py", line 3 in <module>\n') == []
+
+
+def test_a_thread_that_waits_is_not_the_one_that_is_stuck() -> None:
+    """Python writes the newest thread first and the main thread last."""
+    waiting = (
+        "Timeout (0:00:20)!\n"
+        "Thread 0x00007f0000000002 (most recent call first):\n"
+        f'  File "{SITE}/torch/_inductor/compile_worker/subproc_pool.py", line 9 in _recv_msg\n'
+        f'  File "{SITE}/torch/_inductor/compile_worker/subproc_pool.py", line 8 in _read_thread\n'
+        '  File "/usr/lib/python3.11/threading.py", line 1 in run\n\n'
+    )
+    stuck = STACKS.rpartition("Timeout (0:00:20)!\n")[2]
+    assert compiler_functions(waiting + stuck)[0].startswith("<lambda>")
