@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from inductoscope.capture.doctor_names import DOCTOR_NAMES
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.environment.flag import Flag, Kind
 from inductoscope.environment.flags import FLAGS
@@ -158,10 +159,10 @@ def collect_environment(python: str) -> Environment:
 
 def _needed_names() -> list[_Needed]:
     """Each name once, under the first view that needs it."""
+    every = [(hook.stage, name) for hook in HOOKS for name in hook.names]
     needed = {
-        (name.module, name.attribute): _Needed(hook.stage, name.module, name.attribute)
-        for hook in reversed(HOOKS)
-        for name in reversed(hook.names)
+        (name.module, name.attribute): _Needed(stage, name.module, name.attribute)
+        for stage, name in reversed((*every, *DOCTOR_NAMES))
     }
     return list(reversed(needed.values()))
 

@@ -25,7 +25,7 @@ from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.check.values import run
 from inductoscope.isolate.candidate import Candidate, is_operation
-from inductoscope.isolate.failure import Failure
+from inductoscope.isolate.failure import SIGNAL, Failure
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.oracle import compiling, run_compiled
 
@@ -106,6 +106,8 @@ def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locatio
     ):
         stage = "aot"
     place = Location(stage=stage, function=failure.function, text=failure.text)
+    if failure.kind == SIGNAL and stage == "runtime":
+        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
     if stage != "aot":
         return place
     answer = forks.ask(lambda: _wrong_with_backend(candidate, "aot_eager"))

@@ -98,6 +98,9 @@ def recipes_for(value: Any) -> Iterator[str]:
 
     It is empty where the value cannot be written down.
     """
+    if isinstance(value, torch.Tensor) and value._is_zerotensor():
+        yield f"torch._efficientzerotensor({_tuple(value)}, dtype={value.dtype})"
+        return
     if not is_plain(value):
         yield repr(value) if not isinstance(value, torch.Tensor) else ""
         return
