@@ -123,20 +123,26 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
         status = _wait(child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    ending = record_ending(stream, child.pid, status, time.monotonic() - started)
+    _tidy(folder)
+    return ending
+
+
+def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -> Ending:
+    """How a command ended, written as the launcher's last event. `status` is Popen's."""
     ending = Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,
-        seconds=time.monotonic() - started,
+        seconds=seconds,
     )
     stream.emit(
         "exited",
-        pid=child.pid,
+        pid=pid,
         exit_code=ending.exit_code,
         signal=ending.signal,
         seconds=round(ending.seconds, 3),
     )
     stream.close()
-    _tidy(folder)
     return ending
 
 

@@ -20,10 +20,10 @@ from inductoscope.doctor.orders import INVESTIGATING, JOURNAL, STOPPED
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.axis import ALL, Axis, Fuel
+from inductoscope.isolate.axis import Axis, Fuel
 from inductoscope.isolate.candidate import Candidate, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.forks import Forks, Work
 from inductoscope.isolate.localise import (
     Location,
     aten_operations,
@@ -31,7 +31,7 @@ from inductoscope.isolate.localise import (
     place_error,
     source_lines,
 )
-from inductoscope.isolate.oracle import Oracle
+from inductoscope.isolate.oracle import EagerFails, Oracle, examine
 from inductoscope.isolate.search import last_needed
 from inductoscope.isolate.shrink.inputs import simplify_inputs
 from inductoscope.isolate.shrink.nodes import shrink_nodes, wrong_alone
@@ -283,9 +283,8 @@ def _known(failure: Failure) -> dict[str, object]:
     return {name: value for name, value in failure.as_data().items() if value}
 
 
-def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0):  # type: ignore[no-untyped-def]
+def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:
     """Work for a fork: the candidate with the first `amount` applications of an axis allowed."""
-    from inductoscope.isolate.oracle import EagerFails, examine
 
     def work() -> dict[str, object]:
         fuel = Fuel(amount)
@@ -335,6 +334,3 @@ def _expected_output(failure: Failure) -> str:
     if failure.kind in (SIGNAL, HANG):
         return "the process ended with"
     return "AssertionError"
-
-
-__all__ = ["ALL", "Investigation", "investigate_and_stop", "wrong_operation"]

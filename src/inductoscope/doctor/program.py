@@ -15,7 +15,12 @@ from pathlib import Path
 from typing import IO, Any
 
 from inductoscope.capture import private_cache
-from inductoscope.capture.launch import Ending, die_with_parent, environment_for
+from inductoscope.capture.launch import (
+    Ending,
+    die_with_parent,
+    environment_for,
+    record_ending,
+)
 from inductoscope.capture.scope import describe_process
 from inductoscope.doctor.orders import FOLDER, PROGRESS, STACKS, Orders
 from inductoscope.errors import ToolFailure
@@ -97,20 +102,8 @@ def run_program(
             stalled, over_time = _watch(child, folder, limits, say, started)
         finally:
             end_group(child)
-    status = child.returncode
-    ending = Ending(
-        exit_code=128 - status if status < 0 else status,
-        signal=-status if status < 0 else None,
-        seconds=time.monotonic() - started,
-    )
-    stream.emit(
-        "exited",
-        pid=child.pid,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        seconds=round(ending.seconds, 3),
-    )
-    stream.close()
+    seconds = time.monotonic() - started
+    ending = record_ending(stream, child.pid, child.returncode, seconds)
     return Watched(ending, folder, stalled, over_time)
 
 

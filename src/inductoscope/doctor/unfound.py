@@ -220,35 +220,27 @@ def _dynamo_or_unknown(
         "running it with Dynamo alone, each graph in eager",
     )
     if with_dynamo.ending.exit_code == run.ending.exit_code:
-        result = Verdict(
-            v.NOT_INDUCTOR,
+        return _level(
             "dynamo",
             "Dynamo captures something else than the program computes: it fails with every graph "
             "run in eager too, and does not fail without torch.compile.",
-            "proven",
+            "fails with backend='eager', not without torch.compile",
+            Culprit(function="torch._dynamo", source=_last_place(recording)),
+            run,
         )
-        result.culprit = Culprit(function="torch._dynamo", source=_last_place(recording))
-        result.add("fails with backend='eager', not without torch.compile", "two runs")
-        result.add(run.output[-800:], "what the program printed")
-        return result
     with_aot = rerun(
         Orders(calls=0, backend="aot_eager", investigate=False),
         "running it with Dynamo and AOTAutograd, without Inductor",
     )
     if with_aot.ending.exit_code == run.ending.exit_code:
-        result = Verdict(
-            v.NOT_INDUCTOR,
+        return _level(
             "aot",
             "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does "
             "not fail with Dynamo alone or without torch.compile.",
-            "proven",
+            "fails with backend='aot_eager', not with backend='eager'",
+            Culprit(function="torch._functorch.aot_autograd", source=_last_place(recording)),
+            run,
         )
-        result.culprit = Culprit(
-            function="torch._functorch.aot_autograd", source=_last_place(recording)
-        )
-        result.add("fails with backend='aot_eager', not with backend='eager'", "two runs")
-        result.add(run.output[-800:], "what the program printed")
-        return result
     result = Verdict(
         v.WRONG_RESULT,
         "none",
@@ -257,6 +249,14 @@ def _dynamo_or_unknown(
     )
     result.add(run.output[-800:], "what the program printed")
     result.add(f"{len(checks)} calls checked; check more with --calls")
+    return result
+
+
+def _level(stage: str, summary: str, shown: str, culprit: Culprit, run: Watched) -> Verdict:
+    """The level below which nothing is wrong, told by runs of the program."""
+    result = Verdict(v.NOT_INDUCTOR, stage, summary, "proven", culprit)
+    result.add(shown, "two runs of the program")
+    result.add(run.output[-800:], "what the program printed")
     return result
 
 

@@ -113,6 +113,3 @@ class Fuel:
     def __call__(self, name: str) -> bool:
         self.names.append(name)
         return len(self.names) <= self.amount
-
-
-ALL = 1 << 40

@@ -63,7 +63,7 @@ def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[Workaroun
             continue
         overload = f"torch.ops.{operation}"
         yield Workaround(
-            "# A graph that torch has in its cache was compiled without this: clear the cache once.\n"
+            "# A graph in the cache of torch was compiled without this: clear the cache once.\n"
             "import torch._inductor.decomposition, torch._inductor.lowering\n"
             f"torch._inductor.decomposition.decompositions.pop({overload}, None)\n"
             "torch._inductor.decomposition.fast_random_decomps.cache_clear()\n"
