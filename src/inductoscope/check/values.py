@@ -26,15 +26,33 @@ def is_plain(value: Any) -> bool:
 
 
 def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> list[Any]:
-    """Copies of the tensors among `values`: those that share memory share it in the copies too.
+    """Copies of the tensors among `values`: those that share memory share it in the copies too,
+    and what was a view of another one is a view of its copy.
 
     With `dtype`, floating point tensors become of that type, complex ones of the one that fits.
     """
-    storages: dict[tuple[int, Any], torch.Tensor] = {}
-    return [_copy(value, storages, dtype) for value in values]
+    made = _Copies({}, {})
+    copies: dict[int, Any] = {}
+    # A view is made of its base, wherever that stands.
+    order = sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values))
+    for number in order:
+        copies[number] = _copy(values[number], made, dtype)
+    return [copies[number] for number in range(len(values))]
 
 
-def _copy(value: Any, storages: dict[tuple[int, Any], torch.Tensor], dtype: Any) -> Any:
+@dataclass(frozen=True)
+class _Copies:
+    """What has been copied: whole memories, and tensors by the id of their original."""
+
+    memories: dict[tuple[int, Any], torch.Tensor]
+    tensors: dict[int, torch.Tensor]
+
+
+def _is_view_of(value: Any, values: Sequence[Any]) -> bool:
+    return is_plain(value) and any(value._base is other for other in values if other is not None)
+
+
+def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
     if not isinstance(value, torch.Tensor):
         return value
     wanted = _wanted_dtype(value.dtype, dtype)
@@ -44,11 +62,25 @@ def _copy(value: Any, storages: dict[tuple[int, Any], torch.Tensor], dtype: Any)
         copy = value.detach().clone()
         copy = copy if wanted is value.dtype else copy.to(wanted)
     else:
-        whole = storages.setdefault(
-            (value.untyped_storage()._cdata, value.dtype), _whole_memory(value, wanted)
-        )
-        copy = whole.as_strided(value.size(), value.stride(), value.storage_offset())
-    return copy.requires_grad_(value.requires_grad) if _can_have_gradient(copy) else copy
+        copy = _in_memory(value, made, wanted)
+    made.tensors[id(value)] = copy
+    if _can_have_gradient(copy) and copy.requires_grad != value.requires_grad and copy.is_leaf:
+        copy.requires_grad_(value.requires_grad)
+    return copy
+
+
+def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.Tensor:
+    """The copy of a tensor in the copy of its memory; a view, if it was one, of its base's copy."""
+    form = (value.size(), value.stride(), value.storage_offset())
+    base = made.tensors.get(id(value._base)) if value._base is not None else None
+    if base is not None:
+        return base.as_strided(*form)
+    key = (value.untyped_storage()._cdata, value.dtype)
+    if key not in made.memories:
+        made.memories[key] = _whole_memory(value, dtype)
+    size, stride, offset = form
+    copy = torch.empty(0, dtype=dtype, device=value.device)
+    return copy.set_(made.memories[key].untyped_storage(), offset, size, stride)
 
 
 def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:

@@ -55,6 +55,13 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     if run.stalled or run.over_time:
         return _too_long(run)
     captured = callables_that_differ(run)
+    unsteady = [check for check in checks if check.text("verdict") == "unsteady"]
+    if unsteady and (captured or run.ending.exit_code != 0):
+        return _not_a_bug(
+            "Uninitialised memory or other nondeterminism: what eager gives is not determined "
+            "either",
+            unsteady,
+        )
     if captured:
         found = _wrongly_captured(captured, recording, rerun)
         if found is not None:
@@ -124,12 +131,6 @@ def _failed_elsewhere(
     )
     if eager.ending.exit_code == run.ending.exit_code or eager.ending.exit_code != 0:
         return _fails_in_eager(run, eager)
-    unsteady = [check for check in checks if check.text("verdict") == "unsteady"]
-    if unsteady:
-        return _not_a_bug(
-            "Uninitialised memory or other nondeterminism: eager gives another result every time",
-            unsteady,
-        )
     random = random_operations(recording)
     plain = [check for check in checks if check.text("verdict") == "within-rounding"]
     if random and not plain:

@@ -101,10 +101,10 @@ def _before_inductor(candidate: Candidate) -> Location:
 def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
     stage = failure.stage
-    if stage == "runtime" and any(
-        "torch/_functorch/" in str(name) for name in failure.more.get("functions", ())[:3]
-    ):
-        stage = "aot"
+    functions = [str(name) for name in failure.more.get("functions", ())[:3]]
+    if stage == "runtime" and any("torch/_functorch/" in name for name in functions):
+        how = "raised by what AOTAutograd puts around the compiled graph"
+        return Location(stage="aot", function=failure.function, text=failure.text, how=how)
     place = Location(stage=stage, function=failure.function, text=failure.text)
     if failure.kind == SIGNAL and stage == "runtime":
         return replace(place, function="", kernel=failure.function, how="the last kernel entered")
