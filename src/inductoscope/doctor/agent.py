@@ -21,7 +21,7 @@ from inductoscope.capture.install import Installer
 from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.orders import FOLDER, STACKS, Orders, orders_from
+from inductoscope.doctor.orders import FOLDER, STACK_SIGNAL, STACKS, Orders, orders_from
 
 
 def start(folder: str) -> Installer:
@@ -37,7 +37,7 @@ def start(folder: str) -> Installer:
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)
-    _keep_stacks(place, orders.stall_seconds)
+    _keep_stacks(place)
     return installer
 
 
@@ -55,16 +55,18 @@ def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
     return found
 
 
-def _keep_stacks(place: Path, stall: float) -> None:
-    """Python's stacks, written when the process dies of a signal and every few seconds."""
+def _keep_stacks(place: Path) -> None:
+    """Python's stacks, written when the process dies of a signal and when it is asked for them.
+
+    Not every few seconds from a thread: reading the stack of a thread that runs may crash it.
+    """
     try:
         file = open(place / f"{os.getpid()}-{STACKS}", "w")  # noqa: SIM115
     except OSError:
         return
     if not faulthandler.is_enabled():
         faulthandler.enable(file)
-    faulthandler.dump_traceback_later(max(stall / 3, 1.0), repeat=True, file=file)
-    atexit.register(faulthandler.cancel_dump_traceback_later)
+    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
 def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -20,6 +21,9 @@ JOURNAL = "journal.jsonl"
 INVESTIGATING = "investigating"
 STACKS = "stacks.txt"
 FUNCTION_SCRIPT = "function.py"
+
+# Asks a process for its stacks; a program of its own hardly ever uses it.
+STACK_SIGNAL = signal.SIGRTMIN + 11
 
 # How a process of the program ends when the doctor has found what it was looking for.
 STOPPED = 75
@@ -40,7 +44,6 @@ class Orders:
     workaround: str = ""
     # Investigate what is found, rather than only note it.
     investigate: bool = True
-    stall_seconds: float = 60.0
     # Whether the tool is in the program's processes at all.
     inside: bool = True
 

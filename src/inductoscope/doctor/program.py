@@ -22,7 +22,7 @@ from inductoscope.capture.launch import (
     record_ending,
 )
 from inductoscope.capture.scope import describe_process
-from inductoscope.doctor.orders import FOLDER, PROGRESS, STACKS, Orders
+from inductoscope.doctor.orders import FOLDER, PROGRESS, STACK_SIGNAL, STACKS, Orders
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.privacy import without_secrets
@@ -31,6 +31,7 @@ from inductoscope.recording.writer import StreamWriter
 Say = Callable[[str], None]
 
 _TICK = 0.25
+_TIME_TO_WRITE = 1.0
 OUTPUT = "output.txt"
 
 
@@ -182,6 +183,7 @@ def _watch(
         if time.monotonic() - started > limits.seconds:
             return False, True
         if stalls.is_stalled():
+            stalls.ask_for_stacks()
             return True, False
     progress.pass_on()
     return False, False
@@ -256,8 +258,23 @@ class StallWatch:
         """Whether some process has stalled."""
         for path in (self._folder / STREAMS).glob("*.jsonl"):
             self._streams.setdefault(path, StreamState(path)).catch_up()
-        now = time.time()
-        return any(s.stages and now - s.moved > self._seconds for s in self._streams.values())
+        return bool(self._stalled())
+
+    def _stalled(self) -> list[StreamState]:
+        late = time.time() - self._seconds
+        return [state for state in self._streams.values() if state.stages and state.moved < late]
+
+    def ask_for_stacks(self) -> None:
+        """Have the processes that have stalled write where they are."""
+        for state in self._stalled():
+            _ask_for_stacks(state.path)
+        time.sleep(_TIME_TO_WRITE)
+
+
+def _ask_for_stacks(stream: Path) -> None:
+    pid = stream.name.partition("-")[0]
+    with contextlib.suppress(ValueError, ProcessLookupError, PermissionError):
+        os.kill(int(pid), STACK_SIGNAL)
 
 
 def open_stages(stream: Path) -> list[dict[str, Any]]:

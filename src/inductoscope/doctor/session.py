@@ -63,6 +63,7 @@ class Doctor:
             (self._place / name).unlink(missing_ok=True)
         self._stdin = keep_stdin(self._place)
         self._runs = 1
+        self._longest_run = request.limits.seconds
         self._found: Found | None = None
         self._verification: Verification | None = None
         self._workaround: Workaround | None = None
@@ -70,8 +71,10 @@ class Doctor:
     def examine(self) -> Verdict:
         """The whole job."""
         self._say("running the program with every compiled graph checked against eager")
-        orders = Orders(calls=self._request.calls, stall_seconds=self._request.limits.stall)
+        orders = Orders(calls=self._request.calls)
         first = self._run(orders, self._request.folder)
+        # A run without the checks, or with a workaround, has no reason to take much longer.
+        self._longest_run = min(self._longest_run, 60 + 5 * first.ending.seconds)
         _refuse_incomplete(first)
         self._found = read_found(first.folder / FOLDER)
         if self._found is None and (first.stalled or first.ending.signal is not None):
@@ -93,7 +96,7 @@ class Doctor:
 
     def _only_under_the_tool(self) -> bool:
         """A failure that no reproducer shows: does the program fail by itself?"""
-        if self._found is None or self._found.failure.get("kind") in (WRONG, NAN):
+        if self._found is None or self._found.failure.get("kind") in (WRONG, NAN, HANG):
             return False
         return self._plain_run().ending.exit_code == 0
 
@@ -123,7 +126,7 @@ class Doctor:
             orders,
             cache=self._cache,
             stdin=self._stdin,
-            limits=self._request.limits,
+            limits=replace(self._request.limits, seconds=self._longest_run),
             say=self._say,
         )
 
@@ -135,7 +138,7 @@ class Doctor:
         folder = create_recording(
             list(self._request.command), output=self._place / f"run-{self._runs}"
         )
-        return self._run(replace(orders, stall_seconds=self._request.limits.stall), folder)
+        return self._run(orders, folder)
 
     def _plain_run(self) -> Watched:
         """The program as it is, only with a private cache."""
