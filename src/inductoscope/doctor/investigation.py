@@ -244,6 +244,9 @@ class Investigation:
     def _find_cures(self) -> None:
         """Axes that make the failure go away, with the one application that does."""
         axes = [axis for axis in AXES if is_relevant(axis, self._smallest, self._location)]
+        if self._failure.kind == HANG:
+            # Each that does not help costs the whole time limit.
+            axes = [axis for axis in axes if axis.stage == self._location.stage]
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
         tried = self._oracle.forks.ask_all([_tried_without(self._smallest, axis) for axis in axes])
         for axis, answer in zip(axes, tried, strict=True):

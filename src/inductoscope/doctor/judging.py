@@ -135,8 +135,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         removed = str(location.get("operation") or "nothing")
         added = ", ".join(str(name) for name in location["added"])
         result.add(f"the pass took out {removed} and put in {added}", str(location.get("stage")))
-    for name in found.functions[:4]:
-        result.add(f"raised in {name}" if name == found.functions[0] else f"called from {name}")
+    shown = 12 if failure.get("kind") == f.HANG else 4
+    for name in found.functions[:shown]:
+        first = "it was in" if failure.get("kind") in (f.HANG, f.SIGNAL) else "raised in"
+        result.add(f"{first} {name}" if name == found.functions[0] else f"called from {name}")
     for message in (failure.get("more") or {}).get("messages", [])[:1]:
         result.add(_complaint(str(message)), "what the native compiler said")
     if failure.get("detail"):
