@@ -15,7 +15,7 @@ demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
 
 test: $(VENV)/.installed-dev check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests bench battery
