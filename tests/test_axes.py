@@ -194,7 +194,7 @@ import contextlib, json, sys
 import torch
 from torch._inductor import metrics
 from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.axis import 1000, Fuel
+from inductoscope.isolate.axis import Fuel
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.oracle import compiling, innermost, no_farther_than
 
