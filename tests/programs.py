@@ -138,3 +138,19 @@ class Finder:
 
 sys.meta_path.insert(0, Finder())
 """
+
+# A function of a few operations, right in eager, with a comparison at its end.
+SMALL_MODEL = """
+import sys, torch
+
+def model(x, w):
+    h = torch.tanh(x @ w)
+    h = torch.relu(h - h.mean(dim=0))
+    return torch.softmax(h, dim=-1).sum(dim=0) + h.amax(dim=0)
+
+torch.manual_seed(0)
+x, w = torch.randn(6, 8), torch.randn(8, 5)
+want = model(x, w)
+got = torch.compile(model)(x, w)
+sys.exit(0 if torch.allclose(want, got, atol=1e-4) else 1)
+"""
