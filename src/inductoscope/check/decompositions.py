@@ -77,6 +77,7 @@ class _Compare(TorchDispatchMode):
         except Exception as error:
             if inner.found:
                 self.found.append(inner.found[0])
+            # A decomposition may decline what it is not made for; torch then leaves the operation.
             elif not isinstance(error, (NotImplementedError, AssertionError)):
                 text = f"{type(error).__name__}: {error}"
                 self.found.append(WrongDecomposition(str(func), text, "error", text))

@@ -184,6 +184,7 @@ def _described(lowered: Any) -> Graph:
 
 def _rewritten(lowered: Any) -> Iterator[str]:
     for operation in lowered.operations:
+        # Not every kind of operation can tell; one that cannot is compared like any other.
         with contextlib.suppress(AttributeError, NotImplementedError):
             yield from operation.get_mutation_names()
 
