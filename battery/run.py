@@ -17,6 +17,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from battery.fault import Fault
@@ -38,6 +39,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--plain", action="store_true", help="run without the doctor")
     parser.add_argument("--list", action="store_true", help="only print the names")
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for each program")
+    parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--resume", action="store_true", help="skip what has a result already")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
@@ -71,12 +73,20 @@ def run_plainly(faults: Sequence[Fault], folder: Path, limit: float) -> int:
     return len(silent)
 
 
-def diagnose(faults: Sequence[Fault], folder: Path, limit: float) -> Iterator[Result]:
-    for fault in faults:
+def diagnose(
+    faults: Sequence[Fault], folder: Path, limit: float, jobs: int = 1
+) -> Iterator[Result]:
+    """Results as they come, with several programs at a time not in the order of the faults."""
+
+    def one(fault: Fault) -> Result:
         outcome, verdict = run_doctor(fault, folder / fault.folder, folder / "cache", limit)
         late = outcome.exit_code is None
         why = f"no end within {limit:.0f} s" if late else outcome.output.strip()[-300:]
-        yield judge(fault, None if late else verdict, outcome.seconds, why)
+        return judge(fault, None if late else verdict, outcome.seconds, why)
+
+    with ThreadPoolExecutor(jobs) as pool:
+        for future in as_completed([pool.submit(one, fault) for fault in faults]):
+            yield future.result()
 
 
 def read_results(path: Path) -> dict[str, Result]:
@@ -96,7 +106,7 @@ def run_battery(faults: Sequence[Fault], folder: Path, options: argparse.Namespa
     options.results.parent.mkdir(parents=True, exist_ok=True)
     left = [f for f in faults if f.name not in known]
     with options.results.open("a" if options.resume else "w") as stream:
-        for number, result in enumerate(diagnose(left, folder, options.limit), 1):
+        for number, result in enumerate(diagnose(left, folder, options.limit, options.jobs), 1):
             known[result.name] = result
             stream.write(result.as_json() + "\n")
             stream.flush()

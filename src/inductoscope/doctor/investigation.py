@@ -7,6 +7,7 @@ it. What is known is written down after every step, so that an interruption lose
 from __future__ import annotations
 
 import os
+import signal
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -334,6 +335,8 @@ def is_relevant(axis: Axis, candidate: Candidate, location: Location) -> bool:
 def _expected_output(failure: Failure) -> str:
     if failure.kind == ERROR:
         return failure.aspect
-    if failure.kind in (SIGNAL, HANG):
-        return "the process ended with"
+    if failure.kind == SIGNAL:
+        return f"compiled ended with -{signal.Signals[failure.aspect].value}"
+    if failure.kind == HANG:
+        return "compiled ended with None"
     return "AssertionError"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
-from inductoscope.repro.verify import TIMES, Verification, verify
+from inductoscope.repro.verify import FreshProcesses, Verification
 
 Say = Callable[[str], None]
 
@@ -67,9 +68,18 @@ class Doctor:
         self._found: Found | None = None
         self._verification: Verification | None = None
         self._workaround: Workaround | None = None
+        self._fresh = FreshProcesses(self._plain_environment(), self._place)
 
     def examine(self) -> Verdict:
         """The whole job."""
+        try:
+            if (os.cpu_count() or 1) > 1:
+                self._fresh.start()  # A program compiles on one core, mostly.
+            return self._examine()
+        finally:
+            self._fresh.close()
+
+    def _examine(self) -> Verdict:
         self._say("running the program with every compiled graph checked against eager")
         orders = Orders(calls=self._request.calls)
         first = self._run(orders, self._request.folder)
@@ -85,10 +95,12 @@ class Doctor:
                 verdict = self._confirm_clean(verdict)
             self._prove_without_graph(verdict)
             return self._finished(verdict)
-        self._prove()
+        with ThreadPoolExecutor(1) as beside:
+            proof = beside.submit(self._prove)
+            self._help()
+            proof.result()
         if not self._is_proven() and self._only_under_the_tool():
             return self._finished(_tool_only(self._found))
-        self._help()
         return self._finished(self.partial_verdict())
 
     def _is_proven(self) -> bool:
@@ -173,11 +185,7 @@ class Doctor:
         path = self._place / "repro.py"
         path.write_text(found.script, "utf-8")
         self._say("running the reproducer three times in fresh processes")
-        # Runs that hang need no core to themselves to show it.
-        at_once = TIMES if found.failure.get("kind") == HANG else None
-        self._verification = verify(
-            path, found.expected_output, self._plain_environment(), at_once=at_once
-        )
+        self._verification = self._fresh.verify(path, found.expected_output)
         (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
 
     def _prove_without_graph(self, verdict: Verdict) -> None:
@@ -187,7 +195,7 @@ class Doctor:
             return
         path = source.rename(self._place / "repro.py")
         self._say("running the function alone three times in fresh processes")
-        checked = verify(path, "eager: ok", self._plain_environment())
+        checked = self._fresh.verify(path, "eager: ok")
         self._verification = checked
         verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
 

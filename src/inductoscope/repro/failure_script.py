@@ -18,13 +18,15 @@ from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.repro.python_text import function_text
 
 _LINE = 96
+# A compile that has not ended by then, in a process that has to load the compiler too, hangs.
+HANG_SECONDS = 20
 
 
 def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
     """The script."""
     function, parameters = function_text(candidate.module)
     parts = [
-        _head(title, candidate),
+        _head(title, candidate, failure),
         _settings(candidate.config),
         function,
         _inputs(candidate, parameters),
@@ -34,25 +36,30 @@ def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(title: str, candidate: Candidate) -> str:
+def _head(title: str, candidate: Candidate, failure: Failure) -> str:
     system = f"{platform.system()} {platform.machine()}"
     lines = textwrap.wrap(title, _LINE)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
     if torch.cuda.is_available():
         versions += f", {torch.cuda.get_device_name()}"
     text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
-    modules = ["torch"]
-    if any("zlib." in recipe for recipe in candidate.recipes):
-        modules = ["base64", "zlib", "", "torch"]
-    imports = "\n".join(f"import {name}" if name else "" for name in modules)
+    imports = _imports(candidate, failure)
     return f'"""{text}\n\n{versions}. Exits with 1 when the bug is there.\n"""\n\n{imports}'
 
 
+def _imports(candidate: Candidate, failure: Failure) -> str:
+    standard = []
+    if any("zlib." in recipe for recipe in candidate.recipes):
+        standard += ["base64", "zlib"]
+    if failure.kind in (SIGNAL, HANG):
+        standard += ["multiprocessing", "sys"]
+    of_torch = ["torch", *(["torch._inductor.config"] if candidate.config else [])]
+    groups = [sorted(standard), of_torch]
+    return "\n\n".join("\n".join(f"import {name}" for name in group) for group in groups if group)
+
+
 def _settings(config: Mapping[str, Any]) -> str:
-    if not config:
-        return ""
-    lines = ["import torch._inductor.config"]
-    lines += [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
+    lines = [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
     return "\n".join(lines)
 
 
@@ -151,20 +158,30 @@ def _under_main(lines: list[str]) -> str:
 
 
 def _watched(compiled: str, *, hangs: bool) -> str:
-    limit = ", timeout=40" if hangs else ""
     lines = [
-        'if sys.argv[1:] == ["inside"]:',
-        "    run(fn)",
-        '    print("eager: ok", flush=True)',
-        f"    run({compiled})",
-        '    print("compiled: ok", flush=True)',
-        "    sys.exit(0)",
-        "# A process of its own, because this bug ends or stops the process.",
-        "try:",
-        f'    ended = subprocess.run([sys.executable, __file__, "inside"]{limit}).returncode',
-        "except subprocess.TimeoutExpired:",
-        '    ended = "a time limit of 40 s"',
-        'print("the process ended with", ended)',
-        "sys.exit(0 if ended == 0 else 1)",
+        'print("eager ended with", ending(fn))',
+        f"compiled = ending({compiled})",
+        'print("compiled ended with", compiled)',
+        "sys.exit(0 if compiled == 0 else 1)",
     ]
-    return "import subprocess\nimport sys\n\n" + _under_main(lines)
+    return "\n".join([*(_ENDING_IN_TIME if hangs else _ENDING), "", "", _under_main(lines)])
+
+
+_ENDING = (
+    "def ending(function):",
+    '    """The exit code of a process of its own, for this bug kills it: minus the signal."""',
+    '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
+    "    process.start()",
+    "    process.join()",
+    "    return process.exitcode",
+)
+_ENDING_IN_TIME = (
+    "def ending(function):",
+    f'    """The exit code of a process of its own; None if it has none after {HANG_SECONDS} s."""',
+    '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
+    "    process.start()",
+    f"    process.join({HANG_SECONDS})",
+    "    code = process.exitcode",
+    "    process.kill()",
+    "    return code",
+)

@@ -1,4 +1,8 @@
-"""Runs a reproducer in fresh processes before it is called one."""
+"""Runs a reproducer in fresh processes before it is called one.
+
+Loading torch and its compiler takes most of the time of such a run. So the processes may be started
+early, beside something else: they load them, wait for a script, run that one and end.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +20,21 @@ from inductoscope.capture.launch import die_with_parent
 
 TIMES = 3
 
+# What a process does that waits for its script. A torch that cannot be loaded is the script's to
+# show, not ours.
+_WAITING = """
+import contextlib, os, runpy, sys
+with contextlib.suppress(BaseException):
+    import torch._dynamo, torch._inductor.compile_fx
+script = sys.stdin.readline().rstrip("\\n")
+if script:
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv, sys.path[0] = [script], os.path.dirname(script)
+    runpy.run_path(script, run_name="__main__")
+"""
+# It gives way to the program that it waits for.
+_NICENESS = 10
+
 
 @dataclass(frozen=True)
 class Verification:
@@ -31,47 +50,71 @@ class Verification:
         return self.of > 0 and self.failed == self.of
 
 
-def verify(
-    script: Path,
-    expected: str,
-    environment: Mapping[str, str],
-    *,
-    times: int = TIMES,
-    at_once: int | None = None,
-    seconds: float = 180.0,
-) -> Verification:
-    """Run the script `times` times; each has to exit with 1 and to print `expected`."""
-    with ThreadPoolExecutor(max_workers=at_once or os.cpu_count() or 1) as pool:
-        runs = list(pool.map(lambda _: _run(script, environment, seconds), range(times)))
-    failed = [output for code, output in runs if code == 1 and expected in output]
-    shown = failed[0] if failed else (runs[0][1] if runs else "")
-    return Verification(len(failed), times, shown)
+class FreshProcesses:
+    """New processes, each of which runs one script, once."""
+
+    def __init__(self, environment: Mapping[str, str], folder: Path, *, times: int = TIMES) -> None:
+        self._environment = dict(environment)
+        self._folder = folder
+        self._times = times
+        self._children: list[subprocess.Popen[str]] = []
+
+    def start(self) -> None:
+        """Have them load torch, if they do not do so yet."""
+        while len(self._children) < self._times:
+            self._children.append(_start(self._environment, self._folder))
+
+    def verify(self, script: Path, expected: str, *, seconds: float = 180.0) -> Verification:
+        """Run the script in all of them; each has to exit with 1 and to print `expected`."""
+        self.start()
+        with ThreadPoolExecutor(self._times) as pool:
+            runs = list(pool.map(lambda child: _run(child, script, seconds), self._children))
+        self._children.clear()
+        failed = [output for code, output in runs if code == 1 and expected in output]
+        return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
+
+    def close(self) -> None:
+        """End those that wait."""
+        for child in self._children:
+            _end(child)
 
 
-def _run(script: Path, environment: Mapping[str, str], seconds: float) -> tuple[int | None, str]:
-    """Exit code and output; None for a run that did not end in time."""
-    child = subprocess.Popen(
-        [sys.executable, str(script)],
+def _start(environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", _WAITING],
         env=dict(environment),
-        cwd=script.parent,
-        stdin=subprocess.DEVNULL,
+        cwd=folder,
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
         start_new_session=True,
-        preexec_fn=die_with_parent,
+        preexec_fn=_prepare,
     )
+
+
+def _prepare() -> None:
+    die_with_parent()
+    os.nice(_NICENESS)
+
+
+def _run(child: subprocess.Popen[str], script: Path, seconds: float) -> tuple[int | None, str]:
+    """Exit code and output; None for a run that did not end in time."""
     try:
-        output, _ = child.communicate(timeout=seconds)
+        output, _ = child.communicate(f"{script.absolute()}\n", timeout=seconds)
         return child.returncode, output
     except subprocess.TimeoutExpired:
         return None, ""
     finally:
-        _end_group(child.pid)
-        child.wait()
+        _end(child)
 
 
-def _end_group(pid: int) -> None:
+def _end(child: subprocess.Popen[str]) -> None:
     with contextlib.suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
+        os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    for stream in (child.stdin, child.stdout):
+        if stream is not None:
+            with contextlib.suppress(OSError):
+                stream.close()
