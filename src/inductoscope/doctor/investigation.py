@@ -6,6 +6,8 @@ it. What is known is written down after every step, so that an interruption lose
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import os
 import signal
 import time
@@ -42,8 +44,10 @@ from inductoscope.isolate.shrink.settings import shrink_settings
 from inductoscope.isolate.shrink.shapes import shrink_shapes
 from inductoscope.repro.failure_script import script_text
 
-_HANG_SECONDS = 12.0
-_HANG_SECONDS_NATIVE = 60.0
+# How long a compile may take before it is said to hang, and the least that may be waited while
+# candidates are tried; both longer where a native compiler or a kernel may be at work.
+_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 60.0
+_SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
 
 
@@ -102,18 +106,16 @@ class Investigation:
         self._failure = failure
         self._found = found
         self._place = place
-        seconds = _FORK_SECONDS
-        if failure.kind == HANG:
-            is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
-            seconds = _HANG_SECONDS_NATIVE if is_native else _HANG_SECONDS
+        self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
         self._oracle = Oracle(
-            Forks(seconds=seconds), place / JOURNAL, watch_kernels=failure.kind == SIGNAL
+            Forks(seconds=self._longest()), place / JOURNAL, watch_kernels=failure.kind == SIGNAL
         )
         self._smallest = candidate
         self._location = Location()
 
     def run(self) -> None:
         """All steps."""
+        load_compiler()
         self._found.nodes_before = self._whole.size
         self._reproduce()
         if not self._found.reproduces:
@@ -125,6 +127,21 @@ class Investigation:
         self._find_remedies()
         self._found.is_complete = True
         self._save()
+
+    def _longest(self) -> float:
+        """Seconds that a fork may take."""
+        if self._failure.kind != HANG:
+            return _FORK_SECONDS
+        return _HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS
+
+    def _wait_less(self, failure: Failure) -> None:
+        """One that hangs is waited for in full: so wait no longer than a healthy one would take.
+
+        That is told by when the whole graph had come to the place where it hangs.
+        """
+        least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
+        several = 3 * float(failure.more.get("entered_at", self._longest()))
+        self._oracle.forks.seconds = min(max(least, several), self._longest())
 
     def _say(self, text: str) -> None:
         say(self._place, text)
@@ -149,6 +166,8 @@ class Investigation:
         self._found.reproduces = again is not None and again.kind == self._failure.kind
         if again is not None and self._found.reproduces:
             self._failure = again
+            if again.kind == HANG:
+                self._wait_less(again)
             if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage
             self._found.failure = {**self._found.failure, **_known(again)}
@@ -173,12 +192,11 @@ class Investigation:
             return  # Two calls have to fit together: it is left as it is.
         self._say(f"looking for the smallest part of {smaller.size} nodes")
         self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
-        if self._failure.kind != HANG:
-            self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
-            self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
-            self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
-            self._say("trying smaller shapes")
-            self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
+        self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
+        self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
+        self._say("trying smaller shapes")
+        self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
         self._say("trying simpler input values")
         self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
 
@@ -202,7 +220,11 @@ class Investigation:
     def _locate(self) -> None:
         """In the smallest graph there is little left to be wrong."""
         self._oracle.stage = ""
+        short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         final = self._oracle.failure(self._smallest, label=" in full")
+        self._oracle.forks.seconds = short
+        if final is None and self._failure.kind == HANG:
+            self._keep(self._whole)  # A slow one was taken for one that hangs.
         if final is not None:
             self._found.failure = {**self._found.failure, **_known(final)}
             self._failure = final
@@ -281,6 +303,25 @@ class Investigation:
             self._whole, self._found, self._location, cures, self._oracle
         )
         self._save()
+
+
+# What the compiler imports late. In a program that stops before its first compile, every fork
+# would have to do it.
+_LATE_IMPORTS = (
+    "compile_fx", "scheduler", "choices", "bounds", "kernel_template_choice",
+    "fx_passes.joint_graph", "fx_passes.post_grad", "fx_passes.fuse_attention", "fx_passes.pad_mm",
+    "fx_passes.mkldnn_fusion", "fx_passes.quantization", "fx_passes.freezing_patterns",
+    "codegen.cpp", "codegen.triton", "codegen.wrapper", "codegen.cpp_wrapper_gpu",
+    "codegen.cuda_combined_scheduling", "codegen.halide", "codegen.mps", "codegen.pallas",
+    "codegen.memory_planning", "codegen.segmented_tree", "codegen.wrapper_fxir",
+)  # fmt: skip
+
+
+def load_compiler() -> None:
+    """Import in this process what its forks will need."""
+    for name in _LATE_IMPORTS:
+        with contextlib.suppress(Exception):
+            importlib.import_module(f"torch._inductor.{name}")
 
 
 def _known(failure: Failure) -> dict[str, object]:

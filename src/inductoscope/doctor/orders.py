@@ -53,9 +53,9 @@ class Orders:
         A process that has used several OpenMP threads cannot use them in a fork. With the limit
         no thread is ever started, while the code that is generated stays the same.
         """
-        if not self.inside:
-            return {}
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
+        if not self.inside:
+            return without
         return {
             **without,
             VARIABLE: json.dumps(asdict(self)),

@@ -95,13 +95,21 @@ class Doctor:
                 verdict = self._confirm_clean(verdict)
             self._prove_without_graph(verdict)
             return self._finished(verdict)
-        with ThreadPoolExecutor(1) as beside:
-            proof = beside.submit(self._prove)
-            self._help()
-            proof.result()
+        self._prove_and_help()
         if not self._is_proven() and self._only_under_the_tool():
             return self._finished(_tool_only(self._found))
         return self._finished(self.partial_verdict())
+
+    def _prove_and_help(self) -> None:
+        """The one beside the other: both are runs of Python that use one core."""
+        with ThreadPoolExecutor(1) as beside:
+            proof = beside.submit(self._prove)
+            try:
+                self._help()
+                proof.result()
+            except BaseException:
+                self._fresh.close()  # Otherwise an interruption would wait for them.
+                raise
 
     def _is_proven(self) -> bool:
         return self._verification is not None and self._verification.is_verified

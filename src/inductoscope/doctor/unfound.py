@@ -6,23 +6,22 @@ the result is random by itself, or the program compares rounding.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from inductoscope.diagnose import diagnose
 from inductoscope.doctor import verdict as v
+from inductoscope.doctor.elsewhere import (
+    Rerun,
+    failed_elsewhere,
+    fails_in_eager,
+    last_place,
+    not_a_bug,
+    run_in_eager,
+)
 from inductoscope.doctor.orders import Orders
 from inductoscope.doctor.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError, Recording
 from inductoscope.model.fold import load
-from inductoscope.model.fx import read_graph
 from inductoscope.recording.reader import Event, open_recording
-
-Rerun = Callable[[Orders, str], Watched]
-
-_RANDOM = (
-    "rand", "bernoulli", "dropout", "normal", "multinomial", "poisson", "exponential", "uniform",
-)  # fmt: skip
 
 
 def checks_of(run: Watched) -> list[Event]:
@@ -43,21 +42,24 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     """What to say of a run in which nothing was found wrong with a compiled graph."""
     recording = load(run.folder)
     checks = checks_of(run)
+    bad = [check for check in checks if check.text("verdict") in ("wrong", "error")]
+    if bad:
+        return _seen_but_not_examined(bad, recording)
     errors = [e for c in recording.compiles for e in c.errors if not e.swallowed]
     if errors:
-        eager = rerun(
-            Orders(calls=0, backend="off", investigate=False),
+        eager = run_in_eager(
+            rerun,
             f"{errors[0].type} before any backend ran; running the program without torch.compile",
         )
         if eager.ending.exit_code != 0:
-            return _fails_in_eager(run, eager)
+            return fails_in_eager(run, eager)
         return _not_inductor(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run)
     captured = callables_that_differ(run)
     unsteady = [check for check in checks if check.text("verdict") == "unsteady"]
     if unsteady and (captured or run.ending.exit_code != 0):
-        return _not_a_bug(
+        return not_a_bug(
             "Uninitialised memory or other nondeterminism: what eager gives is not determined "
             "either",
             unsteady,
@@ -68,7 +70,22 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
             return found
     if run.ending.exit_code == 0:
         return _clean(recording, checks)
-    return _failed_elsewhere(run, recording, checks, rerun)
+    return failed_elsewhere(run, recording, checks, rerun)
+
+
+def _seen_but_not_examined(bad: list[Event], recording: Recording) -> Verdict:
+    """A call was seen to be wrong, and the search for the cause broke: a mistake of this tool."""
+    is_error = bad[0].text("verdict") == "error"
+    result = Verdict(
+        v.CRASH if is_error else v.WRONG_RESULT,
+        "none",
+        f"Compile {bad[0].text('compile')} does not do what eager does: {bad[0].text('text')}. "
+        "Looking for the cause failed, so that it is unknown.",
+    )
+    for check in bad[:4]:
+        result.add(check.text("text"), f"compile {check.text('compile')}, compared with eager")
+    _add_own_mistakes(result, recording)
+    return result
 
 
 def _not_inductor(recording: Recording, error: CompileError) -> Verdict:
@@ -105,49 +122,46 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
         return Verdict(v.CLEAN, "none", text, "proven")
     right = [check for check in checks if check.text("verdict") == "right"]
     rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
+    agree = len(right) + len(rounding)
+    if not agree:
+        return _nothing_checked(recording, checks)
     result = Verdict(
         v.CLEAN,
         "none",
-        f"Nothing found: {len(checks)} calls of {compiled} compiled graphs give what eager gives.",
-        "proven" if checks else "unknown",
+        f"Nothing found: {agree} calls of {compiled} compiled graphs give what eager gives"
+        + (f"; {len(checks) - agree} calls could not be compared." if len(checks) > agree else "."),
+        "proven" if agree == len(checks) else "likely",
     )
     result.add(
         f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
         "forward and backward, with types, shapes, strides, aliasing and written inputs",
     )
-    for check in checks:
-        if check.text("verdict") in ("skipped", "eager-fails", "unsteady"):
-            result.add(f"{check.text('verdict')}: {check.text('text')}", check.text("compile"))
+    _add_uncompared(result, checks)
     return result
 
 
-def _failed_elsewhere(
-    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
-) -> Verdict:
-    """The program fails, yet every compiled graph does what eager does."""
-    eager = rerun(
-        Orders(calls=0, backend="off", investigate=False),
-        "the program failed with every graph right; running it without torch.compile",
+def _nothing_checked(recording: Recording, checks: list[Event]) -> Verdict:
+    result = Verdict(
+        v.CLEAN,
+        "none",
+        f"The program ends well, yet no call of its {len(recording.compiles)} compiled graphs "
+        "could be compared with eager.",
     )
-    if eager.ending.exit_code == run.ending.exit_code or eager.ending.exit_code != 0:
-        return _fails_in_eager(run, eager)
-    random = random_operations(recording)
-    plain = [check for check in checks if check.text("verdict") == "within-rounding"]
-    if random and not plain:
-        result = _not_a_bug(
-            "Unseeded randomness: compiled and eager draw different random numbers "
-            f"({', '.join(random[:4])}); with the same generator they agree",
-            [check for check in checks if check.text("verdict") == "right"],
-        )
-        result.culprit.op = random[0]
-        return result
-    if plain:
-        return _not_a_bug(
-            "Rounding: the program's own comparison asks for more than floating point precision "
-            "gives; the order of a reduction or the tolerance explains the difference (noise)",
-            plain,
-        )
-    return _dynamo_or_unknown(run, recording, checks, rerun)
+    _add_uncompared(result, checks)
+    _add_own_mistakes(result, recording)
+    return result
+
+
+def _add_own_mistakes(result: Verdict, recording: Recording) -> None:
+    for process in recording.processes:
+        for mistake in process.hook_errors[:4]:
+            result.add(mistake, "a mistake of this tool")
+
+
+def _add_uncompared(result: Verdict, checks: list[Event]) -> None:
+    for check in checks:
+        if check.text("verdict") in ("skipped", "eager-fails", "unsteady"):
+            result.add(f"{check.text('verdict')}: {check.text('text')}", check.text("compile"))
 
 
 def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun) -> Verdict | None:
@@ -167,99 +181,9 @@ def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun)
         f"{still[0].text('text')}, with every graph run in eager.",
         "proven",
     )
-    result.culprit = Culprit(function=still[0].text("function"), source=_last_place(recording))
+    result.culprit = Culprit(function=still[0].text("function"), source=last_place(recording))
     for event in (captured[0], still[0]):
         result.add(
             f"{event.text('function')}: {event.text('text')}", "compared with a fork in eager"
         )
     return result
-
-
-def _fails_in_eager(run: Watched, eager: Watched) -> Verdict:
-    last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
-    result = Verdict(
-        v.NOT_A_BUG,
-        "user",
-        "The program fails without torch.compile too, so the compiler is not to blame"
-        + (f": {last[-1][:200]}" if last else "."),
-        "proven",
-    )
-    result.add(
-        f"exit code {run.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
-        "two runs of the program",
-    )
-    result.add("\n".join(last), "what the run in eager printed last")
-    return result
-
-
-def _not_a_bug(summary: str, checks: list[Event]) -> Verdict:
-    result = Verdict(v.NOT_A_BUG, "none", summary, "proven")
-    for check in checks[:4]:
-        result.add(check.text("text"), f"compile {check.text('compile')}, compared with float64")
-    return result
-
-
-def random_operations(recording: Recording) -> list[str]:
-    """Operations in the captured graphs that draw random numbers."""
-    found = []
-    for compile_ in recording.compiles:
-        for graph in compile_.graphs:
-            read = read_graph(recording, graph.digest)
-            for node in read.nodes if read is not None else ():
-                name = node.target.rpartition(".")[2] if "aten" not in node.target else node.target
-                if any(word in name for word in _RANDOM):
-                    found.append(node.target)
-    return list(dict.fromkeys(found))
-
-
-def _dynamo_or_unknown(
-    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
-) -> Verdict:
-    """What remains: Dynamo captured something else than the program says, or the tool hid it."""
-    with_dynamo = rerun(
-        Orders(calls=0, backend="eager", investigate=False),
-        "running it with Dynamo alone, each graph in eager",
-    )
-    if with_dynamo.ending.exit_code == run.ending.exit_code:
-        return _level(
-            "dynamo",
-            "Dynamo captures something else than the program computes: it fails with every graph "
-            "run in eager too, and does not fail without torch.compile.",
-            "fails with backend='eager', not without torch.compile",
-            Culprit(function="torch._dynamo", source=_last_place(recording)),
-            run,
-        )
-    with_aot = rerun(
-        Orders(calls=0, backend="aot_eager", investigate=False),
-        "running it with Dynamo and AOTAutograd, without Inductor",
-    )
-    if with_aot.ending.exit_code == run.ending.exit_code:
-        return _level(
-            "aot",
-            "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does "
-            "not fail with Dynamo alone or without torch.compile.",
-            "fails with backend='aot_eager', not with backend='eager'",
-            Culprit(function="torch._functorch.aot_autograd", source=_last_place(recording)),
-            run,
-        )
-    result = Verdict(
-        v.WRONG_RESULT,
-        "none",
-        "The program fails compiled and not in eager, yet every compiled graph does what eager "
-        "does on the calls that were checked; the cause is unknown.",
-    )
-    result.add(run.output[-800:], "what the program printed")
-    result.add(f"{len(checks)} calls checked; check more with --calls")
-    return result
-
-
-def _level(stage: str, summary: str, shown: str, culprit: Culprit, run: Watched) -> Verdict:
-    """The level below which nothing is wrong, told by runs of the program."""
-    result = Verdict(v.NOT_INDUCTOR, stage, summary, "proven", culprit)
-    result.add(shown, "two runs of the program")
-    result.add(run.output[-800:], "what the program printed")
-    return result
-
-
-def _last_place(recording: Recording) -> str | None:
-    return recording.compiles[-1].place if recording.compiles else None

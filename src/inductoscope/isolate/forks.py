@@ -42,6 +42,8 @@ class Answer:
     is_done: bool = False
     events: list[dict[str, Any]] = field(default_factory=list)
     seconds: float = 0.0
+    # When it entered the stage that it was in last: where it hangs, there is no later one.
+    entered_at: float = 0.0
 
     @property
     def last_stage(self) -> dict[str, Any]:
@@ -180,6 +182,7 @@ def _answer(child: _Running, status: int, *, late: bool) -> Answer:
                 answer.error = event.get("error", "")
             else:
                 answer.events.append(event)
+    answer.entered_at = answer.last_stage.get("at", child.started) - child.started
     if not late and os.WIFSIGNALED(status):
         answer.signal = os.WTERMSIG(status)
     elif not late and not answer.is_done and not answer.error:
@@ -227,7 +230,8 @@ class PipeWriter:
         """Send an event, if it is of a kind that the parent wants."""
         if kind in self.KINDS:
             fields = {name: self._texts.get(str(value), value) for name, value in fields.items()}
-            send(self._descriptor, {"kind": kind, **fields})
+            # The clock is the same one in the parent.
+            send(self._descriptor, {"kind": kind, "at": time.monotonic(), **fields})
 
     def payload(self, text: str) -> str:
         """Keep a text until the event that refers to it is sent."""

@@ -329,7 +329,9 @@ def failure_of_answer(answer: Answer) -> Failure | None:
     stage = answer.last_stage.get("stage", "")
     detail = answer.last_stage.get("detail", "") or ""
     if answer.timed_out:
-        return Failure(HANG, f"not done after {answer.seconds:.0f} s", stage=stage, detail=detail)
+        text = f"not done after {answer.seconds:.0f} s"
+        more = {"entered_at": answer.entered_at}
+        return Failure(HANG, text, stage=stage, detail=detail, more=more)
     if answer.signal is not None:
         return failure_of_signal(answer)
     data = (answer.result or {}).get("failure")

@@ -89,13 +89,15 @@ def _start(environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        start_new_session=True,
         preexec_fn=_prepare,
     )
 
 
 def _prepare() -> None:
     die_with_parent()
+    # Not a session of its own: systems that share the processor among sessions would give it as
+    # much as the program.
+    os.setpgid(0, 0)
     os.nice(_NICENESS)
 
 

@@ -31,7 +31,7 @@ def simplify_inputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> C
     if failure.kind in (WRONG, NAN):
         answer = oracle.forks.ask(lambda: _choose(candidate, failure))
         chosen = answer.result
-    elif failure.kind != "hang":
+    else:
         chosen = _choose_by_form(candidate, failure, oracle)
     every = [list(recipes_for(value)) for value in candidate.inputs]
     recipes = [texts[chosen[n] if chosen else -1] for n, texts in enumerate(every)]

@@ -1,0 +1,200 @@
+"""Verdicts on programs that fail although every compiled graph does what eager does.
+
+What a run of the whole program shows is weak evidence: it may fail for a reason of its own, now and
+then, or because it is watched. So whoever is blamed was blamed by two runs in a row.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from inductoscope.doctor import verdict as v
+from inductoscope.doctor.orders import Orders
+from inductoscope.doctor.program import Watched
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import Recording
+from inductoscope.model.fx import read_graph
+from inductoscope.recording.reader import Event
+
+Rerun = Callable[[Orders, str], Watched]
+
+_RANDOM = (
+    "rand", "bernoulli", "dropout", "normal", "multinomial", "poisson", "exponential", "uniform",
+)  # fmt: skip
+
+
+def failed_elsewhere(
+    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
+) -> Verdict:
+    """The program fails, yet every compiled graph does what eager does."""
+    eager = run_in_eager(
+        rerun, "the program failed with every graph right; running it without torch.compile"
+    )
+    if eager.ending.exit_code != 0:
+        return fails_in_eager(run, eager)
+    plain = rerun(Orders(inside=False), "running it compiled, without the tool")
+    if plain.ending.exit_code == 0:
+        return _not_always(run, plain)
+    rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
+    if rounding:
+        return not_a_bug(
+            "Rounding: the program's own comparison asks for more than floating point precision "
+            "gives; the order of a reduction or the tolerance explains the difference (noise)",
+            rounding,
+        )
+    random = random_operations(recording)
+    if random:
+        result = not_a_bug(
+            "Unseeded randomness: compiled and eager draw different random numbers "
+            f"({', '.join(random[:4])}); with the same generator they agree",
+            [check for check in checks if check.text("verdict") == "right"],
+        )
+        result.culprit.op = random[0]
+        return result
+    return _level_that_fails(run, recording, checks, rerun)
+
+
+def run_in_eager(rerun: Rerun, why: str) -> Watched:
+    """The program as it is, without the tool and without torch.compile."""
+    return rerun(Orders(backend="off", inside=False), why)
+
+
+def fails_in_eager(run: Watched, eager: Watched) -> Verdict:
+    last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
+    result = Verdict(
+        v.NOT_A_BUG,
+        "user",
+        "The program fails without torch.compile too, so the compiler is not to blame"
+        + (f": {last[-1][:200]}" if last else "."),
+        "proven",
+    )
+    result.add(
+        f"exit code {run.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
+        "two runs of the program, the one in eager without this tool",
+    )
+    result.add("\n".join(last), "what the run in eager printed last")
+    return result
+
+
+def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
+    result = Verdict(v.NOT_A_BUG, "none", summary, "proven")
+    for check in checks[:4]:
+        result.add(check.text("text"), f"compile {check.text('compile')}, compared with float64")
+    return result
+
+
+def _not_always(failed: Watched, well: Watched) -> Verdict:
+    result = Verdict(
+        v.UNKNOWN,
+        "none",
+        "The program failed in one run and ended well in another: it fails now and then, or only "
+        "under the tool. Nothing is known to be wrong with what was compiled.",
+    )
+    codes = f"exit code {failed.ending.exit_code}, then {well.ending.exit_code}"
+    result.add(codes, "two runs of the program, one without the tool")
+    result.add(failed.output[-800:], "what the run that failed printed last")
+    return result
+
+
+def random_operations(recording: Recording) -> list[str]:
+    """Operations in the captured graphs that draw random numbers."""
+    found = []
+    for compile_ in recording.compiles:
+        for graph in compile_.graphs:
+            read = read_graph(recording, graph.digest)
+            for node in read.nodes if read is not None else ():
+                name = node.target.rpartition(".")[2] if "aten" not in node.target else node.target
+                if any(word in name for word in _RANDOM):
+                    found.append(node.target)
+    return list(dict.fromkeys(found))
+
+
+# --- the level that fails -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Level:
+    """A part of the compiler that can be run without what comes after it."""
+
+    stage: str
+    backend: str
+    function: str
+    why: str
+    summary: str
+
+
+_LEVELS = (
+    _Level(
+        "dynamo",
+        "eager",
+        "torch._dynamo",
+        "running it with Dynamo alone, each graph in eager",
+        "Dynamo captures something else than the program computes: it fails with every graph run "
+        "in eager too, and does not fail without torch.compile.",
+    ),
+    _Level(
+        "aot",
+        "aot_eager",
+        "torch._functorch.aot_autograd",
+        "running it with Dynamo and AOTAutograd, without Inductor",
+        "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does not "
+        "fail with Dynamo alone or without torch.compile.",
+    ),
+)
+
+
+def _level_that_fails(
+    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
+) -> Verdict:
+    """What remains: Dynamo or AOTAutograd does it alone, or the tool hid it."""
+    for level in _LEVELS:
+        orders = Orders(calls=0, backend=level.backend, investigate=False)
+        tried = rerun(orders, level.why)
+        if not _fails_alike(run, tried):
+            continue
+        again = rerun(orders, f"{level.why}, once more")
+        eager = run_in_eager(rerun, "running it without torch.compile once more")
+        if not _fails_alike(run, again) or eager.ending.exit_code != 0:
+            return _not_always(run, again if again.ending.exit_code == 0 else eager)
+        return _blamed(level, run, recording)
+    result = Verdict(
+        v.WRONG_RESULT,
+        "none",
+        "The program fails compiled and not in eager, yet every compiled graph does what eager "
+        "does on the calls that were checked; the cause is unknown.",
+    )
+    result.add(run.output[-800:], "what the program printed")
+    result.add(f"{len(checks)} calls checked; check more with --calls")
+    return result
+
+
+def _fails_alike(one: Watched, other: Watched) -> bool:
+    """Whether two runs failed with the same exit code and the same last words."""
+    if one.ending.exit_code != other.ending.exit_code:
+        return False
+    return _last_words(one) == _last_words(other)
+
+
+def _last_words(run: Watched) -> str:
+    """The last line that was printed, without numbers, which may differ."""
+    lines = run.output.strip().splitlines()
+    return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", lines[-1]) if lines else ""
+
+
+def _blamed(level: _Level, run: Watched, recording: Recording) -> Verdict:
+    """The level below which nothing is wrong."""
+    culprit = Culprit(function=level.function, source=last_place(recording))
+    result = Verdict(v.NOT_INDUCTOR, level.stage, level.summary, "proven", culprit)
+    result.add(
+        f"fails with backend='{level.backend}' in two runs, not without torch.compile in two",
+        "runs of the program",
+    )
+    result.add(run.output[-800:], "what the program printed")
+    return result
+
+
+def last_place(recording: Recording) -> str | None:
+    """The function that was compiled last."""
+    return recording.compiles[-1].place if recording.compiles else None
