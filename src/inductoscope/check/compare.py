@@ -43,6 +43,8 @@ class Judgement:
     explained: tuple[Difference, ...] = ()
     reason: str = ""
     values: int = 0
+    # Whether every value is eager's to the last bit.
+    is_exact: bool = False
 
     @property
     def is_right(self) -> bool:
@@ -109,7 +111,8 @@ def judge(case: Case, compiled: Outcome) -> Judgement:
         number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
     ]
     if not unlike:
-        return Judgement(wrong=tuple(suspects), values=len(pairs))
+        exact = _identical(case.eager, compiled)
+        return Judgement(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
     if not _same_values(case.eager, case.again):
         reason = "eager itself gives another result every time"
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
@@ -158,6 +161,16 @@ def is_close(one: Any, two: Any) -> bool:
 def _same_values(one: Outcome, two: Outcome) -> bool:
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
+
+
+def _identical(one: Outcome, two: Outcome) -> bool:
+    """Whether both hold the same bits, as far as that can be told cheaply."""
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(
+        torch.equal(mine.nan_to_num(), other.nan_to_num())
+        for (_, mine), (_, other) in pairs
+        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE and not mine.is_sparse
+    )
 
 
 def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> Difference:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.orders import Orders
+from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.doctor.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
@@ -53,7 +53,26 @@ def failed_elsewhere(
         )
         result.culprit.op = random[0]
         return result
+    inexact = [check for check in checks if check.fields.get("is_exact") is False]
+    if inexact:
+        moved = rerun(
+            Orders(calls=0, backend=MOVED, investigate=False),
+            "running it in eager with other roundings",
+        )
+        if _fails_alike(run, moved):
+            return _falls_over_rounding(inexact)
     return _level_that_fails(run, recording, checks, rerun)
+
+
+def _falls_over_rounding(inexact: list[Event]) -> Verdict:
+    result = not_a_bug(
+        "Rounding: the program fails in eager too, once every inexact operation is rounded "
+        "otherwise by one unit in the last place; what it asks for, floating point does not give "
+        "(noise)",
+        inexact,
+    )
+    result.add("fails the same way, with every graph in eager and rounded otherwise", "one run")
+    return result
 
 
 def run_in_eager(rerun: Rerun, why: str) -> Watched:

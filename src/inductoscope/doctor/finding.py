@@ -20,6 +20,8 @@ class Found:
 
     compile: str
     failure: dict[str, Any]
+    # The process it was seen in, where the program has several.
+    process: str = ""
     is_complete: bool = False
     is_inductor: bool = True
     # Whether the failure shows again in a fork of the process; all searching rests on that.

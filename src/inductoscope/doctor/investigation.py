@@ -10,6 +10,7 @@ import contextlib
 import importlib
 import os
 import signal
+import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
@@ -56,7 +57,9 @@ def investigate_and_stop(
 ) -> NoReturn:
     """Find out what can be found out, write it down, and end the program."""
     _wait_for_others(place)
-    found = Found(compile_id, failure.as_data(), is_inductor=is_inductor)
+    found = Found(
+        compile_id, failure.as_data(), is_inductor=is_inductor, process=describe_own_process()
+    )
     try:
         say(place, f"found: {failure.text}")
         write_found(found, place)
@@ -66,6 +69,14 @@ def investigate_and_stop(
     write_found(found, place)
     SCOPE.close()
     os._exit(STOPPED)
+
+
+def describe_own_process() -> str:
+    """Which one this is among the processes of the program."""
+    rank = os.environ.get("RANK")
+    if rank is not None:
+        return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
+    return f"process {os.getpid()}, {os.path.basename(sys.argv[0])}"
 
 
 def _wait_for_others(place: Path) -> None:

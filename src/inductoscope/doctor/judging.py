@@ -28,6 +28,8 @@ def verdict_on(found: Found) -> Verdict:
     stage = _stage(found)
     if stage in ("aot", "dynamo") or not found.is_inductor:
         kind = v.NOT_INDUCTOR
+    if stage == "user":
+        kind = v.NOT_A_BUG
     result = Verdict(kind, stage or "none", "", culprit=_culprit(found))
     result.confidence = _confidence(found, stage)
     result.partial = not found.is_complete
@@ -106,6 +108,7 @@ _KIND_TEXT = {
     v.COMPILE_ERROR: "The code that Inductor generated is refused by the native compiler",
     v.HANG: "The compile never ends",
     v.NOT_INDUCTOR: "Something goes wrong before Inductor is reached",
+    v.NOT_A_BUG: "An operator of the program's own does not do what it declares",
 }
 
 
@@ -126,9 +129,10 @@ def _summary(result: Verdict, found: Found) -> str:
 
 def _add_evidence(result: Verdict, found: Found) -> None:
     failure, location = found.failure, found.location
-    result.add(str(failure.get("text", ""))[:1500], f"compile {found.compile}")
-    for text in (failure.get("more") or {}).get("texts", [])[1:4]:
-        result.add(str(text), f"compile {found.compile}")
+    where = f"compile {found.compile}" + (f", {found.process}" if found.process else "")
+    others = (failure.get("more") or {}).get("texts", [])[:4]
+    for text in dict.fromkeys([str(failure.get("text", ""))[:1500], *map(str, others)]):
+        result.add(text, where)
     if location.get("text") and location.get("text") != failure.get("text"):
         result.add(str(location["text"])[:1500], str(location.get("how") or ""))
     if location.get("added"):

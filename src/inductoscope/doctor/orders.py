@@ -25,6 +25,9 @@ FUNCTION_SCRIPT = "function.py"
 # Asks a process for its stacks; a program of its own hardly ever uses it.
 STACK_SIGNAL = signal.SIGRTMIN + 11
 
+# A backend that runs each graph in eager with other roundings.
+MOVED = "moved"
+
 # How a process of the program ends when the doctor has found what it was looking for.
 STOPPED = 75
 
@@ -38,7 +41,8 @@ class Orders:
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Mapping[str, Any] = field(default_factory=dict)
-    # What stands in for the backend: 'eager' runs each graph as it is, 'off' compiles nothing.
+    # What stands in for the backend: 'eager' runs each graph as it is, 'moved' with other
+    # roundings, 'off' compiles nothing.
     backend: str = ""
     # Statements that a workaround consists of.
     workaround: str = ""

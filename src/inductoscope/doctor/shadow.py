@@ -23,8 +23,9 @@ from inductoscope.capture.observe import current_compile_id
 from inductoscope.capture.scope import SCOPE
 from inductoscope.check.compare import UNINITIALISED, Case, Judgement, judge
 from inductoscope.check.graphs import as_function, snapshot
+from inductoscope.check.rounding import moved_mode
 from inductoscope.check.values import copy_values, run, size_in_bytes
-from inductoscope.doctor.orders import Orders
+from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure, failure_from
 from inductoscope.isolate.oracle import failure_of_error, failure_of_judgement
@@ -47,6 +48,8 @@ def shadowed(
     graph = _Shadow(snapshot(module), compile_id, orders, place, *_how_compiled(output))
     if orders.backend == "eager":
         return graph.module
+    if orders.backend == MOVED:
+        return _rounded_otherwise(graph.module)
     if orders.backend:
         return torch._dynamo.lookup_backend(orders.backend)(module, examples)
     if orders.stop_at == compile_id:
@@ -59,6 +62,16 @@ def shadowed(
             raise
         graph.hold_back(error)
     return graph
+
+
+def _rounded_otherwise(module: GraphModule) -> Callable[..., Any]:
+    """The graph in eager, with the result of every inexact operation moved a little."""
+
+    def call(*arguments: Any) -> Any:
+        with moved_mode(seed=0):
+            return module(*arguments)
+
+    return call
 
 
 def _is_compilers_own(error: BaseException) -> bool:
@@ -179,12 +192,14 @@ class _Shadow:
             }
         )
 
-    def _note(self, verdict: str, text: str) -> None:
-        SCOPE.emit("check", compile=self.compile_id, call=self.calls, verdict=verdict, text=text)
+    def _note(self, verdict: str, text: str, **more: Any) -> None:
+        about = {"compile": self.compile_id, "call": self.calls}
+        SCOPE.emit("check", **about, verdict=verdict, text=text, **more)
 
     def _note_judgement(self, judgement: Judgement, arguments: tuple[Any, ...]) -> None:
         if not judgement.explained:
-            self._note("right", f"{judgement.values} values")
+            exact = "" if judgement.is_exact else ", not the same to the last bit"
+            self._note("right", f"{judgement.values} values{exact}", is_exact=judgement.is_exact)
             return
         texts = "; ".join(item.text for item in judgement.explained[:4])
         if judgement.reason == UNINITIALISED or judgement.reason.startswith("eager itself"):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -22,10 +22,11 @@ from inductoscope.check.decompositions import first_wrong_decomposition
 from inductoscope.check.graphs import as_function, snapshot
 from inductoscope.check.kernels import KernelDivergence, KernelWatch
 from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
+from inductoscope.check.own_operators import first_false_declaration
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.check.values import run
 from inductoscope.isolate.candidate import Candidate, is_operation
-from inductoscope.isolate.failure import SIGNAL, Failure
+from inductoscope.isolate.failure import ERROR, SIGNAL, Failure
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.oracle import compiling, run_compiled
 
@@ -61,10 +62,13 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
         lambda: _asdict(_in_compile(candidate, aspect)),
         lambda: _asdict(_in_decompositions(candidate)),
         lambda: _asdict(_before_inductor(candidate)),
+        lambda: _asdict(_in_own_operators(candidate)),
     ]
     answers = forks.ask_all(works)
     places = [Location(**answer.result) if answer.result else Location() for answer in answers]
-    compiled, decomposed, before = (_with_tuples(place) for place in places)
+    compiled, decomposed, before, declared = (_with_tuples(place) for place in places)
+    if declared.is_known:
+        return declared
     if compiled.stage == "pre-grad-pass":
         return compiled
     if before.is_known:
@@ -98,14 +102,26 @@ def _before_inductor(candidate: Candidate) -> Location:
     return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
 
 
+def _in_own_operators(candidate: Candidate) -> Location:
+    """Whether an operator of the program's own is not what it declares to be."""
+    found = first_false_declaration(as_function(candidate.module), candidate.inputs)
+    if found is None:
+        return Location()
+    how = "torch.library.opcheck says so, on the values that it gets"
+    return Location(stage="user", operation=found.operation, text=found.text, how=how)
+
+
 def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
+    answer = forks.ask(lambda: _asdict(_in_own_operators(candidate)))
+    if answer.result and answer.result["stage"]:
+        return _with_tuples(Location(**answer.result))
     stage = failure.stage
-    functions = [str(name) for name in failure.more.get("functions", ())[:3]]
-    if stage == "runtime" and any("torch/_functorch/" in name for name in functions):
-        how = "raised by what AOTAutograd puts around the compiled graph"
-        return Location(stage="aot", function=failure.function, text=failure.text, how=how)
     place = Location(stage=stage, function=failure.function, text=failure.text)
+    if stage == "runtime" and failure.kind == ERROR:
+        functions = [str(name) for name in failure.more.get("functions", ())]
+        stage, how = _raised_at_run(functions)
+        return replace(place, stage=stage, how=how)
     if failure.kind == SIGNAL and stage == "runtime":
         return replace(place, function="", kernel=failure.function, how="the last kernel entered")
     if stage != "aot":
@@ -115,6 +131,18 @@ def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locatio
         how = "the same graph goes through with backend='aot_eager', without decompositions"
         return replace(place, stage="decomposition", how=how)
     return replace(place, how="fails with backend='aot_eager' too")
+
+
+def _raised_at_run(functions: Sequence[str]) -> tuple[str, str]:
+    """Whose code raised while a compiled graph ran: the innermost that is known decides."""
+    for number, name in enumerate(functions):
+        if "torch/_inductor/" in name or "torch/_ops.py" in name:
+            return "runtime", ""
+        if "torch/_functorch/" in name:
+            return "aot", "raised by what AOTAutograd puts around the compiled graph"
+        if name.startswith("call (") and number == 0:
+            return "wrapper", "raised by the wrapper that Inductor wrote"
+    return "runtime", ""
 
 
 def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
@@ -255,6 +283,8 @@ def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     how = "each buffer was compared with its node, computed in eager"
     if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
         return "runtime", f"{how}; the kernel is one of eager's own"
+    if strides := _other_strides(found):
+        return "wrapper", f"{how}; {strides}"
     expected = found.graph.expected
     eager = expected.eager.get(found.node) if expected is not None else None
     if isinstance(eager, torch.Tensor):
@@ -265,6 +295,21 @@ def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
         if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
             return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
     return "", f"{how}; whether its loop body is right could not be told"
+
+
+def _other_strides(found: KernelDivergence) -> str:
+    """What the wrapper allocated, where it is not what the lowered graph asks for."""
+    buffer, value = found.graph.lowered.name_to_buffer[found.buffer], found.graph.checked
+    try:
+        planned = tuple(int(step) for step in buffer.get_layout().stride)
+        sizes = tuple(int(size) for size in buffer.get_layout().size)
+    except (AttributeError, NotImplementedError, TypeError):
+        return ""  # Not of one layout, or of sizes that are not numbers.
+    made = value[found.buffer]
+    steps = zip(sizes, planned, made.stride(), strict=False)
+    if made.shape != sizes or all(one == two for size, one, two in steps if size > 1):
+        return ""
+    return f"its allocation has strides {made.stride()}, its layout says {planned}"
 
 
 def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
