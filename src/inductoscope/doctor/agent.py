@@ -46,7 +46,8 @@ def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
 
     def settle() -> None:
         # The same random numbers in eager and compiled, so that only the compiler can differ.
-        sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
+        if orders.random_as_eager:
+            sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
 
     found: dict[str, Callable[[], None]] = {"torch._inductor.config": settle}
     if orders.workaround:

@@ -48,6 +48,8 @@ class Orders:
     workaround: str = ""
     # Investigate what is found, rather than only note it.
     investigate: bool = True
+    # Whether compiled code draws its random numbers as eager does, so that both can be compared.
+    random_as_eager: bool = True
     # Whether the tool is in the program's processes at all.
     inside: bool = True
 

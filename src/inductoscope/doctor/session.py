@@ -11,6 +11,7 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
+from inductoscope.doctor.elsewhere import other_random_numbers, random_operations
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
@@ -24,11 +25,12 @@ from inductoscope.doctor.orders import (
     Orders,
 )
 from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
-from inductoscope.doctor.unfound import verdict_without_finding
+from inductoscope.doctor.unfound import checks_of, verdict_without_finding
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
+from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 from inductoscope.repro.verify import FreshProcesses, Verification
@@ -37,6 +39,7 @@ Say = Callable[[str], None]
 
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
+_EVERY_CALL = 1_000_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,7 @@ class Doctor:
     def examine(self) -> Verdict:
         """The whole job."""
         try:
-            if (os.cpu_count() or 1) > 1:
+            if has_idle_core():
                 self._fresh.start()  # A program compiles on one core, mostly.
             return self._examine()
         finally:
@@ -89,10 +92,12 @@ class Doctor:
         self._found = read_found(first.folder / FOLDER)
         if self._found is None and (first.stalled or first.ending.signal is not None):
             self._return_to_the_place(first, orders)
+        if self._found is None and first.ending.exit_code not in (0, None):
+            self._check_every_call(first, orders)
         if self._found is None:
             verdict = verdict_without_finding(first, self._rerun)
             if verdict.verdict == v.CLEAN and first.ending.seconds < _SHORT_RUN:
-                verdict = self._confirm_clean(verdict)
+                verdict = self._confirm_clean(verdict, first)
             self._prove_without_graph(verdict)
             return self._finished(verdict)
         self._prove_and_help()
@@ -120,12 +125,29 @@ class Doctor:
             return False
         return self._plain_run().ending.exit_code == 0
 
-    def _confirm_clean(self, verdict: Verdict) -> Verdict:
+    def _fails_by_random_numbers(self, first: Watched) -> Verdict | None:
+        """Under the tool compiled code draws random numbers as eager does; otherwise not."""
+        random = random_operations(load(first.folder))
+        if not random:
+            return None
+        orders = Orders(calls=0, investigate=False, random_as_eager=False)
+        own = self._rerun(orders, "running the program with random numbers as Inductor draws them")
+        if own.ending.exit_code == 0:
+            return None
+        result = other_random_numbers(random, checks_of(first))
+        result.add(
+            "fails with the random numbers that Inductor draws, not with those of eager", "two runs"
+        )
+        return result
+
+    def _confirm_clean(self, verdict: Verdict, first: Watched) -> Verdict:
         """Under the tool nothing is wrong; the program may still fail without it."""
         plain = self._plain_run()
         if plain.ending.exit_code == 0:
             verdict.add("the program also ends well without the tool", "one run")
             return verdict
+        if (found := self._fails_by_random_numbers(first)) is not None:
+            return found
         result = Verdict(
             v.UNKNOWN,
             "none",
@@ -163,6 +185,14 @@ class Doctor:
     def _plain_run(self) -> Watched:
         """The program as it is, only with a private cache."""
         return self._rerun(Orders(inside=False), "running the program once without the tool")
+
+    def _check_every_call(self, first: Watched, orders: Orders) -> None:
+        """The program failed after more calls than were checked."""
+        events = open_recording(first.folder).events()
+        if any(event.kind == "calls-unchecked" for event in events):
+            why = f"nothing is wrong in the first {orders.calls} calls; checking every call"
+            again = self._rerun(replace(orders, calls=_EVERY_CALL), why)
+            self._found = read_found(again.folder / FOLDER)
 
     def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
@@ -271,6 +301,11 @@ class Doctor:
         return self._finished(verdict)
 
 
+def has_idle_core() -> bool:
+    """Whether something could run beside the program without slowing it down."""
+    return os.getloadavg()[0] + 1 < (os.cpu_count() or 1)
+
+
 def _refuse_incomplete(run: Watched) -> None:
     """A program that could not be watched says nothing."""
     for event in open_recording(run.folder).events():
@@ -294,8 +329,6 @@ def _tool_only(found: Found) -> Verdict:
 
 def _is_right(run: Watched) -> bool:
     """Whether a run with a workaround went through, with every check passed."""
-    from inductoscope.doctor.unfound import checks_of
-
     checks = checks_of(run)
     bad = [check for check in checks if check.text("verdict") in ("wrong", "error")]
     return bool(checks) and not bad

@@ -141,9 +141,13 @@ class _Shadow:
         if self.held_back is not None:
             self._found(self.held_back, arguments)
             return
-        if self.calls >= self.orders.calls or self.compiled is None:
+        if self.compiled is None:
             return
         self.calls += 1
+        if self.calls > self.orders.calls:
+            if self.calls == self.orders.calls + 1:
+                SCOPE.emit("calls-unchecked", compile=self.compile_id)
+            return
         needed = size_in_bytes(arguments)
         if needed * 4 > _free_memory() * _PART_OF_MEMORY:
             self._note("skipped", f"its inputs are {needed >> 20} MiB, too large to copy")

@@ -52,7 +52,7 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
             f"{errors[0].type} before any backend ran; running the program without torch.compile",
         )
         if eager.ending.exit_code != 0:
-            return fails_in_eager(run, eager)
+            return fails_in_eager(run, eager, recording)
         return _not_inductor(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run)

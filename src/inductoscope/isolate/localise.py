@@ -135,13 +135,15 @@ def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locatio
 
 def _raised_at_run(functions: Sequence[str]) -> tuple[str, str]:
     """Whose code raised while a compiled graph ran: the innermost that is known decides."""
-    for number, name in enumerate(functions):
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    if functions and f"({cache_dir()}" in functions[0]:
+        return "wrapper", "raised by the wrapper that Inductor wrote"
+    for name in functions:
         if "torch/_inductor/" in name or "torch/_ops.py" in name:
-            return "runtime", ""
+            break
         if "torch/_functorch/" in name:
             return "aot", "raised by what AOTAutograd puts around the compiled graph"
-        if name.startswith("call (") and number == 0:
-            return "wrapper", "raised by the wrapper that Inductor wrote"
     return "runtime", ""
 
 

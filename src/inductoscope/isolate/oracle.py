@@ -186,7 +186,7 @@ def failure_of_error(error: BaseException) -> Failure:
     """An exception out of the compiler as a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
-    message = str(inner)
+    message = _without_frames(str(inner))
     return Failure(
         ERROR,
         f"{type(inner).__name__}: {message[:2000]}",
@@ -195,6 +195,11 @@ def failure_of_error(error: BaseException) -> Failure:
         message=message[:2000],
         more={"functions": functions[:6], "outer": type(error).__name__},
     )
+
+
+def _without_frames(message: str) -> str:
+    """An error of torch's C++ side without its native stack, which differs from run to run."""
+    return message.partition("\nException raised from ")[0]
 
 
 def innermost(error: BaseException) -> BaseException:

@@ -344,6 +344,7 @@ HANDLERS: dict[str, Handler] = {
     "check": _ignored,
     "callable-check": _ignored,
     "graph-call": _ignored,
+    "calls-unchecked": _ignored,
     "graph-returned": _ignored,
     "launch": _ignored,
     "exited": _exited,

@@ -32,22 +32,29 @@ _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
 
 
 def function_text(module: GraphModule, name: str = "fn") -> tuple[str, list[str]]:
-    """The graph as the text of a function, and the names of its parameters."""
-    writer = _Writer(module)
+    """The graph as the text of a function, and the names of its parameters.
+
+    Graphs inside it, such as the branches of a `cond`, are functions that come before.
+    """
+    writer = _Writer(module, is_inner=name != "fn")
     lines = [line for node in module.graph.nodes for line in writer.lines(node)]
     parameters = [
         writer.names[node.name] for node in module.graph.nodes if node.op == "placeholder"
     ]
     body = "\n".join(f"    {line}" for line in lines)
-    return f"def {name}({', '.join(parameters)}):\n{body}", parameters
+    inner = [function_text(graph, title)[0] for title, graph in writer.inner.items()]
+    text = f"def {name}({', '.join(parameters)}):\n{body}"
+    return "\n\n\n".join([*inner, text]), parameters
 
 
 class _Writer:
     """Turns nodes into lines."""
 
-    def __init__(self, module: GraphModule) -> None:
+    def __init__(self, module: GraphModule, *, is_inner: bool) -> None:
         self._module = module
+        self._is_inner = is_inner
         self.names: dict[str, str] = {}
+        self.inner: dict[str, GraphModule] = {}
 
     def lines(self, node: Node) -> list[str]:
         if node.op == "output":
@@ -55,13 +62,17 @@ class _Writer:
         self.names[node.name] = self._new_name(node)
         if node.op == "placeholder":
             return []
+        graph = getattr(self._module, str(node.target), None) if node.op == "get_attr" else None
+        if isinstance(graph, GraphModule):
+            self.inner[self.names[node.name]] = graph
+            return []
         if node.op not in ("call_function", "call_method"):
             raise ToolFailure(f"the graph calls {node.target}, which has no text of its own")
         return self._call(node)
 
     def _outputs(self, node: Node) -> str:
         outputs = node.args[0]
-        if isinstance(outputs, (tuple, list)) and len(outputs) == 1:
+        if isinstance(outputs, (tuple, list)) and len(outputs) == 1 and not self._is_inner:
             return self._text(outputs[0])
         return self._text(outputs)
 
@@ -160,6 +171,9 @@ def qualified_name(target: Any) -> str:
         if not torch._library.utils.is_builtin(target):
             raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
         return f"torch.ops.{target}"
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        is_cond = target.name() == "cond"
+        return "torch.cond" if is_cond else f"torch.ops.higher_order.{target.name()}"
     name = str(_get_qualified_name(target))
     last = name.rpartition(".")[2]
     for owner, prefix in ((torch, "torch"), (torch.nn.functional, "torch.nn.functional")):
