@@ -24,7 +24,7 @@ from battery.fault import Fault
 from battery.generate import generate
 from battery.judge import Result, judge
 from battery.table import describe_miss, render_markdown, render_text
-from battery.trial import run_doctor, run_plain, shows_symptom
+from battery.trial import end_running, run_doctor, run_plain, shows_symptom
 
 RESULTS = Path("bench-results/battery.jsonl")
 # A plain run that is to hang is believed after this long.
@@ -84,9 +84,13 @@ def diagnose(
         why = f"no end within {limit:.0f} s" if late else outcome.output.strip()[-300:]
         return judge(fault, None if late else verdict, outcome.seconds, why)
 
-    with ThreadPoolExecutor(jobs) as pool:
+    pool = ThreadPoolExecutor(jobs)
+    try:
         for future in as_completed([pool.submit(one, fault) for fault in faults]):
             yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_running()
 
 
 def read_results(path: Path) -> dict[str, Result]:

@@ -15,6 +15,9 @@ from typing import Any
 
 from battery.fault import Fault
 
+# Commands that run now.
+RUNNING: set[subprocess.Popen[bytes]] = set()
+
 DOCTOR = (sys.executable, "-m", "inductoscope", "doctor")
 
 
@@ -73,13 +76,21 @@ def run_limited(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        RUNNING.add(child)
         try:
             code: int | None = child.wait(timeout=limit)
         except subprocess.TimeoutExpired:
             code = None
         finally:
             _end_group(child)
+            RUNNING.discard(child)
     return Outcome(code, log.read_text(errors="replace"), time.monotonic() - started)
+
+
+def end_running() -> None:
+    """End what runs in other threads, which no exception of this one reaches."""
+    for child in [*RUNNING]:
+        _end_group(child)
 
 
 def _end_group(child: subprocess.Popen[bytes]) -> None:

@@ -60,15 +60,20 @@ def assert_nobody_is_blamed(found: Diagnosis) -> None:
 # --- what the program needs -----------------------------------------------------------------------
 
 
+TAKES_ARGUMENTS = """
+parser = argparse.ArgumentParser()
+parser.add_argument("--data", required=True)
+parser.parse_args()
+"""
+
+
 @pytest.mark.parametrize(
     ("needs", "said"),
     [
         ("n = int(input())", "EOFError"),
-        (
-            "p = argparse.ArgumentParser(); p.add_argument('--data', required=True); p.parse_args()",
-            "the following arguments are required: --data",
-        ),
+        (TAKES_ARGUMENTS, "the following arguments are required: --data"),
     ],
+    ids=["standard input", "arguments"],
 )
 def test_a_program_that_was_not_given_what_it_needs(
     workplace: Workplace, needs: str, said: str
@@ -241,6 +246,20 @@ def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Pa
     said = json.dumps(verdict.as_data())
     assert "output 0 is 2, in eager 1" in said
     assert "KeyError: 1" in said
+
+
+def test_a_call_that_was_too_large_to_check_is_not_called_right(tmp_path: Path) -> None:
+    """As with inputs of several GiB, where memory does not reach for a second copy."""
+    folder = create_recording(["python", "x.py"], output=tmp_path / "out")
+    stream = StreamWriter(folder, first_event=lambda: {"pid": 1})
+    stream.emit("compile-start", compile="0/0")
+    stream.emit("check", compile="0/0", call=1, verdict="skipped", text="its inputs are 3072 MiB")
+    stream.close()
+    run = Watched(Ending(0, None, 1.0), folder)
+    verdict = verdict_without_finding(run, lambda orders, why: run)
+    assert verdict.confidence == "unknown"
+    assert "1 calls" not in verdict.summary
+    assert "3072 MiB" in json.dumps(verdict.as_data())
 
 
 # --- a failure that is not at the first call, or not in the first process -------------------------

@@ -100,7 +100,6 @@ def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdic
     )
     result.add("\n".join(last), "what the run in eager printed last")
     if random := random_operations(recording):
-        result.culprit.op = random[0]
         result.add(
             f"it draws random numbers ({', '.join(random[:4])}); whether they are why it fails "
             "was not examined",
@@ -190,14 +189,18 @@ def _level_that_fails(
         if not _fails_alike(run, again) or eager.ending.exit_code != 0:
             return _not_always(run, again if again.ending.exit_code == 0 else eager)
         return _blamed(level, run, recording)
+    compared = [check for check in checks if check.text("verdict") != "skipped"]
     result = Verdict(
         v.WRONG_RESULT,
         "none",
-        "The program fails compiled and not in eager, yet every compiled graph does what eager "
-        "does on the calls that were checked; the cause is unknown.",
+        "The program fails compiled and not in eager; the cause is unknown. "
+        f"In the {len(compared)} calls that were compared every compiled graph does what eager "
+        "does.",
     )
     result.add(run.output[-800:], "what the program printed")
-    result.add(f"{len(checks)} calls checked; check more with --calls")
+    for check in checks:
+        if check.text("verdict") == "skipped":
+            result.add(f"not compared: {check.text('text')}", check.text("compile"))
     return result
 
 

@@ -24,6 +24,8 @@ class Found:
     process: str = ""
     is_complete: bool = False
     is_inductor: bool = True
+    # What to do, where the machine is to blame and not the compiler.
+    advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.
     reproduces: bool = False
     location: dict[str, Any] = field(default_factory=dict)

@@ -26,7 +26,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
 from inductoscope.isolate.axis import Axis, Fuel
 from inductoscope.isolate.candidate import Candidate, name_of
-from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
 from inductoscope.isolate.forks import Forks, Work
 from inductoscope.isolate.localise import (
     Location,
@@ -126,6 +126,10 @@ class Investigation:
 
     def run(self) -> None:
         """All steps."""
+        self._found.advice = advice_on_machine(self._failure)
+        if self._found.advice:
+            self._found.is_complete = True
+            return
         load_compiler()
         self._found.nodes_before = self._whole.size
         self._reproduce()

@@ -24,6 +24,8 @@ _TELLING = (
 
 def verdict_on(found: Found) -> Verdict:
     """The verdict on a failure that was noticed inside the program."""
+    if found.advice:
+        return _on_the_machine(found)
     kind = _kind(found)
     stage = _stage(found)
     if stage in ("aot", "dynamo") or not found.is_inductor:
@@ -35,6 +37,20 @@ def verdict_on(found: Found) -> Verdict:
     result.partial = not found.is_complete
     result.summary = _summary(result, found)
     _add_evidence(result, found)
+    return result
+
+
+def _on_the_machine(found: Found) -> Verdict:
+    """Nothing is wrong with the compiler, so that there is no culprit and nothing to report."""
+    text = str(found.failure.get("text", ""))
+    first = " ".join(text.split())[:300]
+    result = Verdict(
+        v.COMPILE_ERROR,
+        "cpp-compile",
+        f"This machine cannot compile, which is no bug of torch: {first} {found.advice}",
+        "proven",
+    )
+    result.add(text[:1500], f"compile {found.compile}")
     return result
 
 

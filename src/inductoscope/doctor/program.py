@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -32,6 +33,7 @@ Say = Callable[[str], None]
 
 _TICK = 0.25
 _TIME_TO_WRITE = 1.0
+_TIME_FOR_INPUT = 2.0
 OUTPUT = "output.txt"
 
 
@@ -140,8 +142,11 @@ def keep_stdin(folder: Path) -> Path | None:
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return None
     try:
-        if not _is_pipe_or_file(sys.stdin.fileno()):
+        descriptor = sys.stdin.fileno()
+        if not _is_pipe_or_file(descriptor):
             return None
+        if not select.select([descriptor], [], [], _TIME_FOR_INPUT)[0]:
+            return None  # A pipe that no one writes to: the program may well not read it.
         data = sys.stdin.buffer.read()
     except (OSError, ValueError):
         return None

@@ -90,8 +90,8 @@ class Doctor:
         self._longest_run = min(self._longest_run, 60 + 5 * first.ending.seconds)
         _refuse_incomplete(first)
         self._found = read_found(first.folder / FOLDER)
-        if self._found is None and (first.stalled or first.ending.signal is not None):
-            self._return_to_the_place(first, orders)
+        if self._found is None and first.ending.exit_code != 0:
+            self._return_to_the_place(first, orders)  # If a process of it died or stalled.
         if self._found is None and first.ending.exit_code not in (0, None):
             self._check_every_call(first, orders)
         if self._found is None:

@@ -156,8 +156,10 @@ class _Shadow:
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
             self.first = tuple(kept)
-        failure, judgement = self._compare(kept)
-        SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
+        try:
+            failure, judgement = self._compare(kept)
+        finally:
+            SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
         if failure is not None:
             self._found(failure, tuple(kept))
         elif judgement is not None:

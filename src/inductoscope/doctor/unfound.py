@@ -6,6 +6,8 @@ the result is random by itself, or the program compares rounding.
 
 from __future__ import annotations
 
+import re
+
 from inductoscope.diagnose import diagnose
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.elsewhere import (
@@ -97,7 +99,9 @@ def _not_inductor(recording: Recording, error: CompileError) -> Verdict:
         summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
     result = Verdict(v.NOT_INDUCTOR, stage, summary, "proven")
     functions = [place.partition(" ")[0] for place in error.raised_in]
-    source = error.source or (finding.source if finding else None)
+    source = _users_line(error.message) or error.source or (finding.source if finding else None)
+    if "register_fake" in error.message:
+        summary += " (an operator of the program's own has no fake implementation: register_fake)"
     result.culprit = Culprit(function=functions[0] if functions else None, source=source)
     result.add("\n".join(message[:12]), "the exception, before any backend ran")
     for place in error.raised_in[:3]:
@@ -105,6 +109,14 @@ def _not_inductor(recording: Recording, error: CompileError) -> Verdict:
     if finding is not None:
         result.add(finding.advice)
     return result
+
+
+def _users_line(message: str) -> str | None:
+    """The last line of the program that Dynamo's message names."""
+    _, _, user_code = message.partition("from user code:")
+    places = re.findall(r'File "([^"]+)", line (\d+)', user_code)
+    own = [f"{path}:{line}" for path, line in places if "site-packages" not in path]
+    return own[-1] if own else None
 
 
 def _too_long(run: Watched) -> Verdict:

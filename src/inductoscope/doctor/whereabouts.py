@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 import signal
 from dataclasses import dataclass, field
@@ -32,11 +33,13 @@ def last_compile(run: Watched) -> Whereabouts | None:
     functions = compiler_functions(run.stacks)
     name = signal.Signals(run.ending.signal).name if run.ending.signal and not run.stalled else ""
     for stream in sorted((run.folder / STREAMS).glob("*.jsonl"), reverse=True):
+        if _has_ended(stream):
+            continue
         stages = open_stages(stream)
         if stages and stages[-1].get("compile"):
             last = stages[-1]
             stage = str(last.get("stage"))
-            how = f"died of {name}" if name else "has not moved"
+            how = _how(run, name)
             return Whereabouts(
                 str(last["compile"]),
                 stage,
@@ -49,18 +52,32 @@ def last_compile(run: Watched) -> Whereabouts | None:
     return _in_a_call(run, name, functions)
 
 
+def _has_ended(stream: Path) -> bool:
+    """Whether the process has said that it ends; one that died or hangs has not."""
+    with contextlib.suppress(OSError):
+        return b'"kind":"process-end"' in stream.read_bytes()[-4096:]
+    return True
+
+
 def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | None:
-    entered = ""
+    """A process that entered a compiled graph and neither left it nor ended."""
+    entered: dict[str, str] = {}
     for event in open_recording(run.folder).events():
         if event.kind == "graph-call":
-            entered = event.text("compile")
-        elif event.kind == "graph-returned":
-            entered = ""
+            entered[event.stream] = event.text("compile")
+        elif event.kind in ("graph-returned", "process-end"):
+            entered.pop(event.stream, None)
     if not entered:
         return None
-    how = f"died of {name}" if name else "has not moved"
-    text = f"the program {how} while running the graph of compile {entered}"
-    return Whereabouts(entered, "runtime", text, "", name, "", functions)
+    last = next(iter(entered.values()))
+    text = f"the program {_how(run, name)} while running the graph of compile {last}"
+    return Whereabouts(last, "runtime", text, "", name, "", functions)
+
+
+def _how(run: Watched, signal_name: str) -> str:
+    if run.stalled:
+        return "has not moved"
+    return f"died of {signal_name}" if signal_name else "lost a process, which died"
 
 
 def compiler_functions(stacks: str) -> list[str]:

@@ -54,6 +54,25 @@ class Failure:
         return asdict(self)
 
 
+# What an error says that lies with the machine, and what to do about it.
+_OF_THE_MACHINE = (
+    ("InvalidCxxCompiler", "Install g++ or clang++, or name one that works in CXX."),
+    ("TritonMissing", "Install triton for this torch."),
+    ("No space left on device", "Free some space there, or choose another TMPDIR."),
+    ("Disk quota exceeded", "Free some space there, or choose another TMPDIR."),
+    ("Killed signal terminated program", "Memory ran out: give the native compiler more of it."),
+    ("Cannot allocate memory", "Memory ran out: let less run at the same time."),
+)
+
+
+def advice_on_machine(failure: Failure) -> str:
+    """What to do about a failure that is the machine's, not the compiler's; "" for any other."""
+    if failure.kind != ERROR:
+        return ""
+    said = f"{failure.aspect}: {failure.message} {failure.text}"
+    return next((advice for sign, advice in _OF_THE_MACHINE if sign in said), "")
+
+
 def failure_from(data: dict[str, Any]) -> Failure:
     """The inverse of `as_data`."""
     return Failure(**data)
