@@ -106,19 +106,19 @@ def test_an_open_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workpla
     assert json.loads(done.stdout)["verdict"] == "clean"
 
 
-def test_a_program_that_compiles_a_hundred_graphs(workplace: Workplace) -> None:
+def test_a_program_that_compiles_many_graphs(workplace: Workplace) -> None:
     workplace.write(
         "many.py",
         "import torch\n"
         "x = torch.eye(4)\n"
-        "for n in range(100):\n"
+        "for n in range(60):\n"
         "    space = {}\n"
         "    exec(f'def f(x):\\n    return x @ x, {n}', space)\n"
         "    assert torch.compile(space['f'])(x)[1] == n\n",
     )
     found = workplace.doctor("many.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
-    assert "100 calls of 100 compiled graphs" in found.verdict["summary"]
+    assert "60 calls of 60 compiled graphs" in found.verdict["summary"]
 
 
 # --- what the machine lacks -----------------------------------------------------------------------

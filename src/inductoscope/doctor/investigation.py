@@ -37,6 +37,8 @@ from inductoscope.isolate.localise import (
 )
 from inductoscope.isolate.oracle import EagerFails, Oracle, examine
 from inductoscope.isolate.search import last_needed
+from inductoscope.isolate.shrink.constants import shrink_constants
+from inductoscope.isolate.shrink.dtypes import shrink_dtypes
 from inductoscope.isolate.shrink.inputs import simplify_inputs
 from inductoscope.isolate.shrink.nodes import shrink_nodes, wrong_alone
 from inductoscope.isolate.shrink.outputs import shrink_outputs
@@ -210,8 +212,10 @@ class Investigation:
         self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
         self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
         self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
-        self._say("trying smaller shapes")
+        self._say("trying smaller shapes, commoner types, simpler numbers")
         self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_dtypes(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_constants(c, self._failure, self._oracle))
         self._say("trying simpler input values")
         self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
 

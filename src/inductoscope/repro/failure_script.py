@@ -15,6 +15,7 @@ import torch
 
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.isolate.shrink.inputs import shared_name
 from inductoscope.repro.python_text import function_text
 
 _LINE = 96
@@ -67,7 +68,12 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
     lines = ["def inputs():"]
     if any("torch.rand" in recipe for recipe in candidate.recipes):
         lines.append("    torch.manual_seed(0)")
-    recipes = candidate.recipes
+    recipes = list(candidate.recipes)
+    for number, recipe in enumerate(recipes):
+        name = shared_name(number)
+        if any(f"{name}." in other for other in recipes):
+            lines.append(f"    {name} = {recipe}")
+            recipes[number] = name
     if len(recipes) == 1:
         return "\n".join([*lines, f"    return [{recipes[0]}]"])
     lines.append("    return [")

@@ -33,7 +33,7 @@ def simplify_inputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> C
         chosen = answer.result
     else:
         chosen = _choose_by_form(candidate, failure, oracle)
-    every = [list(recipes_for(value)) for value in candidate.inputs]
+    every = recipes_of(candidate)
     recipes = [texts[chosen[n] if chosen else -1] for n, texts in enumerate(every)]
     inputs = make_inputs(recipes, candidate.inputs)
     return replace(candidate, inputs=tuple(inputs), recipes=tuple(recipes))
@@ -43,7 +43,7 @@ def _choose(candidate: Candidate, failure: Failure) -> list[int]:
     """In a fork: for each input, the number of the simplest recipe that keeps the failure."""
     with compiling(candidate):
         function = compiled(candidate)
-        every = [list(recipes_for(value)) for value in candidate.inputs]
+        every = recipes_of(candidate)
         chosen = [len(recipes) - 1 for recipes in every]
         for number in range(len(every)):
             chosen[number] = _simplest(every, chosen, number, _keeps(candidate, function, failure))
@@ -80,8 +80,8 @@ def _keeps(
 
 def _choose_by_form(candidate: Candidate, failure: Failure, oracle: Oracle) -> list[int] | None:
     """A failure of the compiler itself hardly ever depends on values: try the simplest for all."""
+    every = recipes_of(candidate)
     for choice in (1, 0):
-        every = [list(recipes_for(value)) for value in candidate.inputs]
         chosen = [min(choice, len(recipes) - 1) for recipes in every]
         recipes = [texts[place] for texts, place in zip(every, chosen, strict=True)]
         inputs = tuple(make_inputs(recipes, candidate.inputs))
@@ -91,6 +91,43 @@ def _choose_by_form(candidate: Candidate, failure: Failure, oracle: Oracle) -> l
 
 
 # --- recipes --------------------------------------------------------------------------------------
+
+
+def recipes_of(candidate: Candidate) -> list[list[str]]:
+    """For each input the texts that make it; an input inside of another one is a view of that."""
+    owners = _owners(candidate.inputs)
+    return [
+        [_view_of(owners[number], value)] if number in owners else list(recipes_for(value))
+        for number, value in enumerate(candidate.inputs)
+    ]
+
+
+def _owners(inputs: Sequence[Any]) -> dict[int, int]:
+    """Inputs that share memory with a larger one, with the number of that one."""
+    plain = {n: v for n, v in enumerate(inputs) if isinstance(v, torch.Tensor) and is_plain(v)}
+    found: dict[int, int] = {}
+    for number, value in plain.items():
+        for other, whole in plain.items():
+            if number == other or other in found or not _is_all_of_its_memory(whole):
+                continue
+            if value.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr():
+                found[number] = other
+    return found
+
+
+def _is_all_of_its_memory(value: torch.Tensor) -> bool:
+    nbytes = value.numel() * value.element_size()
+    return bool(nbytes) and value.is_contiguous() and nbytes == value.untyped_storage().nbytes()
+
+
+def _view_of(owner: int, value: torch.Tensor) -> str:
+    form = f"{tuple(value.shape)}, {value.stride()}, {value.storage_offset()}"
+    return f"{shared_name(owner)}.as_strided({form})"
+
+
+def shared_name(number: int) -> str:
+    """What a recipe calls the input that it is a view of."""
+    return f"shared_{number}"
 
 
 def recipes_for(value: Any) -> Iterator[str]:
@@ -121,17 +158,14 @@ def _is_the_very(made: torch.Tensor, value: torch.Tensor) -> bool:
 
 def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
     """What a script with these recipes makes: one after the other, from one seed."""
+    known: dict[str, Any] = {"torch": torch, "zlib": zlib, "base64": base64}
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        return [
-            _evaluated(text) if text else value
-            for text, value in zip(recipes, originals, strict=True)
-        ]
-
-
-def _evaluated(text: str) -> Any:
-    # The text is one that this file made.
-    return eval(text, {"torch": torch, "zlib": zlib, "base64": base64})
+        # Views come after what they are views of. The texts are those that this file made.
+        for number in sorted(range(len(recipes)), key=lambda n: "shared_" in recipes[n]):
+            text = recipes[number]
+            known[shared_name(number)] = eval(text, known) if text else originals[number]
+    return [known[shared_name(number)] for number in range(len(recipes))]
 
 
 def _fits(text: str, like: torch.Tensor) -> bool:

@@ -1,0 +1,42 @@
+"""Gives the inputs the commonest types that the failure allows: float32, and int64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from inductoscope.check.values import is_plain
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import Failure
+from inductoscope.isolate.oracle import Oracle
+
+
+def shrink_dtypes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
+    """The candidate with all inputs of the commonest types, or with as many as can be."""
+    together = tuple(_common(value) for value in candidate.inputs)
+    changed = [n for n, value in enumerate(together) if value is not candidate.inputs[n]]
+    if not changed:
+        return candidate
+    attempts = [candidate.with_inputs(together)]
+    if len(changed) > 1:
+        attempts += [_with_one(candidate, number, together[number]) for number in changed]
+    found = oracle.first(attempts, failure)
+    return candidate if found is None else attempts[found]
+
+
+def _with_one(candidate: Candidate, number: int, value: Any) -> Candidate:
+    inputs = list(candidate.inputs)
+    inputs[number] = value
+    return candidate.with_inputs(tuple(inputs))
+
+
+def _common(value: Any) -> Any:
+    """The same values in the commonest type of their kind; the value itself if it has that."""
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return value
+    if value.dtype in (torch.float16, torch.bfloat16, torch.float64):
+        return value.detach().float().requires_grad_(value.requires_grad)
+    if value.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
+        return value.long()
+    return value
