@@ -361,7 +361,7 @@ def test_an_operator_that_does_not_do_what_it_declares(
     workplace: Workplace, declared: str, body: str, said: str
 ) -> None:
     workplace.write(
-        "operator.py",
+        "change.py",
         "import sys, torch\n"
         "@torch.library.custom_op('mine::change', mutates_args=())\n"
         f"def change(x: torch.Tensor) -> torch.Tensor:\n    {body}\n"
@@ -373,7 +373,7 @@ def test_an_operator_that_does_not_do_what_it_declares(
         "want, got = f(x), torch.compile(f)(x)\n"
         "sys.exit(0 if torch.equal(want, got) else 1)\n",
     )
-    found = workplace.doctor("operator.py", options=NO_WORKAROUND)
+    found = workplace.doctor("change.py", options=NO_WORKAROUND)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "user")
     assert found.verdict["culprit"]["op"] == "mine.change.default"
     assert said in found.names

@@ -242,9 +242,9 @@ class Investigation:
         short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         final = self._oracle.failure(self._smallest, label=" in full")
         self._oracle.forks.seconds = short
-        if final is None and self._failure.kind == HANG:
+        if self._failure.kind == HANG and (final is None or not final.is_same_as(self._failure)):
             self._keep(self._whole)  # A slow one was taken for one that hangs.
-        if final is not None:
+        elif final is not None:
             self._found.failure = {**self._found.failure, **_known(final)}
             self._failure = final
         if self._failure.kind in (WRONG, NAN):

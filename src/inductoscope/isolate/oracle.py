@@ -335,6 +335,8 @@ def failure_of_answer(answer: Answer) -> Failure | None:
     detail = answer.last_stage.get("detail", "") or ""
     if answer.timed_out:
         text = f"not done after {answer.seconds:.0f} s"
+        if answer.seconds - answer.entered_at < answer.seconds / 2:
+            stage = ""  # It had only just come there: it may be slow and not hang.
         more = {"entered_at": answer.entered_at}
         return Failure(HANG, text, stage=stage, detail=detail, more=more)
     if answer.signal is not None:

@@ -54,6 +54,8 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard += ["base64", "zlib"]
     if failure.kind in (SIGNAL, HANG):
         standard += ["multiprocessing", "sys"]
+    if failure.kind == HANG:
+        standard.append("time")
     of_torch = ["torch", *(["torch._inductor.config"] if candidate.config else [])]
     groups = [sorted(standard), of_torch]
     return "\n\n".join("\n".join(f"import {name}" for name in group) for group in groups if group)
@@ -164,13 +166,23 @@ def _under_main(lines: list[str]) -> str:
 
 
 def _watched(compiled: str, *, hangs: bool) -> str:
-    lines = [
-        'print("eager ended with", ending(fn))',
-        f"compiled = ending({compiled})",
+    lines = ['print("eager ended with", ending(fn))']
+    if hangs:
+        lines += _LIMIT
+    lines += [
+        f"compiled = ending({compiled}{', limit' if hangs else ''})",
         'print("compiled ended with", compiled)',
         "sys.exit(0 if compiled == 0 else 1)",
     ]
     return "\n".join([*(_ENDING_IN_TIME if hangs else _ENDING), "", "", _under_main(lines)])
+
+
+_LIMIT = (
+    "# However slow the machine is: several times as long as another compile takes.",
+    "started = time.monotonic()",
+    "ending(torch.compile(lambda *inputs: torch.ones(3) + 1))",
+    f"limit = max({HANG_SECONDS}, 5 * (time.monotonic() - started))",
+)
 
 
 _ENDING = (
@@ -182,11 +194,11 @@ _ENDING = (
     "    return process.exitcode",
 )
 _ENDING_IN_TIME = (
-    "def ending(function):",
-    f'    """The exit code of a process of its own; None if it has none after {HANG_SECONDS} s."""',
+    "def ending(function, seconds=60):",
+    '    """The exit code of a process of its own; None if it does not end in time."""',
     '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
     "    process.start()",
-    f"    process.join({HANG_SECONDS})",
+    "    process.join(seconds)",
     "    code = process.exitcode",
     "    process.kill()",
     "    return code",

@@ -70,8 +70,13 @@ class FreshProcesses:
         with ThreadPoolExecutor(self._times) as pool:
             runs = list(pool.map(lambda child: _run(child, script, seconds), self._children))
         self._children.clear()
+        # One that did not end has not shown anything: it gets the machine to itself.
+        runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         failed = [output for code, output in runs if code == 1 and expected in output]
         return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
+
+    def _alone(self, script: Path, seconds: float) -> tuple[int | None, str]:
+        return _run(_start(self._environment, self._folder, niceness=0), script, seconds)
 
     def close(self) -> None:
         """End those that wait."""
@@ -79,7 +84,16 @@ class FreshProcesses:
             _end(child)
 
 
-def _start(environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str]:
+def _start(
+    environment: Mapping[str, str], folder: Path, niceness: int = _NICENESS
+) -> subprocess.Popen[str]:
+    def prepare() -> None:
+        die_with_parent()
+        # Not a session of its own: systems that share the processor among sessions would give it
+        # as much as the program.
+        os.setpgid(0, 0)
+        os.nice(niceness)
+
     return subprocess.Popen(
         [sys.executable, "-c", _WAITING],
         env=dict(environment),
@@ -89,16 +103,8 @@ def _start(environment: Mapping[str, str], folder: Path) -> subprocess.Popen[str
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        preexec_fn=_prepare,
+        preexec_fn=prepare,
     )
-
-
-def _prepare() -> None:
-    die_with_parent()
-    # Not a session of its own: systems that share the processor among sessions would give it as
-    # much as the program.
-    os.setpgid(0, 0)
-    os.nice(_NICENESS)
 
 
 def _run(child: subprocess.Popen[str], script: Path, seconds: float) -> tuple[int | None, str]:
