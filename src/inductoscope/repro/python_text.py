@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import inspect
 import keyword
 import operator
 import re
+import textwrap
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import _get_qualified_name
 
+from inductoscope.check.own_operators import is_own
 from inductoscope.errors import ToolFailure
 
 _INFIX = {
@@ -43,8 +46,27 @@ def function_text(module: GraphModule, name: str = "fn") -> tuple[str, list[str]
     ]
     body = "\n".join(f"    {line}" for line in lines)
     inner = [function_text(graph, title)[0] for title, graph in writer.inner.items()]
+    own = {operator_text(n.target): None for n in module.graph.nodes if is_own(n.target)}
     text = f"def {name}({', '.join(parameters)}):\n{body}"
-    return "\n\n\n".join([*inner, text]), parameters
+    return "\n\n\n".join([*own, *inner, text]), parameters
+
+
+def operator_text(target: Any) -> str:
+    """An operator of the program's own, as the program defines it.
+
+    Whether it needs more of the program than that, the reproducer's own runs tell.
+    """
+    from torch._library.custom_ops import OPDEFS
+
+    definition = OPDEFS.get(f"{target.namespace}::{target._opname}")
+    parts = [getattr(definition, name, None) for name in ("_init_fn", "_abstract_fn")]
+    try:
+        texts = [textwrap.dedent(inspect.getsource(part)).strip() for part in parts if part]
+    except (OSError, TypeError):
+        texts = []
+    if not texts or not texts[0].startswith("@"):
+        raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
+    return "\n\n\n".join(texts)
 
 
 class _Writer:
@@ -168,8 +190,6 @@ def literal(value: Any) -> str:
 def qualified_name(target: Any) -> str:
     """A function under the name that people use for it."""
     if isinstance(target, torch._ops.OpOverload):
-        if not torch._library.utils.is_builtin(target):
-            raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
         return f"torch.ops.{target}"
     if isinstance(target, torch._ops.HigherOrderOperator):
         is_cond = target.name() == "cond"
