@@ -57,6 +57,7 @@ MAY_IMPORT_TORCH = (
     "repro/function_script.py",
     "doctor/shadow.py",
     "doctor/callables.py",
+    "doctor/cures.py",
     "doctor/investigation.py",
     "doctor/remedies.py",
     "capture/hooks/",

@@ -196,7 +196,8 @@ from torch._inductor import metrics
 from inductoscope.isolate.axes import AXES
 from inductoscope.isolate.axis import Fuel
 from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.oracle import compiling, innermost, no_farther_than
+from inductoscope.isolate.oracle import compiling, no_farther_than
+from inductoscope.isolate.signs import innermost
 
 
 def two_outputs(x):

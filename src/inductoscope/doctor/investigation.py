@@ -6,8 +6,6 @@ it. What is known is written down after every step, so that an interruption lose
 
 from __future__ import annotations
 
-import contextlib
-import importlib
 import os
 import signal
 import sys
@@ -19,15 +17,16 @@ from pathlib import Path
 from typing import NoReturn
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.cures import find_cures, relevant_axes
 from inductoscope.doctor.finding import Found, read_found, say, write_found
 from inductoscope.doctor.orders import INVESTIGATING, JOURNAL, STOPPED
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.axis import Axis, Fuel
 from inductoscope.isolate.candidate import Candidate, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
-from inductoscope.isolate.forks import Forks, Work
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.loading import load_compiler
 from inductoscope.isolate.localise import (
     Location,
     aten_operations,
@@ -35,8 +34,7 @@ from inductoscope.isolate.localise import (
     place_error,
     source_lines,
 )
-from inductoscope.isolate.oracle import EagerFails, Oracle, examine
-from inductoscope.isolate.search import last_needed
+from inductoscope.isolate.oracle import Oracle
 from inductoscope.isolate.shrink.constants import shrink_constants
 from inductoscope.isolate.shrink.dtypes import shrink_dtypes
 from inductoscope.isolate.shrink.inputs import simplify_inputs
@@ -285,34 +283,10 @@ class Investigation:
 
     def _find_cures(self) -> None:
         """Axes that make the failure go away, with the one application that does."""
-        axes = [axis for axis in AXES if is_relevant(axis, self._smallest, self._location)]
-        if self._failure.kind == HANG:
-            # Each that does not help costs the whole time limit.
-            axes = [axis for axis in axes if axis.stage == self._location.stage]
+        axes = relevant_axes(self._smallest, self._failure, self._location)
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
-        tried = self._oracle.forks.ask_all([_tried_without(self._smallest, axis) for axis in axes])
-        for axis, answer in zip(axes, tried, strict=True):
-            if not answer.result or answer.result["failure"] is not None:
-                continue
-            if not answer.result["names"]:
-                continue  # It was never asked: what is gone is gone for another reason.
-            name = self._last_application(axis, answer.result["names"])
-            self._found.cures.append(
-                {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": name}
-            )
+        self._found.cures = find_cures(self._smallest, self._failure, axes, self._oracle.forks)
         self._save()
-
-    def _last_application(self, axis: Axis, names: list[str]) -> str:
-        """By fuel: the application with which the failure begins to show."""
-        if len(names) == 1 or self._failure.kind == HANG:
-            return names[0] if len(names) == 1 else ""
-
-        def fails(amount: int) -> bool:
-            answer = self._oracle.forks.ask(_tried_without(self._smallest, axis, amount))
-            return bool(answer.result and answer.result["failure"] is not None)
-
-        number = last_needed(len(names), fails)
-        return names[number - 1] if number <= len(names) else ""
 
     def _find_remedies(self) -> None:
         self._say("trying workarounds")
@@ -324,72 +298,8 @@ class Investigation:
         self._save()
 
 
-# What the compiler imports late. In a program that stops before its first compile, every fork
-# would have to do it.
-_LATE_IMPORTS = (
-    "compile_fx", "scheduler", "choices", "bounds", "kernel_template_choice",
-    "fx_passes.joint_graph", "fx_passes.post_grad", "fx_passes.fuse_attention", "fx_passes.pad_mm",
-    "fx_passes.mkldnn_fusion", "fx_passes.quantization", "fx_passes.freezing_patterns",
-    "codegen.cpp", "codegen.triton", "codegen.wrapper", "codegen.cpp_wrapper_gpu",
-    "codegen.cuda_combined_scheduling", "codegen.halide", "codegen.mps", "codegen.pallas",
-    "codegen.memory_planning", "codegen.segmented_tree", "codegen.wrapper_fxir",
-)  # fmt: skip
-
-
-def load_compiler() -> None:
-    """Import in this process what its forks will need."""
-    for name in _LATE_IMPORTS:
-        with contextlib.suppress(Exception):
-            importlib.import_module(f"torch._inductor.{name}")
-
-
 def _known(failure: Failure) -> dict[str, object]:
     return {name: value for name, value in failure.as_data().items() if value}
-
-
-def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:
-    """Work for a fork: the candidate with the first `amount` applications of an axis allowed."""
-
-    def work() -> dict[str, object]:
-        fuel = Fuel(amount)
-        try:
-            failure = examine(candidate, lambda: axis.switch(fuel))
-        except EagerFails:
-            return {"failure": None, "names": []}
-        return {"failure": None if failure is None else failure.as_data(), "names": fuel.names}
-
-    return work
-
-
-def is_relevant(axis: Axis, candidate: Candidate, location: Location) -> bool:
-    """Whether switching an axis off could tell anything about this candidate."""
-    import torch
-
-    floats = {v.dtype for v in candidate.inputs if isinstance(v, torch.Tensor)}
-    on_cpu = all(v.device.type == "cpu" for v in candidate.inputs if isinstance(v, torch.Tensor))
-    settings = {**candidate.options, **candidate.config}
-    needed = {
-        "cudagraphs": not on_cpu,
-        "freezing": bool(settings.get("freezing")),
-        "autotune": bool(settings.get("max_autotune") or settings.get("max_autotune_gemm")),
-        "dynamic shapes": bool(candidate.dynamic),
-        "precision casts": bool(floats & {torch.float16, torch.bfloat16}),
-        "vectorisation": on_cpu,
-        "loop tail": on_cpu,
-        "fast math": on_cpu,
-        "C++ optimisation": on_cpu and not location.stage,
-    }
-    if not needed.get(axis.name, True):
-        return False
-    if location.stage in ("pre-grad-pass", "joint-pass", "post-grad-pass"):
-        return axis.stage == location.stage or axis.name == "patterns"
-    if location.stage == "decomposition":
-        return axis.name == "decompositions"
-    if location.stage == "aot":
-        return False
-    if location.stage in ("lowering", "codegen"):
-        return axis.stage in ("lowering", "codegen", "loop-body", "scheduler")
-    return True
 
 
 def _expected_output(failure: Failure) -> str:

@@ -28,7 +28,7 @@ from inductoscope.check.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure, failure_from
-from inductoscope.isolate.oracle import failure_of_error, failure_of_judgement
+from inductoscope.isolate.signs import failure_of_error, failure_of_judgement
 
 # Of the memory that is free, checking may take this part.
 _PART_OF_MEMORY = 0.25

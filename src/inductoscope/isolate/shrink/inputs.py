@@ -19,7 +19,8 @@ from inductoscope.check.graphs import as_function
 from inductoscope.check.values import is_plain, run
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import NAN, WRONG, Failure
-from inductoscope.isolate.oracle import Oracle, compiled, compiling, failure_of_judgement
+from inductoscope.isolate.oracle import Oracle, compiled, compiling
+from inductoscope.isolate.signs import failure_of_judgement
 
 _SHORT = 64
 _LONGEST_LITERAL = 2000
