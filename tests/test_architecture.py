@@ -59,6 +59,7 @@ MAY_IMPORT_TORCH = (
     "doctor/callables.py",
     "doctor/cures.py",
     "doctor/investigation.py",
+    "doctor/large_inputs.py",
     "doctor/remedies.py",
     "capture/hooks/",
     "capture/graphs.py",

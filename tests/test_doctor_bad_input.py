@@ -282,8 +282,11 @@ def test_a_failure_of_the_third_call_in_one_rank(workplace: Workplace) -> None:
     )
     workplace.write(
         "launch.py",
-        "import os, subprocess, sys\n"
-        "os.environ.update(WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT='29617')\n"
+        "import os, socket, subprocess, sys\n"
+        "with socket.socket() as free:\n"
+        "    free.bind(('127.0.0.1', 0))\n"
+        "    port = free.getsockname()[1]\n"
+        "os.environ.update(WORLD_SIZE='2', MASTER_ADDR='127.0.0.1', MASTER_PORT=str(port))\n"
         "start = lambda rank: subprocess.Popen(\n"
         "    [sys.executable, 'rank.py'], env={**os.environ, 'RANK': str(rank)})\n"
         "sys.exit(max(rank.wait() for rank in [start(0), start(1)]))\n",

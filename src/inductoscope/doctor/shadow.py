@@ -28,6 +28,7 @@ from inductoscope.check.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure, failure_from
+from inductoscope.isolate.forks import can_fork
 from inductoscope.isolate.signs import failure_of_error, failure_of_judgement
 
 # Of the memory that is free, checking may take this part.
@@ -150,7 +151,7 @@ class _Shadow:
             return
         needed = size_in_bytes(arguments)
         if needed * 4 > _free_memory() * _PART_OF_MEMORY:
-            self._note("skipped", f"its inputs are {needed >> 20} MiB, too large to copy")
+            self._check_large(arguments, needed)
             return
         SCOPE.emit("graph-call", compile=self.compile_id, call=self.calls)
         kept = copy_values(arguments)
@@ -164,6 +165,25 @@ class _Shadow:
             self._found(failure, tuple(kept))
         elif judgement is not None:
             self._note_judgement(judgement, tuple(kept))
+
+    def _check_large(self, arguments: tuple[Any, ...], needed: int) -> None:
+        """Inputs that memory does not hold twice: compared in a fork, as they are."""
+        size = f"its inputs are {needed >> 20} MiB, too large to copy"
+        if not can_fork():
+            self._note("skipped", size)
+            return
+        from inductoscope.doctor.large_inputs import compared, smaller_failure
+
+        said = compared(self.module, self.compiled, arguments)
+        if said == "":
+            self._note("right", f"{size}; outputs alone were compared, and are close to eager's")
+            return
+        candidate = self._candidate(arguments, is_large=True)
+        smaller, failure = smaller_failure(candidate)
+        if failure is None:
+            self._note("skipped", f"{size}; {said}")
+        else:
+            self._found(failure, smaller.inputs, smaller)
 
     def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Judgement | None]:
         backward = _needs_backward(arguments)
@@ -229,25 +249,26 @@ class _Shadow:
         if failure is not None:
             self._found(failure, arguments)
 
-    def _found(self, failure: Failure, arguments: tuple[Any, ...]) -> None:
+    def _found(
+        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
+    ) -> None:
         self._note("wrong" if failure.kind != ERROR else "error", failure.text)
         if not self.orders.investigate:
             self.held_back = None
             return
         from inductoscope.doctor.investigation import investigate_and_stop
 
-        investigate_and_stop(
-            self._candidate(arguments), failure, self.compile_id, self.place, self.is_inductor
-        )
+        candidate = candidate or self._candidate(arguments)
+        investigate_and_stop(candidate, failure, self.compile_id, self.place, self.is_inductor)
 
-    def _candidate(self, arguments: tuple[Any, ...]) -> Candidate:
+    def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic
         if dynamic is None and any(type(value) is int for value in arguments):
             dynamic = True
         return Candidate(
             # Made anew: Dynamo passes over code that came into being while it was compiling.
             snapshot(self.module),
-            tuple(copy_values(arguments)),
+            arguments if is_large else tuple(copy_values(arguments)),
             backward=_needs_backward(arguments),
             dynamic=dynamic,
             options=self.options,

@@ -100,6 +100,8 @@ class _Writer:
 
     def _new_name(self, node: Node) -> str:
         wanted = _DYNAMO_NAME.sub("", node.name) if node.op == "placeholder" else node.name
+        if node.op == "get_attr":
+            wanted = f"body_of_{wanted}"  # Dynamo takes the name itself for graphs of its own.
         wanted = re.sub(r"\W|^(?=\d)", "_", wanted) or node.name
         if keyword.iskeyword(wanted) or wanted in (
             "torch",

@@ -20,7 +20,7 @@ _SIZES = (2, 4, 8, 17, 33)
 
 def shrink_shapes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
     """The candidate with every size as small as the failure allows."""
-    together = [_all_resized(candidate, smaller) for smaller in _SIZES[:3]]
+    together = [all_resized(candidate, smaller) for smaller in _SIZES[:3]]
     found = oracle.first(together, failure)
     if found is not None and together[found] is not None:
         return together[found] or candidate
@@ -32,7 +32,7 @@ def shrink_shapes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Can
     return candidate
 
 
-def _all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
+def all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
     """The candidate with every larger size made `smaller`; None where that does not go."""
     attempt: Candidate | None = candidate
     sizes = [size for size in _sizes(candidate) if size > smaller]

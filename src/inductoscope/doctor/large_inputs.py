@@ -1,0 +1,61 @@
+"""Checks a call whose inputs are too large to be copied.
+
+It is made in a fork, which shares the memory until something is written to. What is not close to
+eager may still be rounding: only a smaller call that can be judged in full tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.check.compare import is_close
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import NAN, WRONG, Failure
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.oracle import Oracle
+from inductoscope.isolate.shrink.shapes import all_resized
+
+_SECONDS = 300.0
+# What every larger size is cut to.
+_SIZES = (33, 257, 2049)
+
+
+def compared(
+    module: GraphModule, compiled: Callable[..., Any] | None, arguments: tuple[Any, ...]
+) -> str:
+    """How the compiled outputs differ from eager's; "" if they are close."""
+    assert compiled is not None
+
+    def work() -> str:
+        with torch.no_grad():
+            before = _versions(arguments)
+            eager = tree_leaves(module(*arguments))
+            if _versions(arguments) != before:
+                return "it writes to its inputs, so that it cannot be called twice"
+            outputs = tree_leaves(compiled(*arguments))
+        pairs = zip(eager, outputs, strict=True)
+        unlike = [n for n, pair in enumerate(pairs) if not is_close(*pair)]
+        return f"output {unlike[0]} is not close to eager's" if unlike else ""
+
+    answer = Forks(workers=1, seconds=_SECONDS).ask(work)
+    return str(answer.result) if answer.is_done else "the comparison did not end"
+
+
+def _versions(arguments: tuple[Any, ...]) -> list[int]:
+    return [value._version for value in arguments if isinstance(value, torch.Tensor)]
+
+
+def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+    """The same graph on a part of the inputs, if it is wrong there too."""
+    oracle = Oracle(Forks(seconds=_SECONDS))
+    for size in _SIZES:
+        smaller = all_resized(candidate, size)
+        failure = None if smaller is None else oracle.failure(smaller)
+        if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
+            return smaller, failure
+    return candidate, None
