@@ -79,7 +79,10 @@ def diagnose(
     """Results as they come, with several programs at a time not in the order of the faults."""
 
     def one(fault: Fault) -> Result:
-        outcome, verdict = run_doctor(fault, folder / fault.folder, folder / "cache", limit)
+        # Workarounds are not judged here.
+        outcome, verdict = run_doctor(
+            fault, folder / fault.folder, folder / "cache", limit, ("--no-workaround",)
+        )
         late = outcome.exit_code is None
         why = f"no end within {limit:.0f} s" if late else outcome.output.strip()[-300:]
         return judge(fault, None if late else verdict, outcome.seconds, why)

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -111,13 +112,14 @@ def run_plain(fault: Fault, folder: Path, cache: Path, limit: float) -> Outcome:
 
 
 def run_doctor(
-    fault: Fault, folder: Path, cache: Path, limit: float
+    fault: Fault, folder: Path, cache: Path, limit: float, options: Sequence[str] = ()
 ) -> tuple[Outcome, dict[str, Any] | None]:
     """The doctor's verdict, if it wrote one."""
     script = write_files(fault, folder)
     verdict = folder / "verdict.json"
     verdict.unlink(missing_ok=True)
-    command = [*DOCTOR, "--json", str(verdict), "--output", str(folder / "doctor"), script.name]
+    where = ("--json", str(verdict), "--output", str(folder / "doctor"))
+    command = [*DOCTOR, *where, *options, script.name]
     outcome = run_limited(command, folder, make_environment(fault, folder, cache), limit)
     try:
         found = json.loads(verdict.read_text())
