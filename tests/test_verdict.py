@@ -244,7 +244,7 @@ def test_the_object_has_the_keys_of_the_design() -> None:
     """The schema that others rely on: design.md, 'What the doctor hands over'."""
     data = json.loads(json.dumps(whole_verdict().as_data()))
     keys = "schema verdict stage culprit summary confidence evidence repro workaround recording"
-    assert set(data) - {"issue", "partial"} == {*keys.split(), "seconds"}
+    assert set(data) - {"issue", "partial", "runs"} == {*keys.split(), "seconds"}
     assert set(data["culprit"]) == {"op", "pass", "kernel", "function", "config", "source"}
     assert all(set(item) == {"what", "where"} for item in data["evidence"])
     assert data["repro"] == {
@@ -295,7 +295,7 @@ def test_a_verdict_can_be_read() -> None:
     assert "repro.py: verified, failed 3 of 3 runs in fresh processes; 2 graph nodes" in text
     assert "do without it (the program is right with it; the compiled call takes 1.02 times" in text
     assert "config.x = 1" in text
-    assert text.endswith("took 41 s")
+    assert text.endswith("took 41 s, 0 runs")
 
 
 def test_a_verdict_that_is_not_proven_says_so() -> None:

@@ -67,6 +67,7 @@ class Doctor:
             (self._place / name).unlink(missing_ok=True)
         self._stdin = keep_stdin(self._place)
         self._runs = 1
+        self._program_runs = 0
         self._longest_run = request.limits.seconds
         self._found: Found | None = None
         self._verification: Verification | None = None
@@ -162,6 +163,7 @@ class Doctor:
     # --- runs ---------------------------------------------------------------------------------
 
     def _run(self, orders: Orders, folder: Path) -> Watched:
+        self._program_runs += 1
         return run_program(
             self._request.command,
             folder,
@@ -287,6 +289,9 @@ class Doctor:
     def _finished(self, verdict: Verdict) -> Verdict:
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
+        tried = self._found.candidates_tried if self._found else 0
+        proofs = self._verification.of if self._verification else 0
+        verdict.runs = self._program_runs + tried + proofs
         if verdict.repro is not None:
             path = self._place / "issue.md"
             output = self._verification.output if self._verification else ""

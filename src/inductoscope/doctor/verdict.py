@@ -67,6 +67,8 @@ class Verdict:
     recording: str = ""
     seconds: float = 0.0
     partial: bool = False
+    # Runs of the program, of candidates and of the reproducer.
+    runs: int = 0
 
     def add(self, what: str, where: str = "") -> None:
         """One more piece of evidence."""

@@ -29,7 +29,7 @@ def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
     if view["issue"]:
         printer.pair("bug report", view["issue"])
     printer.pair("recording", view["recording"])
-    printer.pair("took", f"{view['seconds']:.0f} s")
+    printer.pair("took", f"{view['seconds']:.0f} s, {view['runs']} runs")
 
 
 def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
