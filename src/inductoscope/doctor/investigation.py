@@ -132,8 +132,11 @@ class Investigation:
             return
         load_compiler()
         self._found.nodes_before = self._whole.size
+        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._found.sources = source_lines(self._whole)
         self._reproduce()
         if not self._found.reproduces:
+            self._found.is_complete = True
             return
         self._shrink(self._locate_roughly())
         self._locate()

@@ -67,6 +67,8 @@ class Doctor:
             (self._place / name).unlink(missing_ok=True)
         self._stdin = keep_stdin(self._place)
         self._runs = 1
+        # The recording of the run whose finding counts.
+        self._looking_in = request.folder
         self._program_runs = 0
         self._longest_run = request.limits.seconds
         self._found: Found | None = None
@@ -182,6 +184,8 @@ class Doctor:
         folder = create_recording(
             list(self._request.command), output=self._place / f"run-{self._runs}"
         )
+        if orders.investigate:
+            self._looking_in = folder
         return self._run(orders, folder)
 
     def _plain_run(self) -> Watched:
@@ -267,7 +271,7 @@ class Doctor:
 
     def partial_verdict(self) -> Verdict:
         """What is known by now; also after an interruption."""
-        found = self._found or read_found(self._place)
+        found = self._found or read_found(self._looking_in / FOLDER)
         if found is None:
             return Verdict(
                 v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True

@@ -8,6 +8,7 @@ from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import NAN, WRONG, Failure
 from inductoscope.isolate.oracle import Oracle
 from inductoscope.isolate.search import smallest_subset
+from inductoscope.isolate.shrink.bypass import bypass_nodes
 from inductoscope.isolate.shrink.parts import Recorded, part, record
 
 
@@ -19,10 +20,13 @@ def shrink_nodes(
     `hints` are sets of nodes that are suspected, the strongest suspicion first.
     """
     recorded = record(candidate)
-    names = recorded.names
     start = _suspected(recorded, failure, oracle, hints)
+    if start is None:
+        # Nothing is wrong by itself: it takes several nodes, that may have to read one value.
+        candidate = bypass_nodes(candidate, failure, oracle)
+        recorded = record(candidate)
     kept = smallest_subset(
-        start or names,
+        start or recorded.names,
         lambda attempts: oracle.first([part(recorded, names) for names in attempts], failure),
     )
     smaller = part(recorded, kept)

@@ -41,7 +41,7 @@ def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     outputs = graph.graph_copy(candidate.module.graph, {})
     graph.output(tuple(outputs[number] for number in numbers))
     # Inputs that nothing reads any more go too; operations that write in place stay.
-    graph.eliminate_dead_code(_has_effect)
+    graph.eliminate_dead_code(has_effect)
     unused = [n for n in graph.nodes if n.op == "placeholder" and not n.users]
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
     inputs = tuple(
@@ -56,7 +56,8 @@ def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     )
 
 
-def _has_effect(node: Node) -> bool:
+def has_effect(node: Node) -> bool:
+    """Whether a node does more than give a result."""
     if node.op in ("placeholder", "output"):
         return True
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
