@@ -41,6 +41,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--limit", type=float, default=300.0, help="seconds for each program")
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--resume", action="store_true", help="skip what has a result already")
+    parser.add_argument("--report", action="store_true", help="run nothing: show what there is")
     parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
@@ -112,6 +113,8 @@ def run_battery(faults: Sequence[Fault], folder: Path, options: argparse.Namespa
     known = read_results(options.results) if options.resume else {}
     options.results.parent.mkdir(parents=True, exist_ok=True)
     left = [f for f in faults if f.name not in known]
+    # In no order of stages, so that a run that is ended early is a sample of all of them.
+    random.Random(options.seed).shuffle(left)
     with options.results.open("a" if options.resume else "w") as stream:
         for number, result in enumerate(diagnose(left, folder, options.limit, options.jobs), 1):
             known[result.name] = result
@@ -124,14 +127,20 @@ def run_battery(faults: Sequence[Fault], folder: Path, options: argparse.Namespa
     return [known[f.name] for f in faults]
 
 
+def read_report(faults: Sequence[Fault], path: Path) -> list[Result]:
+    """The results that there are, of these faults."""
+    known = read_results(path)
+    return [known[f.name] for f in faults if f.name in known]
+
+
 def _progress(number: int, of: int, text: str) -> None:
     print(f"[{number}/{of}] {text}", flush=True)
 
 
-def describe_run(results: Sequence[Result], seed: int) -> str:
+def describe_run(results: Sequence[Result], seed: int, of: int) -> str:
     total = sum(r.seconds for r in results)
     return (
-        f"{len(results)} programs from seed {seed} on {datetime.date.today().isoformat()}: "
+        f"{len(results)} of {of} programs from seed {seed} on {datetime.date.today().isoformat()}: "
         f"torch {importlib.metadata.version('torch')}, Python {platform.python_version()}, "
         f"{platform.machine()}; {total / 60:.0f} minutes in all."
     )
@@ -149,14 +158,19 @@ def main() -> int:
     try:
         if options.plain:
             return 1 if run_plainly(faults, folder, options.limit) else 0
-        results = run_battery(faults, folder, options)
+        results = (
+            read_report(faults, options.results)
+            if options.report
+            else run_battery(faults, folder, options)
+        )
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     print(render_text(results))
     if options.markdown:
         options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        options.markdown.write_text(render_markdown(results, describe_run(results, options.seed)))
+        about = describe_run(results, options.seed, len(faults))
+        options.markdown.write_text(render_markdown(results, about))
     return 0 if all(result.named for result in results) else 1
 
 
