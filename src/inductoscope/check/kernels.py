@@ -99,8 +99,9 @@ class KernelWatch:
 
         def load_watched(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
             module = load(cls, key, path, *args, **kwargs)
-            graph, self._loading = self._loading, None
-            if graph is not None:
+            # While a wrapper is loaded, the kernels that it holds may be, as modules of their own.
+            if self._loading is not None and hasattr(module, "call"):
+                graph, self._loading = self._loading, None
                 self._change(module, path, graph)
             return module
 
