@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -118,6 +119,7 @@ def run_doctor(
     script = write_files(fault, folder)
     verdict = folder / "verdict.json"
     verdict.unlink(missing_ok=True)
+    shutil.rmtree(folder / "doctor", ignore_errors=True)  # Of a run that was interrupted.
     where = ("--json", str(verdict), "--output", str(folder / "doctor"))
     command = [*DOCTOR, *where, *options, script.name]
     outcome = run_limited(command, folder, make_environment(fault, folder, cache), limit)

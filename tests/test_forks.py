@@ -5,6 +5,7 @@ No work here calls into torch, so it does not matter which threads the test proc
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import mmap
 import os
@@ -13,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import torch
 
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
-from inductoscope.isolate.forks import Answer, Forks
+from inductoscope.isolate.forks import Answer, Forks, _is_late, processor_seconds
 
 # Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
 AGES = 120.0
@@ -136,12 +137,46 @@ def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
         write_pid(tmp_path / "grandchild", child.pid)
         sleep_as(tmp_path / "child")()
 
-    answer = forks.ask(work, seconds=3.0)
+    answer = forks.ask(work, seconds=1.0)
     assert answer.timed_out
     assert (answer.result, answer.error, answer.signal) == (None, "", None)
     assert is_gone(read_pid(tmp_path / "child"))
     grandchild = read_pid(tmp_path / "grandchild")
     assert wait_until(lambda: is_gone(grandchild))
+
+
+@contextlib.contextmanager
+def process(*command: str) -> Iterator[int]:
+    child = subprocess.Popen(command)
+    try:
+        yield child.pid
+    finally:
+        child.kill()
+        child.wait()
+
+
+def test_one_that_works_is_late_when_it_has_had_half_its_time_of_the_processor() -> None:
+    with process("sh", "-c", "while :; do :; done") as busy:
+        assert not _is_late(busy, seconds=1000.5, limit=1000.0), "the machine did other things"
+        assert wait_until(lambda: processor_seconds(busy) > 0.1)
+        assert _is_late(busy, seconds=0.2, limit=0.2)
+        assert not _is_late(busy, seconds=0.1, limit=0.2), "not before its time is over"
+
+
+def test_one_that_sleeps_is_late_only_after_several_times_its_time() -> None:
+    with process("sleep", str(AGES)) as asleep:
+        assert processor_seconds(asleep) < 0.25
+        assert not _is_late(asleep, seconds=1.9, limit=0.5)
+        assert _is_late(asleep, seconds=2.1, limit=0.5)
+        assert not _is_late(asleep, seconds=1100.0, limit=1000.0)
+        assert _is_late(asleep, seconds=1121.0, limit=1000.0), "which is never more than minutes"
+
+
+def test_where_the_time_of_the_processor_is_not_known_the_clock_decides() -> None:
+    with process("true") as pid:
+        pass
+    assert processor_seconds(pid) == float("inf")
+    assert _is_late(pid, seconds=1.0, limit=1.0)
 
 
 def test_a_fork_may_take_only_so_much_memory(forks: Forks) -> None:
@@ -288,6 +323,8 @@ def test_what_the_hooks_see_reaches_the_parent(forks: Forks) -> None:
 
     answer = forks.ask(work)
     assert answer.result is True
+    at = [event.pop("at") for event in answer.events]
+    assert at == sorted(at), "by the clock that the parent has too"
     assert answer.events == [
         {"kind": "stage-start", "stage": "codegen", "detail": "op0"},
         {"kind": "native", "exit_code": 1, "messages": "error: no such thing"},
@@ -314,8 +351,9 @@ def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
         enter_stage("joint-pass")
         time.sleep(AGES)
 
-    answer = forks.ask(work, seconds=3.0)
+    answer = forks.ask(work, seconds=1.0)
     assert (answer.timed_out, answer.last_stage["stage"]) == (True, "joint-pass")
+    assert 0 <= answer.entered_at < answer.seconds
 
 
 def test_a_fork_in_no_stage_has_no_last_one() -> None:

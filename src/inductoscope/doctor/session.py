@@ -124,7 +124,9 @@ class Doctor:
 
     def _only_under_the_tool(self) -> bool:
         """A failure that no reproducer shows: does the program fail by itself?"""
-        if self._found is None or self._found.failure.get("kind") in (WRONG, NAN, HANG):
+        if self._found is None or self._found.advice:
+            return False
+        if self._found.failure.get("kind") in (WRONG, NAN, HANG):
             return False
         return self._plain_run().ending.exit_code == 0
 

@@ -97,11 +97,11 @@ def _not_inductor(recording: Recording, error: CompileError) -> Verdict:
     summary = f"Dynamo, not Inductor: {error.type}: {message[0] if message else ''}"
     if "fullgraph" in error.message or "Unsupported" in error.type:
         summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
+    if any("register_fake" in text for text in (error.message, *error.causes)):
+        summary += " (an operator of the program's own has no fake implementation: register_fake)"
     result = Verdict(v.NOT_INDUCTOR, stage, summary, "proven")
     functions = [place.partition(" ")[0] for place in error.raised_in]
     source = _users_line(error.message) or error.source or (finding.source if finding else None)
-    if "register_fake" in error.message:
-        summary += " (an operator of the program's own has no fake implementation: register_fake)"
     result.culprit = Culprit(function=functions[0] if functions else None, source=source)
     result.add("\n".join(message[:12]), "the exception, before any backend ran")
     for place in error.raised_in[:3]:

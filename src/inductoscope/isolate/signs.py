@@ -42,13 +42,13 @@ def failure_of_error(error: BaseException) -> Failure:
     """An exception out of the compiler as a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
-    message = _without_frames(str(inner))
+    message = _shortened(_without_frames(str(inner)))
     return Failure(
         ERROR,
-        f"{type(inner).__name__}: {message[:2000]}",
+        f"{type(inner).__name__}: {message}",
         aspect=type(inner).__name__,
         function=functions[0].partition(" ")[0] if functions else "",
-        message=message[:2000],
+        message=message,
         more={"functions": functions[:6], "outer": type(error).__name__},
     )
 
@@ -56,6 +56,11 @@ def failure_of_error(error: BaseException) -> Failure:
 def _without_frames(message: str) -> str:
     """An error of torch's C++ side without its native stack, which differs from run to run."""
     return message.partition("\nException raised from ")[0]
+
+
+def _shortened(message: str) -> str:
+    """Its beginning and its end: a native compiler's command stands between, and is long."""
+    return message if len(message) < 2000 else f"{message[:600]}\n…\n{message[-1400:]}"
 
 
 def innermost(error: BaseException) -> BaseException:

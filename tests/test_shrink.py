@@ -1,0 +1,175 @@
+"""A failure in its commonest clothes: types and numbers that it does not need are replaced.
+
+What is planted is a lowering that raises. The oracle then need not compile any C++: it compiles no
+farther than to the stage that fails.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.compile_fx
+from torch._inductor.lowering import lowerings
+from torch.fx import symbolic_trace
+
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import Failure
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.oracle import Oracle, examine, no_farther_than
+from inductoscope.isolate.shrink.constants import shrink_constants
+from inductoscope.isolate.shrink.dtypes import shrink_dtypes
+
+aten = torch.ops.aten
+Plant = Callable[[Any, Callable[..., bool]], None]
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """Makes the lowering of an operation raise for some arguments."""
+
+    def plant(operation: Any, is_refused: Callable[..., bool]) -> None:
+        original = lowerings[operation]
+
+        def planted_lowering(*arguments: Any, **named: Any) -> Any:
+            if is_refused(*arguments):
+                raise NotImplementedError("planted")
+            return original(*arguments, **named)
+
+        monkeypatch.setitem(lowerings, operation, planted_lowering)
+
+    return plant
+
+
+@pytest.fixture(scope="module")
+def _warm() -> None:
+    """The first compile loads and prepares much; done here, no fork has to do it anew."""
+    examine(Candidate(symbolic_trace(lambda x: x.cos()), (torch.ones(4),)), up_to_lowering)
+
+
+def up_to_lowering() -> contextlib.AbstractContextManager[None]:
+    return no_farther_than("lowering")
+
+
+@pytest.fixture
+def oracle(_warm: None) -> Oracle:
+    return Oracle(Forks(workers=2, seconds=120.0), stage="lowering")
+
+
+def failure_of(candidate: Candidate, oracle: Oracle) -> Failure:
+    found = oracle.failure(candidate)
+    assert found is not None
+    assert found.function == "planted_lowering"
+    return found
+
+
+def dtypes(candidate: Candidate) -> list[torch.dtype]:
+    return [value.dtype for value in candidate.inputs]
+
+
+# --- types ----------------------------------------------------------------------------------------
+
+
+def of_two_types(x: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    return x.sin() + n
+
+
+def test_types_that_the_failure_does_not_need_become_the_commonest(
+    plant: Plant, oracle: Oracle
+) -> None:
+    plant(aten.sin.default, lambda x: True)
+    inputs = (torch.ones(4, dtype=torch.float64), torch.arange(4, dtype=torch.int32))
+    candidate = Candidate(symbolic_trace(of_two_types), inputs)
+    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    assert dtypes(found) == [torch.float32, torch.int64]
+    assert [value.tolist() for value in found.inputs] == [[1, 1, 1, 1], [0, 1, 2, 3]]
+
+
+def test_a_type_that_the_failure_needs_stays_and_the_other_does_not(
+    plant: Plant, oracle: Oracle
+) -> None:
+    plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
+    inputs = (torch.ones(4, dtype=torch.bfloat16), torch.arange(4, dtype=torch.int32))
+    candidate = Candidate(symbolic_trace(of_two_types), inputs)
+    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    assert dtypes(found) == [torch.bfloat16, torch.int64]
+
+
+def of_three_types(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> torch.Tensor:
+    return x.sin() + y + n
+
+
+@pytest.mark.xfail(strict=True, reason="only one type is changed where not all can be")
+def test_all_types_but_the_one_that_the_failure_needs_become_the_commonest(
+    plant: Plant, oracle: Oracle
+) -> None:
+    plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
+    inputs = (torch.ones(4).bfloat16(), torch.ones(4).double(), torch.arange(4).int())
+    candidate = Candidate(symbolic_trace(of_three_types), inputs)
+    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    assert dtypes(found) == [torch.bfloat16, torch.float32, torch.int64]
+
+
+def test_where_all_types_are_common_nothing_is_tried(oracle: Oracle) -> None:
+    inputs = (torch.ones(4), torch.arange(4))
+    candidate = Candidate(symbolic_trace(of_two_types), inputs)
+    assert shrink_dtypes(candidate, Failure("error", "text"), oracle) is candidate
+    assert oracle.forks.count == 0
+
+
+def test_an_input_still_asks_for_gradients_in_its_new_type(plant: Plant, oracle: Oracle) -> None:
+    plant(aten.sin.default, lambda x: True)
+    inputs = (torch.ones(4, dtype=torch.float64, requires_grad=True),)
+    candidate = Candidate(symbolic_trace(lambda x: x.sin()), inputs)
+    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    (x,) = found.inputs
+    assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float32, True, True)
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def numbers_in(candidate: Candidate) -> list[Any]:
+    return [
+        argument
+        for node in candidate.operations
+        for argument in node.args
+        if isinstance(argument, (int, float))
+    ]
+
+
+def with_numbers(x: torch.Tensor) -> torch.Tensor:
+    return ((x * 3.7).sin() + 12.25) * 1000 + 8
+
+
+def test_odd_numbers_become_simple(plant: Plant, oracle: Oracle) -> None:
+    plant(aten.sin.default, lambda x: True)
+    candidate = Candidate(symbolic_trace(with_numbers), (torch.ones(4),))
+    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    # The 8 is small and may well be a size: it stays.
+    assert numbers_in(found) == [1.0, 1.0, 1, 8]
+    assert [type(number) for number in numbers_in(found)] == [float, float, int, int]
+    assert numbers_in(candidate) == [3.7, 12.25, 1000, 8]
+
+
+def test_a_number_that_the_failure_needs_stays(plant: Plant, oracle: Oracle) -> None:
+    plant(aten.mul.Tensor, lambda x, by: by == 3.7)
+    candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7 + 12.25), (torch.ones(4),))
+    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    assert numbers_in(found) == [3.7, 1.0]
+
+
+def test_the_simplest_number_that_keeps_the_failure_is_taken(plant: Plant, oracle: Oracle) -> None:
+    plant(aten.mul.Tensor, lambda x, by: by > 1)
+    candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7), (torch.ones(4),))
+    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    assert numbers_in(found) == [2.0]
+
+
+def test_where_all_numbers_are_simple_nothing_is_tried(oracle: Oracle) -> None:
+    candidate = Candidate(symbolic_trace(lambda x: x * 2 + 0.5 - 1), (torch.ones(4),))
+    assert shrink_constants(candidate, Failure("error", "text"), oracle) is candidate
+    assert oracle.forks.count == 0

@@ -1,0 +1,115 @@
+"""Signs of failure: what the end of a fork says, and which failures are the machine's."""
+
+from __future__ import annotations
+
+import signal
+from typing import Any
+
+import pytest
+
+from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, WRONG, Failure, advice_on_machine
+from inductoscope.isolate.forks import Answer
+from inductoscope.isolate.signs import failure_of_answer
+
+# --- a fork that was given up ---------------------------------------------------------------------
+
+
+def given_up(entered_at: float) -> Failure:
+    """The failure of a fork that was ended after 60 s, in a stage that it entered then."""
+    fusing = {"kind": "stage-start", "stage": "scheduler", "detail": "op3"}
+    answer = Answer(timed_out=True, seconds=60.0, entered_at=entered_at, events=[fusing])
+    found = failure_of_answer(answer)
+    assert found is not None
+    assert (found.kind, found.text) == (HANG, "not done after 60 s")
+    return found
+
+
+def test_a_fork_that_spent_its_time_in_a_stage_hangs_there() -> None:
+    assert (given_up(entered_at=5.0).stage, given_up(entered_at=29.0).stage) == ("scheduler",) * 2
+
+
+def test_a_fork_that_had_only_just_come_to_a_stage_is_not_said_to_hang_there() -> None:
+    assert (given_up(entered_at=31.0).stage, given_up(entered_at=59.0).stage) == ("", "")
+
+
+def test_a_hang_and_a_slow_compile_are_not_one_bug() -> None:
+    assert given_up(entered_at=5.0).is_same_as(given_up(entered_at=10.0))
+    assert not given_up(entered_at=5.0).is_same_as(given_up(entered_at=59.0))
+
+
+# --- a fork that ended by itself ------------------------------------------------------------------
+
+
+def test_a_fork_without_a_failure_has_none() -> None:
+    assert failure_of_answer(Answer(is_done=True, result={"failure": None})) is None
+
+
+@pytest.mark.parametrize(
+    ("events", "stage", "text"),
+    [
+        (
+            [{"kind": "stage-start", "stage": "codegen"}],
+            "codegen",
+            "the process died of SIGSEGV in stage codegen",
+        ),
+        (
+            [{"kind": "launch", "kernel": "cpp_fused_sin_0"}],
+            "runtime",
+            "the process died of SIGSEGV in kernel cpp_fused_sin_0",
+        ),
+        ([], "runtime", "the process died of SIGSEGV in stage runtime"),
+    ],
+    ids=["in the compiler", "in a kernel", "without a word"],
+)
+def test_a_fork_that_was_killed_tells_where(
+    events: list[dict[str, Any]], stage: str, text: str
+) -> None:
+    found = failure_of_answer(Answer(signal=signal.SIGSEGV, events=events))
+    assert found is not None
+    assert (found.kind, found.stage, found.text) == (SIGNAL, stage, text)
+
+
+def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
+    raised = Failure(ERROR, "KeyError: 1", aspect="KeyError").as_data()
+    seen = {"kind": "error", "stage": "lowering", "detail": "aten.sin", "graph": "0/0"}
+    found = failure_of_answer(Answer(result={"failure": raised}, events=[seen]))
+    assert found is not None
+    assert (found.stage, found.detail) == ("lowering", "aten.sin")
+    unseen = failure_of_answer(Answer(result={"failure": raised}))
+    assert unseen is not None
+    assert unseen.stage == "runtime"
+
+
+# --- what is the machine's ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("failure", "advice"),
+    [
+        (Failure(ERROR, "", aspect="InvalidCxxCompiler"), "name one that works in CXX"),
+        (Failure(ERROR, "", aspect="TritonMissing"), "Install triton"),
+        (Failure(ERROR, "OSError: [Errno 28] No space left on device"), "another TMPDIR"),
+        (Failure(ERROR, "", message="cc1plus: Disk quota exceeded"), "another TMPDIR"),
+        (
+            Failure(ERROR, "", message="g++: Killed signal terminated program cc1plus"),
+            "more of it",
+        ),
+        (Failure(ERROR, "OSError: [Errno 12] Cannot allocate memory"), "let less run"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_for_a_failure_of_the_machine_there_is_advice(failure: Failure, advice: str) -> None:
+    assert advice in advice_on_machine(failure)
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure(ERROR, "CppCompileError: 'tmp0' was not declared", aspect="CppCompileError"),
+        Failure(WRONG, "output 0 is 2, in eager 1", aspect="value"),
+        Failure(HANG, "not done after 60 s: No space left on device"),
+    ],
+    ids=["the compiler's", "a wrong result", "a hang"],
+)
+def test_for_a_failure_of_the_compiler_there_is_none(failure: Failure) -> None:
+    assert advice_on_machine(failure) == ""
