@@ -158,7 +158,12 @@ Row = dict[str, Measured]
 
 
 def measure(
-    faults: list[Fault], tools: list[str], folder: Path, limit: float, cores: int
+    faults: list[Fault],
+    tools: list[str],
+    folder: Path,
+    limit: float,
+    cores: int,
+    path: Path | None = None,
 ) -> dict[str, Row]:
     """Each fault with each tool: in turns, or several faults at once, on cores of their own."""
     found: dict[str, Row] = {fault.name: {} for fault in faults}
@@ -178,10 +183,19 @@ def measure(
         text = f"{measured.seconds:7.1f} s  {measured.said[:100]!r}"
         print(f"  {fault.name} {tool:9}{text}", file=sys.stderr, flush=True)
         shutil.rmtree(folder / fault.folder / tool / "cache", ignore_errors=True)
+        if path is not None:
+            write_json(found, path)
 
     with ThreadPoolExecutor(slots.qsize()) as pool:
         list(pool.map(one, [(fault, tool) for fault in faults for tool in tools]))
     return found
+
+
+def write_json(rows: dict[str, Row], path: Path) -> None:
+    """After every measurement, so that an interruption loses one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    found = {name: {t: asdict(m) for t, m in row.items()} for name, row in rows.items()}
+    path.write_text(json.dumps(found, indent=1))
 
 
 def report(rows: dict[str, Row]) -> None:
@@ -249,14 +263,11 @@ def main() -> None:
         # The precompiled header, which torch keeps outside of the cache, is counted nowhere.
         run_plain(known["healthy-honest-nan"], folder / "warm", folder / "warm-cache", 300.0)
         tools = options.tool or [*TOOLS]
-        rows = measure([known[name] for name in names], tools, folder, options.limit, options.cores)
+        faults = [known[name] for name in names]
+        rows = measure(faults, tools, folder, options.limit, options.cores, options.json)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        found = {name: {t: asdict(m) for t, m in row.items()} for name, row in rows.items()}
-        options.json.write_text(json.dumps(found, indent=1))
     report(rows)
 
 

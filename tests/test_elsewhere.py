@@ -172,7 +172,6 @@ def test_a_level_that_is_not_blamed_twice_is_not_blamed(
     assert (verdict.verdict, verdict.stage, verdict.culprit.function) == ("unknown", "none", None)
 
 
-@pytest.mark.xfail(strict=True, reason="a run that failed is told as the one that ended well")
 def test_the_run_that_ended_well_is_told(program: Callable[..., Runs]) -> None:
     runs = program(eager=[FAILS, FAILS], off=[ENDS_WELL, FAILS])
     assert "exit code 1, then 0" in [item["what"] for item in decided(runs, check()).evidence]
@@ -202,10 +201,7 @@ def test_the_same_bits_are_exact() -> None:
     "layout",
     [
         torch.sparse_coo,
-        pytest.param(
-            torch.sparse_csr,
-            marks=pytest.mark.xfail(strict=True, reason="it has no nan_to_num, so judge() raises"),
-        ),
+        torch.sparse_csr,
     ],
     ids=str,
 )

@@ -102,7 +102,6 @@ def of_three_types(x: torch.Tensor, y: torch.Tensor, n: torch.Tensor) -> torch.T
     return x.sin() + y + n
 
 
-@pytest.mark.xfail(strict=True, reason="only one type is changed where not all can be")
 def test_all_types_but_the_one_that_the_failure_needs_become_the_commonest(
     plant: Plant, oracle: Oracle
 ) -> None:

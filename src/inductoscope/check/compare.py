@@ -167,9 +167,9 @@ def _identical(one: Outcome, two: Outcome) -> bool:
     """Whether both hold the same bits, as far as that can be told cheaply."""
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(
-        torch.equal(mine.nan_to_num(), other.nan_to_num())
+        torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
         for (_, mine), (_, other) in pairs
-        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE and not mine.is_sparse
+        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE
     )
 
 

@@ -55,7 +55,7 @@ def failed_elsewhere(
         )
         if _fails_alike(run, moved):
             return _falls_over_rounding(inexact)
-    return _level_that_fails(run, recording, checks, rerun)
+    return _level_that_fails(run, eager, recording, checks, rerun)
 
 
 def other_random_numbers(random: list[str], checks: list[Event]) -> Verdict:
@@ -176,7 +176,7 @@ _LEVELS = (
 
 
 def _level_that_fails(
-    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
+    run: Watched, well: Watched, recording: Recording, checks: list[Event], rerun: Rerun
 ) -> Verdict:
     """What remains: Dynamo or AOTAutograd does it alone, or the tool hid it."""
     for level in _LEVELS:
@@ -187,7 +187,9 @@ def _level_that_fails(
         again = rerun(orders, f"{level.why}, once more")
         eager = run_in_eager(rerun, "running it without torch.compile once more")
         if not _fails_alike(run, again) or eager.ending.exit_code != 0:
-            return _not_always(run, again if again.ending.exit_code == 0 else eager)
+            return _not_always(
+                run, next((r for r in (again, eager) if r.ending.exit_code == 0), well)
+            )
         return _blamed(level, run, recording)
     compared = [check for check in checks if check.text("verdict") != "skipped"]
     result = Verdict(

@@ -31,10 +31,10 @@ from inductoscope.isolate.localise import (
     Location,
     aten_operations,
     localise,
-    place_error,
     source_lines,
 )
 from inductoscope.isolate.oracle import Oracle
+from inductoscope.isolate.raising import place_error
 from inductoscope.isolate.shrink.constants import shrink_constants
 from inductoscope.isolate.shrink.dtypes import shrink_dtypes
 from inductoscope.isolate.shrink.inputs import simplify_inputs

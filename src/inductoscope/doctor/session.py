@@ -314,7 +314,11 @@ class Doctor:
 
 def has_idle_core() -> bool:
     """Whether something could run beside the program without slowing it down."""
-    return os.getloadavg()[0] + 1 < (os.cpu_count() or 1)
+    try:
+        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
+    except (OSError, ValueError, IndexError):
+        running = os.cpu_count() or 1  # Not known on this system.
+    return running < (os.cpu_count() or 1)  # We are one of them, the program will be another.
 
 
 def _refuse_incomplete(run: Watched) -> None:

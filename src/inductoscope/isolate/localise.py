@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from inductoscope.check.own_operators import first_false_declaration
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.check.values import run
 from inductoscope.isolate.candidate import Candidate, is_operation
-from inductoscope.isolate.failure import ERROR, SIGNAL, Failure
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.oracle import compiling, run_compiled
 
@@ -62,11 +61,11 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
         lambda: _asdict(_in_compile(candidate, aspect)),
         lambda: _asdict(_in_decompositions(candidate)),
         lambda: _asdict(_before_inductor(candidate)),
-        lambda: _asdict(_in_own_operators(candidate)),
+        lambda: _asdict(in_own_operators(candidate)),
     ]
     answers = forks.ask_all(works)
     places = [Location(**answer.result) if answer.result else Location() for answer in answers]
-    compiled, decomposed, before, declared = (_with_tuples(place) for place in places)
+    compiled, decomposed, before, declared = (with_tuples(place) for place in places)
     if declared.is_known:
         return declared
     if compiled.stage == "pre-grad-pass":
@@ -82,7 +81,8 @@ def _asdict(location: Location) -> dict[str, Any]:
     return asdict(location)
 
 
-def _with_tuples(location: Location) -> Location:
+def with_tuples(location: Location) -> Location:
+    """A place that came out of JSON."""
     return replace(
         location,
         suspects=tuple(location.suspects),
@@ -96,13 +96,13 @@ def _with_tuples(location: Location) -> Location:
 
 def _before_inductor(candidate: Candidate) -> Location:
     """Whether AOTAutograd alone, with eager's own kernels behind it, is wrong already."""
-    text = _wrong_with_backend(candidate, "aot_eager")
+    text = wrong_with_backend(candidate, "aot_eager")
     if not text:
         return Location()
     return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
 
 
-def _in_own_operators(candidate: Candidate) -> Location:
+def in_own_operators(candidate: Candidate) -> Location:
     """Whether an operator of the program's own is not what it declares to be."""
     found = first_false_declaration(as_function(candidate.module), candidate.inputs)
     if found is None:
@@ -111,43 +111,8 @@ def _in_own_operators(candidate: Candidate) -> Location:
     return Location(stage="user", operation=found.operation, text=found.text, how=how)
 
 
-def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
-    answer = forks.ask(lambda: _asdict(_in_own_operators(candidate)))
-    if answer.result and answer.result["stage"]:
-        return _with_tuples(Location(**answer.result))
-    stage = failure.stage
-    place = Location(stage=stage, function=failure.function, text=failure.text)
-    if stage == "runtime" and failure.kind == ERROR:
-        functions = [str(name) for name in failure.more.get("functions", ())]
-        stage, how = _raised_at_run(functions)
-        return replace(place, stage=stage, how=how)
-    if failure.kind == SIGNAL and stage == "runtime":
-        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
-    if stage != "aot":
-        return place
-    answer = forks.ask(lambda: _wrong_with_backend(candidate, "aot_eager"))
-    if answer.is_done and not answer.result:
-        how = "the same graph goes through with backend='aot_eager', without decompositions"
-        return replace(place, stage="decomposition", how=how)
-    return replace(place, how="fails with backend='aot_eager' too")
-
-
-def _raised_at_run(functions: Sequence[str]) -> tuple[str, str]:
-    """Whose code raised while a compiled graph ran: the innermost that is known decides."""
-    from torch._inductor.runtime.cache_dir_utils import cache_dir
-
-    if functions and f"({cache_dir()}" in functions[0]:
-        return "wrapper", "raised by the wrapper that Inductor wrote"
-    for name in functions:
-        if "torch/_inductor/" in name or "torch/_ops.py" in name:
-            break
-        if "torch/_functorch/" in name:
-            return "aot", "raised by what AOTAutograd puts around the compiled graph"
-    return "runtime", ""
-
-
-def _wrong_with_backend(candidate: Candidate, backend: str) -> str:
+def wrong_with_backend(candidate: Candidate, backend: str) -> str:
+    """What is wrong with the candidate when another backend compiles it; "" if nothing is."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
@@ -284,6 +249,8 @@ def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     """Whether the loop body is wrong already, or only the code made from it."""
     how = "each buffer was compared with its node, computed in eager"
     if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
+        if _is_given_something_else(found):
+            return "lowering", f"{how}; eager's own kernel is given something else than the node"
         return "runtime", f"{how}; the kernel is one of eager's own"
     if strides := _other_strides(found):
         return "wrapper", f"{how}; {strides}"
@@ -297,6 +264,29 @@ def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
         if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
             return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
     return "", f"{how}; whether its loop body is right could not be told"
+
+
+def _is_given_something_else(found: KernelDivergence) -> bool:
+    """Whether the lowered graph hands other values to an extern kernel than the node reads."""
+    nodes = {node.name: node for node in found.graph.module.graph.nodes}
+    expected, buffer = found.graph.expected, found.graph.lowered.name_to_buffer[found.buffer]
+    known = {**found.graph.inputs, **found.graph.checked, **found.graph.lowered.constants}
+    if expected is None or found.node not in nodes:
+        return False
+    asked = [expected.eager.get(node.name) for node in nodes[found.node].all_input_nodes]
+    try:
+        given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
+    except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):
+        return False  # Not told by these means.
+    pairs = [(one, two) for one, two in zip(asked, given, strict=False) if one is not None]
+    is_whole = len(asked) == len(given) == len(pairs)
+    return is_whole and any(one.shape != two.shape or not _agree(one, two) for one, two in pairs)
+
+
+def _laid_out(value: torch.Tensor, layout: Any) -> torch.Tensor:
+    """A buffer as a kernel sees it."""
+    size, stride = ([int(item) for item in part] for part in (layout.size, layout.stride))
+    return torch.as_strided(value, size, stride, int(layout.offset))
 
 
 def _other_strides(found: KernelDivergence) -> str:

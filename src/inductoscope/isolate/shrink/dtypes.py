@@ -18,11 +18,13 @@ def shrink_dtypes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Can
     changed = [n for n, value in enumerate(together) if value is not candidate.inputs[n]]
     if not changed:
         return candidate
-    attempts = [candidate.with_inputs(together)]
-    if len(changed) > 1:
-        attempts += [_with_one(candidate, number, together[number]) for number in changed]
-    found = oracle.first(attempts, failure)
-    return candidate if found is None else attempts[found]
+    if oracle.first([candidate.with_inputs(together)], failure) is not None:
+        return candidate.with_inputs(together)
+    for number in changed if len(changed) > 1 else ():
+        attempt = _with_one(candidate, number, together[number])
+        if oracle.first([attempt], failure) is not None:
+            candidate = attempt
+    return candidate
 
 
 def _with_one(candidate: Candidate, number: int, value: Any) -> Candidate:

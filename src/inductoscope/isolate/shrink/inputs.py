@@ -98,7 +98,9 @@ def recipes_of(candidate: Candidate) -> list[list[str]]:
     """For each input the texts that make it; an input inside of another one is a view of that."""
     owners = _owners(candidate.inputs)
     return [
-        [_view_of(owners[number], value)] if number in owners else list(recipes_for(value))
+        [_view_of(owners[number], candidate.inputs[owners[number]], value)]
+        if number in owners
+        else list(recipes_for(value))
         for number, value in enumerate(candidate.inputs)
     ]
 
@@ -111,6 +113,8 @@ def _owners(inputs: Sequence[Any]) -> dict[int, int]:
         for other, whole in plain.items():
             if number == other or other in found or not _is_all_of_its_memory(whole):
                 continue
+            if value.dtype != whole.dtype:
+                continue
             if value.untyped_storage().data_ptr() == whole.untyped_storage().data_ptr():
                 found[number] = other
     return found
@@ -121,9 +125,11 @@ def _is_all_of_its_memory(value: torch.Tensor) -> bool:
     return bool(nbytes) and value.is_contiguous() and nbytes == value.untyped_storage().nbytes()
 
 
-def _view_of(owner: int, value: torch.Tensor) -> str:
+def _view_of(owner: int, whole: torch.Tensor, value: torch.Tensor) -> str:
     form = f"{tuple(value.shape)}, {value.stride()}, {value.storage_offset()}"
-    return f"{shared_name(owner)}.as_strided({form})"
+    before = ".detach()" if whole.requires_grad and not value.requires_grad else ""
+    after = ".requires_grad_()" if value.requires_grad and not whole.requires_grad else ""
+    return f"{shared_name(owner)}{before}.as_strided({form}){after}"
 
 
 def shared_name(number: int) -> str:
@@ -162,11 +168,18 @@ def make_inputs(recipes: Sequence[str], originals: Sequence[Any]) -> list[Any]:
     known: dict[str, Any] = {"torch": torch, "zlib": zlib, "base64": base64}
     with torch.random.fork_rng(devices=()):
         torch.manual_seed(0)
-        # Views come after what they are views of. The texts are those that this file made.
-        for number in sorted(range(len(recipes)), key=lambda n: "shared_" in recipes[n]):
+        # As in a script: what is shared comes first, views of it last. The texts are those that
+        # this file made.
+        for number in sorted(range(len(recipes)), key=lambda n: _turn(n, recipes)):
             text = recipes[number]
             known[shared_name(number)] = eval(text, known) if text else originals[number]
     return [known[shared_name(number)] for number in range(len(recipes))]
+
+
+def _turn(number: int, recipes: Sequence[str]) -> int:
+    if "shared_" in recipes[number]:
+        return 2
+    return 0 if any(f"{shared_name(number)}." in other for other in recipes) else 1
 
 
 def _fits(text: str, like: torch.Tensor) -> bool:
@@ -251,7 +264,7 @@ def _packed(value: torch.Tensor) -> str:
 def _in_layout(text: str, value: torch.Tensor) -> str:
     """The same with the strides of the original, and its place in a larger memory."""
     if 0 in value.stride() and value.numel():
-        made = f"{text}[{_first_of_expanded(value)}].expand({_tuple(value)})"
+        made = f"({text})[{_first_of_expanded(value)}].expand({_tuple(value)})"
     elif _is_inside(value):
         size = value.untyped_storage().nbytes() // value.element_size()
         made = (

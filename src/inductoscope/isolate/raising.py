@@ -1,0 +1,69 @@
+"""Whose error it is that came out of a compile or out of a compiled graph."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from inductoscope.isolate.candidate import Candidate
+from inductoscope.isolate.failure import ERROR, SIGNAL, Failure
+from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.localise import (
+    Location,
+    in_own_operators,
+    with_tuples,
+    wrong_with_backend,
+)
+
+_KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
+
+
+def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
+    answer = forks.ask(lambda: asdict(in_own_operators(candidate)))
+    if answer.result and answer.result["stage"]:
+        return with_tuples(Location(**answer.result))
+    stage = failure.stage
+    place = Location(stage=stage, function=failure.function, text=failure.text)
+    if stage == "runtime" and failure.kind == ERROR:
+        functions = [str(name) for name in failure.more.get("functions", ())]
+        stage, how, kernel = _raised_at_run(functions)
+        return replace(place, stage=stage, how=how, kernel=kernel)
+    if failure.kind == SIGNAL and stage == "runtime":
+        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
+    if stage != "aot":
+        return place
+    answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
+    if answer.is_done and not answer.result:
+        how = "the same graph goes through with backend='aot_eager', without decompositions"
+        return replace(place, stage="decomposition", how=how)
+    return replace(place, how="fails with backend='aot_eager' too")
+
+
+def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
+    """Whose code raised while a compiled graph ran: the innermost that is known decides."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    if functions and f"({cache_dir()}" in functions[0]:
+        kernel = _kernel_called_at(functions[0])
+        if kernel:
+            return "runtime", "raised by the kernel, or on the way into it", kernel
+        return "wrapper", "raised by the wrapper that Inductor wrote", ""
+    for name in functions:
+        if "torch/_inductor/" in name or "torch/_ops.py" in name:
+            break
+        if "torch/_functorch/" in name:
+            return "aot", "raised by what AOTAutograd puts around the compiled graph", ""
+    return "runtime", "", ""
+
+
+def _kernel_called_at(place: str) -> str:
+    """The kernel that a line of a generated wrapper calls, given `call (file:line)`."""
+    path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
+    line = linecache.getline(path, int(number)) if number.isdigit() else ""
+    found = re.match(
+        r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(", line
+    )
+    return found[1].removesuffix(".run") if found else ""
