@@ -20,6 +20,9 @@ from inductoscope.recording.reader import Event
 
 Rerun = Callable[[Orders, str], Watched]
 
+# The program as it is, without the tool and without torch.compile.
+IN_EAGER = Orders(backend="off", inside=False)
+
 _RANDOM = (
     "rand", "bernoulli", "dropout", "normal", "multinomial", "poisson", "exponential", "uniform",
 )  # fmt: skip
@@ -81,8 +84,8 @@ def _falls_over_rounding(inexact: list[Event]) -> Verdict:
 
 
 def run_in_eager(rerun: Rerun, why: str) -> Watched:
-    """The program as it is, without the tool and without torch.compile."""
-    return rerun(Orders(backend="off", inside=False), why)
+    """Run the program in eager."""
+    return rerun(IN_EAGER, why)
 
 
 def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdict:

@@ -76,7 +76,7 @@ def describe_own_process() -> str:
     rank = os.environ.get("RANK")
     if rank is not None:
         return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
-    return f"process {os.getpid()}, {os.path.basename(sys.argv[0])}"
+    return os.path.basename(sys.argv[0])
 
 
 def _wait_for_others(place: Path) -> None:

@@ -145,7 +145,7 @@ def _summary(result: Verdict, found: Found) -> str:
 
 def _add_evidence(result: Verdict, found: Found) -> None:
     failure, location = found.failure, found.location
-    where = f"compile {found.compile}" + (f", {found.process}" if found.process else "")
+    where = f"compile {found.compile}" + (f" in {found.process}" if found.process else "")
     others = (failure.get("more") or {}).get("texts", [])[:4]
     for text in dict.fromkeys([str(failure.get("text", ""))[:1500], *map(str, others)]):
         result.add(text, where)

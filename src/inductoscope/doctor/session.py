@@ -11,7 +11,12 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.elsewhere import other_random_numbers, random_operations
+from inductoscope.doctor.elsewhere import (
+    IN_EAGER,
+    other_random_numbers,
+    random_operations,
+    run_in_eager,
+)
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
@@ -70,6 +75,8 @@ class Doctor:
         # The recording of the run whose finding counts.
         self._looking_in = request.folder
         self._program_runs = 0
+        # A run in eager that was made already, for whoever asks for one next.
+        self._in_eager: Watched | None = None
         self._longest_run = request.limits.seconds
         self._found: Found | None = None
         self._verification: Verification | None = None
@@ -180,6 +187,9 @@ class Doctor:
 
     def _rerun(self, orders: Orders, why: str) -> Watched:
         """Run the program once more, into a recording of its own."""
+        if orders == IN_EAGER and self._in_eager is not None:
+            known, self._in_eager = self._in_eager, None
+            return known
         self._say(why)
         while (self._place / f"run-{self._runs}").exists():
             self._runs += 1
@@ -197,7 +207,12 @@ class Doctor:
     def _check_every_call(self, first: Watched, orders: Orders) -> None:
         """The program failed after more calls than were checked."""
         events = open_recording(first.folder).events()
-        if any(event.kind == "calls-unchecked" for event in events):
+        if not any(event.kind == "calls-unchecked" for event in events):
+            return
+        why = "the program failed with every graph right; running it without torch.compile"
+        eager = run_in_eager(self._rerun, why)
+        self._in_eager = eager
+        if eager.ending.exit_code == 0:
             why = f"nothing is wrong in the first {orders.calls} calls; checking every call"
             again = self._rerun(replace(orders, calls=_EVERY_CALL), why)
             self._found = read_found(again.folder / FOLDER)
