@@ -23,7 +23,6 @@ SAMPLE = (
     "lowering-floor-divide-natural-wrong-result",
     "lowering-cumsum-crash",
     "dynamo-branch-not-inductor",
-    "user-eager-not-a-bug",
     "healthy-honest-nan",
 )
 

@@ -111,14 +111,14 @@ def test_a_program_that_compiles_many_graphs(workplace: Workplace) -> None:
         "many.py",
         "import torch\n"
         "x = torch.eye(4)\n"
-        "for n in range(60):\n"
+        "for n in range(40):\n"
         "    space = {}\n"
         "    exec(f'def f(x):\\n    return x @ x, {n}', space)\n"
         "    assert torch.compile(space['f'])(x)[1] == n\n",
     )
     found = workplace.doctor("many.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
-    assert "60 calls of 60 compiled graphs" in found.verdict["summary"]
+    assert "40 calls of 40 compiled graphs" in found.verdict["summary"]
 
 
 # --- what the machine lacks -----------------------------------------------------------------------
@@ -353,22 +353,13 @@ def test_unpicklable_arguments_and_an_operator_of_ones_own_beside_a_bug(
     assert "scale" not in found.verdict["culprit"]["op"]
 
 
-@pytest.mark.parametrize(
-    ("declared", "body", "said"),
-    [
-        ("torch.empty_like(x)", "return x.half()", "Dtypes torch.float16 and torch.float32"),
-        ("torch.empty_like(x)", "return x.mul_(2).clone()", "not defined as mutable"),
-    ],
-)
-def test_an_operator_that_does_not_do_what_it_declares(
-    workplace: Workplace, declared: str, body: str, said: str
-) -> None:
+def test_an_operator_that_does_not_do_what_it_declares(workplace: Workplace) -> None:
     workplace.write(
         "change.py",
         "import sys, torch\n"
         "@torch.library.custom_op('mine::change', mutates_args=())\n"
-        f"def change(x: torch.Tensor) -> torch.Tensor:\n    {body}\n"
-        f"@change.register_fake\ndef _(x):\n    return {declared}\n"
+        "def change(x: torch.Tensor) -> torch.Tensor:\n    return x.half()\n"
+        "@change.register_fake\ndef _(x):\n    return torch.empty_like(x)\n"
         "def f(x):\n"
         "    y = x + 1\n"
         "    return change(y) + y\n"
@@ -379,7 +370,7 @@ def test_an_operator_that_does_not_do_what_it_declares(
     found = workplace.doctor("change.py", options=NO_WORKAROUND)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "user")
     assert found.verdict["culprit"]["op"] == "mine.change.default"
-    assert said in found.names
+    assert "Dtypes torch.float16 and torch.float32" in found.names
 
 
 def test_an_operator_without_a_fake_implementation(workplace: Workplace) -> None:

@@ -111,13 +111,6 @@ def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> N
     assert done.returncode == 0
 
 
-def test_no_cpp_compiler(workplace: Workplace) -> None:
-    workplace.write("model.py", SMALL_MODEL)
-    found = workplace.doctor("model.py", options=("--no-workaround",), CXX="/no/such/compiler")
-    assert found.verdict["verdict"] in ("compile-error", "crash")
-    assert "no/such/compiler" in found.names or "C++ compiler" in found.names
-
-
 def test_ctrl_c_ends_with_what_is_known_and_leaves_nothing_running(workplace: Workplace) -> None:
     workplace.write("forever.py", "import time, torch\ntime.sleep(1000)\n")
     child = subprocess.Popen(
