@@ -7,7 +7,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from programs import SMALL_MODEL, TOOL, Workplace
+from programs import TOOL, Workplace
 
 # --- what is not ----------------------------------------------------------------------------------
 

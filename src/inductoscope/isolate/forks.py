@@ -9,6 +9,7 @@ event, so that the last one tells where it died.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import json
 import os
 import resource
@@ -177,7 +178,7 @@ def _answer_here(work: Work) -> Answer:
     reader = threading.Thread(target=_drain, args=(reading, page))
     reader.start()
     with SCOPE.redirected(PipeWriter(writing)):
-        worker = threading.Thread(target=_do, args=(work, writing, thread_state()))
+        worker = _worker(work, writing)
         worker.start()
         worker.join()
     os.close(writing)
@@ -275,11 +276,17 @@ def _be_child(work: Work, writing: int) -> None:
     try:
         _limit_self()
         SCOPE.redirect(PipeWriter(writing))
-        worker = threading.Thread(target=_do, args=(work, writing, thread_state()))
+        worker = _worker(work, writing)
         worker.start()
         worker.join()
     finally:
         os._exit(0)
+
+
+def _worker(work: Work, writing: int) -> threading.Thread:
+    """Where work is done: it sees the settings of this thread, which torch keeps per context."""
+    context = contextvars.copy_context()
+    return threading.Thread(target=context.run, args=(_do, work, writing, thread_state()))
 
 
 def _do(work: Work, writing: int, state: ThreadState) -> None:
