@@ -95,6 +95,6 @@ def is_relevant(axis: Axis, candidate: Candidate, location: Location) -> bool:
         return axis.name == "decompositions"
     if location.stage == "aot":
         return False
-    if location.stage in ("lowering", "codegen"):
+    if location.stage in ("lowering", "codegen") or location.kernel:
         return axis.stage in ("lowering", "codegen", "loop-body", "scheduler")
     return True
