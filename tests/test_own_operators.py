@@ -84,7 +84,7 @@ def test_the_first_false_one_is_told_although_a_later_one_raises() -> None:
         (torch.add, False),
         ("add", False),
     ],
-    ids=str,
+    ids=["its own", "aten", "of Inductor", "a function", "a name"],
 )
 def test_what_torch_brings_along_is_not_the_programs_own(operator: object, expected: bool) -> None:
     assert is_own(operator) is expected
