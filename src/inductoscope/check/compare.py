@@ -9,7 +9,7 @@ numbers, types, shapes, strides and shared memory have to be the same. Values th
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -44,7 +44,7 @@ class Judgement:
     reason: str = ""
     values: int = 0
     # Whether every value is eager's to the last bit.
-    is_exact: bool = False
+    is_exact: bool = field(default=False, compare=False)
 
     @property
     def is_right(self) -> bool:
