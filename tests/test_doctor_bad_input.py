@@ -319,6 +319,8 @@ m.CppVecOverrides.tanh = staticmethod(lambda x: f"(__builtin_trap(), {x})")
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("crash", "runtime")
     assert found.verdict["culprit"]["op"].startswith("aten.tanh")
     assert found.verdict["culprit"]["source"] == "model.py:5"
+    assert found.verdict["culprit"]["kernel"].startswith("cpp_fused_")
+    assert found.verdict["repro"]["verified"]
 
 
 # --- arguments that cannot be copied, operators and tensors of the program's own ------------------
