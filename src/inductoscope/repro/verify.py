@@ -21,10 +21,11 @@ from inductoscope.capture.launch import die_with_parent
 TIMES = 3
 
 # What a process does that waits for its script. A torch that cannot be loaded is the script's to
-# show, not ours.
+# show, not ours; what torch warns of while it is loaded is not what the script printed.
 _WAITING = """
-import contextlib, os, runpy, sys
-with contextlib.suppress(BaseException):
+import contextlib, os, runpy, sys, warnings
+with contextlib.suppress(BaseException), warnings.catch_warnings():
+    warnings.simplefilter("ignore")
     import torch._dynamo, torch._inductor.compile_fx
 script = sys.stdin.readline().rstrip("\\n")
 if script:
