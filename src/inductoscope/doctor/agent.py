@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import faulthandler
 import functools
+import gc
 import os
 import sys
 import types
@@ -34,6 +35,7 @@ def start(folder: str) -> Installer:
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
         return installer
+    gc.disable()  # Until torch is there; it would go through ever more objects, and free none.
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)
@@ -49,11 +51,13 @@ def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
         if orders.random_as_eager:
             sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
 
-    found: dict[str, Callable[[], None]] = {"torch._inductor.config": settle}
-    if orders.workaround:
-        text = f"import torch\n{orders.workaround}"
-        found["torch"] = lambda: exec(text, {})  # Where a user would put it: before anything else.
-    return found
+    def begin() -> None:
+        gc.enable()
+        gc.freeze()
+        # Where a user would put it: before anything else.
+        exec(f"import torch\n{orders.workaround}", {})
+
+    return {"torch": begin, "torch._inductor.config": settle}
 
 
 def _keep_stacks(place: Path) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import contextvars
+import gc
 import json
 import os
 import resource
@@ -122,6 +123,9 @@ class Forks:
         reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
+        # What is there by now is not gone through again for garbage in the fork, where that would
+        # copy all of its memory.
+        gc.freeze()
         pid = os.fork()
         if pid == 0:
             _be_child(work, writing)

@@ -23,10 +23,12 @@ TIMES = 3
 # What a process does that waits for its script. A torch that cannot be loaded is the script's to
 # show, not ours; what torch warns of while it is loaded is not what the script printed.
 _WAITING = """
-import contextlib, os, runpy, sys, warnings
+import contextlib, gc, os, runpy, sys, warnings
+gc.disable()  # It would go through ever more objects while they are made, and find none to free.
 with contextlib.suppress(BaseException), warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch._dynamo, torch._inductor.compile_fx
+gc.enable()
 script = sys.stdin.readline().rstrip("\\n")
 if script:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
