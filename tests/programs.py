@@ -6,14 +6,30 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 
 TOOL = (sys.executable, "-m", "inductoscope")
+
+
+def with_small_disk(disk: Path, size: str = "64k") -> tuple[str, ...]:
+    """What to put before a command so that a new folder is a disk of that size.
+
+    It is mounted where only the command sees it, so that nothing is left behind.
+    """
+    disk.mkdir()
+    text = f'mount -t tmpfs -o size={size} none "$1" && shift && exec "$@"'
+    mounted = ("unshare", "--map-root-user", "--mount", "sh", "-c", text, "sh", str(disk))
+    if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
+        pytest.skip("this machine lets no program mount a disk of its own")
+    return mounted
 
 
 @dataclass(frozen=True)
@@ -92,31 +108,29 @@ class Workplace:
     def doctor(self, *words: str, options: tuple[str, ...] = (), **more: str) -> Diagnosis:
         """`inductoscope doctor OPTIONS WORDS`, to its end."""
         output = self.folder / "examination"
-        done = subprocess.run(
-            [*TOOL, "doctor", "--output", str(output), "--json", "verdict.json", *options, *words],
+        command = [*TOOL, "doctor", "--output", str(output), "--json", "verdict.json"]
+        done = self.call([*command, *options, *words], **more)
+        verdict = json.loads((self.folder / "verdict.json").read_text())
+        return Diagnosis(done.returncode, done.stdout, done.stderr, verdict)
+
+    def call(
+        self, command: Sequence[str], *, given: str = "", **more: str
+    ) -> subprocess.CompletedProcess[str]:
+        """Any command in the folder, to its end; `given` is its standard input."""
+        return subprocess.run(
+            command,
             cwd=self.folder,
             env=self.environment(**more),
-            stdin=subprocess.DEVNULL,
+            input=given,
             capture_output=True,
             text=True,
             timeout=400,
             check=False,
         )
-        verdict = json.loads((self.folder / "verdict.json").read_text())
-        return Diagnosis(done.returncode, done.stdout, done.stderr, verdict)
 
     def run_plain(self, *words: str, **more: str) -> Outcome:
         """The same program without the tool."""
-        done = subprocess.run(
-            [sys.executable, *words],
-            cwd=self.folder,
-            env=self.environment(**more),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=300,
-            check=False,
-        )
+        done = self.call([sys.executable, *words], **more)
         return Outcome(done.returncode, done.stdout, done.stderr, self.folder / "none")
 
 

@@ -13,6 +13,7 @@ import torch._inductor.config
 from torch._inductor.utils import fresh_cache
 
 import inductoscope
+from graphs import numbers
 
 Tensors = dict[str, torch.Tensor]
 
@@ -24,10 +25,6 @@ def _private_cache() -> Iterator[None]:
         torch._dynamo.reset()
         yield
         torch._dynamo.reset()
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
 # --- with the real compiler -----------------------------------------------------------------------

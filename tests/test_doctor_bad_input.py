@@ -19,7 +19,7 @@ from inductoscope.doctor.program import Watched
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
-from programs import SMALL_MODEL, TOOL, Diagnosis, Workplace
+from programs import SMALL_MODEL, TOOL, Diagnosis, Workplace, with_small_disk
 
 NO_WORKAROUND = ("--no-workaround",)
 
@@ -134,49 +134,27 @@ def test_without_a_cpp_compiler_the_machine_is_to_blame(workplace: Workplace) ->
     assert "CXX" in found.names  # What to do about it.
 
 
-# A disk of 64 KiB, mounted where only the tool sees it, so that nothing is left behind.
-SMALL_DISK = 'mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"'
-MOUNTED = ("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh")
-
-
-@pytest.fixture
-def small_disk(workplace: Workplace) -> tuple[str, ...]:
-    """What to put before a command so that the folder `disk` is such a disk."""
-    disk = workplace.folder / "disk"
-    disk.mkdir()
-    mounted = (*MOUNTED, str(disk))
-    if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine lets no program mount a disk of its own")
-    workplace.write("model.py", SMALL_MODEL)
-    return mounted
-
-
-def examine_on(
-    workplace: Workplace, small_disk: tuple[str, ...], output: str, **more: str
+def examine(
+    workplace: Workplace, before: tuple[str, ...], output: str, **more: str
 ) -> subprocess.CompletedProcess[str]:
+    workplace.write("model.py", SMALL_MODEL)
     command = ["doctor", "--json", "-", "--output", output, *NO_WORKAROUND, "model.py"]
-    return subprocess.run(
-        [*small_disk, *TOOL, *command],
-        cwd=workplace.folder,
-        env=workplace.environment(**more),
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
+    return workplace.call([*before, *TOOL, *command], **more)
 
 
-def test_a_full_disk_for_the_examination(workplace: Workplace, small_disk: tuple[str, ...]) -> None:
-    done = examine_on(workplace, small_disk, "disk/out")
+@pytest.mark.parametrize("size", ["64k", "2m"], ids=["for the recording", "for compiled code"])
+def test_a_disk_that_is_too_small_for_the_examination(workplace: Workplace, size: str) -> None:
+    before = with_small_disk(workplace.folder / "disk", size)
+    done = examine(workplace, before, "disk/out")
     assert done.returncode == 3
-    assert "No space left on device. Choose another place with --output." in done.stderr
+    assert "Choose another place with --output." in done.stderr
     assert "Traceback" not in done.stderr
 
 
-def test_a_full_disk_for_temporary_files(workplace: Workplace, small_disk: tuple[str, ...]) -> None:
+def test_a_full_disk_for_temporary_files(workplace: Workplace) -> None:
     """The C++ compiler cannot write there, with or without the tool; no operation is to blame."""
-    done = examine_on(workplace, small_disk, "out", TMPDIR=str(workplace.folder / "disk"))
+    disk = workplace.folder / "disk"
+    done = examine(workplace, with_small_disk(disk), "out", TMPDIR=str(disk))
     verdict = json.loads(done.stdout)
     assert (done.returncode, verdict["verdict"]) == (1, "compile-error")
     assert "No space left on device" in json.dumps(verdict)
@@ -204,31 +182,31 @@ def test_a_program_that_fails_every_other_time_blames_nobody(workplace: Workplac
     assert_nobody_is_blamed(found)
 
 
-def test_a_program_that_fails_under_the_tool_only(workplace: Workplace) -> None:
+# Asks whether the doctor limits its threads, as it does in every run under the tool.
+WATCHED = "'OMP_THREAD_LIMIT' in os.environ"
+
+
+@pytest.mark.parametrize(
+    ("exit_code", "said"),
+    [
+        (f"'odd' if {WATCHED} else 0", "only under the tool"),
+        (f"0 if {WATCHED} else 'odd'", "fails by itself but not under the tool"),
+    ],
+    ids=["fails under the tool only", "stops failing under the tool"],
+)
+def test_a_program_that_is_another_one_under_the_tool(
+    workplace: Workplace, exit_code: str, said: str
+) -> None:
     workplace.write(
         "shy.py",
         "import os, sys, torch\n"
         "torch.compile(lambda x: x @ x)(torch.eye(3))\n"
-        "sys.exit('needs its threads' if 'OMP_THREAD_LIMIT' in os.environ else 0)\n",
+        f"sys.exit({exit_code})\n",
     )
     found = workplace.doctor("shy.py")
     assert found.verdict["verdict"] == "unknown"
-    assert "only under the tool" in found.verdict["summary"]
-    assert "needs its threads" in found.names
-    assert_nobody_is_blamed(found)
-
-
-def test_a_program_that_stops_failing_under_the_tool(workplace: Workplace) -> None:
-    workplace.write(
-        "hides.py",
-        "import os, sys, torch\n"
-        "torch.compile(lambda x: x @ x)(torch.eye(3))\n"
-        "sys.exit(0 if 'OMP_THREAD_LIMIT' in os.environ else 'threads got in the way')\n",
-    )
-    found = workplace.doctor("hides.py")
-    assert found.verdict["verdict"] == "unknown"
-    assert "fails by itself but not under the tool" in found.verdict["summary"]
-    assert "threads got in the way" in found.names
+    assert said in found.verdict["summary"]
+    assert "odd" in found.names
     assert_nobody_is_blamed(found)
 
 

@@ -97,15 +97,8 @@ def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> N
         "assert sys.stdin.read() == 'seven\\n'\n"
         "print(torch.compile(lambda x: x + 1)(torch.ones(2)))\n",
     )
-    done = subprocess.run(
-        [*TOOL, "doctor", "--json", "-", "asks.py", "--epochs", "2"],
-        cwd=workplace.folder,
-        env=workplace.environment(INDUCTOSCOPE_RECORDINGS=str(workplace.folder / "r")),
-        input="seven\n",
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    done = workplace.call(
+        [*TOOL, "doctor", "--json", "-", "asks.py", "--epochs", "2"], given="seven\n"
     )
     assert '"verdict": "clean"' in done.stdout
     assert done.returncode == 0
@@ -152,12 +145,6 @@ def _children(pid: int) -> list[str]:
 
 
 def test_bad_usage_says_what_to_do(workplace: Workplace) -> None:
-    done = subprocess.run(
-        [*TOOL, "doctor", "missing.py"],
-        cwd=workplace.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = workplace.call([*TOOL, "doctor", "missing.py"])
     assert done.returncode == 2
     assert "missing.py does not exist" in done.stderr

@@ -12,16 +12,13 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, symbolic_trace
 
+from graphs import numbers
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.isolate.shrink.inputs import recipes_for
 from inductoscope.repro.failure_script import HANG_SECONDS, script_text
 
 Function = Callable[..., Any]
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
 # --- the script -----------------------------------------------------------------------------------

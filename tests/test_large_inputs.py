@@ -15,6 +15,7 @@ import torch._inductor.compile_fx
 from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
+from graphs import numbers
 from inductoscope.doctor.large_inputs import compared, smaller_failure
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import WRONG
@@ -29,10 +30,6 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
 # --- all of it, in a fork -------------------------------------------------------------------------

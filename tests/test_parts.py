@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
+from graphs import captured, numbers
 from inductoscope.check.values import copy_values
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.shrink.parts import Recorded, part, record
@@ -18,21 +19,7 @@ from inductoscope.isolate.shrink.parts import Recorded, part, record
 
 def candidate_of(function: Callable[..., Any], *inputs: Any) -> Candidate:
     """The graph that Dynamo takes of a function."""
-    modules: list[GraphModule] = []
-
-    def keep(module: GraphModule, examples: Any) -> Callable[..., Any]:
-        modules.append(module)
-        return module.forward
-
-    torch._dynamo.reset()
-    with torch.no_grad():
-        torch.compile(function, backend=keep, fullgraph=True)(*copy_values(inputs))
-    (module,) = modules
-    return Candidate(module, inputs)
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+    return Candidate(captured(function, *inputs), inputs)
 
 
 def parameters(candidate: Candidate) -> list[str]:

@@ -11,30 +11,12 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, Interpreter
 
+from graphs import captured, numbers
 from inductoscope.check.values import copy_values
 from inductoscope.errors import ToolFailure
 from inductoscope.repro.python_text import function_text, literal
 
 Function = Callable[..., Any]
-
-
-def captured(function: Function, *inputs: Any) -> GraphModule:
-    """The graph that Dynamo takes of a function."""
-    modules: list[GraphModule] = []
-
-    def keep(module: GraphModule, examples: Any) -> Function:
-        modules.append(module)
-        return module.forward
-
-    torch._dynamo.reset()
-    with torch.no_grad():
-        torch.compile(function, backend=keep, fullgraph=True)(*copy_values(inputs))
-    (module,) = modules
-    return module
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
 
 
 def run_text(module: GraphModule) -> Function:

@@ -19,6 +19,7 @@ from inductoscope.recording.layout import payload_path
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import Event, RecordingReader, open_recording
 from inductoscope.recording.writer import StreamWriter
+from programs import with_small_disk
 
 # Ahead of every program below: `writer` writes into the folder given as the first argument.
 BEGINNING = """
@@ -290,16 +291,9 @@ print("the program went on")
     assert len(reader.damage) <= 1
 
 
-# A disk of 64 KiB, mounted where only the program sees it, so that nothing is left behind.
-SMALL_DISK = 'mount -t tmpfs -o size=64k none "$1" && shift && exec "$@"'
-MOUNTED = ("unshare", "--map-root-user", "--mount", "sh", "-c", SMALL_DISK, "sh")
-
-
 def test_a_full_disk_ends_the_recording_only(tmp_path: Path) -> None:
     disk, kept = tmp_path / "disk", tmp_path / "kept"
-    disk.mkdir()
-    if subprocess.run([*MOUNTED, str(disk), "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine lets no program mount a disk of its own")
+    before = with_small_disk(disk)
     program = """
 import shutil
 folder.mkdir()
@@ -309,7 +303,7 @@ print("the program went on")
 (folder / "recording.json").write_text("{}")
 shutil.copytree(folder, sys.argv[2])
 """
-    printed = run(program, disk / "recording", kept, before=(*MOUNTED, str(disk)))
+    printed = run(program, disk / "recording", kept, before=before)
     assert printed == "the program went on\n"
 
     reader, events = read(kept)

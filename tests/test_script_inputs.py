@@ -11,15 +11,11 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule
 
+from graphs import numbers
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure
 from inductoscope.isolate.shrink.inputs import make_inputs, recipes_for, recipes_of
 from inductoscope.repro.failure_script import script_text
-
-
-def numbers(*shape: int) -> torch.Tensor:
-    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
-
 
 # --- recipes --------------------------------------------------------------------------------------
 

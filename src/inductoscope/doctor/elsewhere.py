@@ -39,7 +39,7 @@ def failed_elsewhere(
         return fails_in_eager(run, eager, recording)
     plain = rerun(Orders(inside=False), "running it compiled, without the tool")
     if plain.ending.exit_code == 0:
-        return _not_always(run, plain)
+        return _not_always(run, plain, "one of them without the tool")
     rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
     if rounding:
         return not_a_bug(
@@ -118,15 +118,15 @@ def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
     return result
 
 
-def _not_always(failed: Watched, well: Watched) -> Verdict:
+def _not_always(failed: Watched, well: Watched, how: str) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
         "none",
         "The program failed in one run and ended well in another: it fails now and then, or only "
         "under the tool. Nothing is known to be wrong with what was compiled.",
     )
-    codes = f"exit code {failed.ending.exit_code}, then {well.ending.exit_code}"
-    result.add(codes, "two runs of the program, one without the tool")
+    codes = f"exit code {failed.ending.exit_code} in one, {well.ending.exit_code} in the other"
+    result.add(codes, f"two runs of the program, {how}")
     result.add(failed.output[-800:], "what the run that failed printed last")
     return result
 
@@ -189,10 +189,10 @@ def _level_that_fails(
             continue
         again = rerun(orders, f"{level.why}, once more")
         eager = run_in_eager(rerun, "running it without torch.compile once more")
-        if not _fails_alike(run, again) or eager.ending.exit_code != 0:
-            return _not_always(
-                run, next((r for r in (again, eager) if r.ending.exit_code == 0), well)
-            )
+        if eager.ending.exit_code != 0:
+            return _not_always(eager, well, "both without torch.compile")
+        if not _fails_alike(run, again):
+            return _not_always(tried, again, f"both with backend='{level.backend}'")
         return _blamed(level, run, recording)
     compared = [check for check in checks if check.text("verdict") != "skipped"]
     result = Verdict(

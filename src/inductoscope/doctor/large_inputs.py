@@ -43,7 +43,9 @@ def compared(
         return f"output {unlike[0]} is not close to eager's" if unlike else ""
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
-    return str(answer.result) if answer.is_done else "the comparison did not end"
+    if answer.is_done:
+        return str(answer.result)
+    return f"it failed: {answer.error.strip().splitlines()[-1]}" if answer.error else "it died"
 
 
 def _versions(arguments: tuple[Any, ...]) -> list[int]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -45,6 +47,8 @@ Say = Callable[[str], None]
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
 _EVERY_CALL = 1_000_000
+# Bytes that a C++ compiler needs for a small kernel.
+_LEAST_SPACE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -175,7 +179,7 @@ class Doctor:
 
     def _run(self, orders: Orders, folder: Path) -> Watched:
         self._program_runs += 1
-        return run_program(
+        run = run_program(
             self._request.command,
             folder,
             orders,
@@ -184,6 +188,9 @@ class Doctor:
             limits=replace(self._request.limits, seconds=self._longest_run),
             say=self._say,
         )
+        if run.ending.exit_code != 0:
+            _refuse_full_disk(self._cache, run.output)
+        return run
 
     def _rerun(self, orders: Orders, why: str) -> Watched:
         """Run the program once more, into a recording of its own."""
@@ -344,6 +351,17 @@ def _refuse_incomplete(run: Watched) -> None:
                 f"The examination could not be written to {run.folder}: {event.text('reason')}. "
                 "Choose another place with --output."
             )
+
+
+def _refuse_full_disk(folder: Path, output: str) -> None:
+    """A program that fails where its compiled code does not fit says nothing about itself."""
+    full = os.strerror(errno.ENOSPC)
+    said = any(full in line and str(folder) in line for line in output.splitlines())
+    if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
+        raise ToolFailure(
+            f"The disk of {folder} is full, so that nothing can be compiled there. "
+            "Choose another place with --output."
+        )
 
 
 def _tool_only(found: Found) -> Verdict:

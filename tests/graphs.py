@@ -1,0 +1,31 @@
+"""Graphs and numbers for the tests that need no process of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.check.values import copy_values
+
+
+def numbers(*shape: int) -> torch.Tensor:
+    """The same random numbers every time."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def captured(function: Callable[..., Any], *inputs: Any) -> GraphModule:
+    """The graph that Dynamo takes of a function."""
+    modules: list[GraphModule] = []
+
+    def keep(module: GraphModule, examples: Any) -> Callable[..., Any]:
+        modules.append(module)
+        return module.forward
+
+    torch._dynamo.reset()
+    with torch.no_grad():
+        torch.compile(function, backend=keep, fullgraph=True)(*copy_values(inputs))
+    (module,) = modules
+    return module
