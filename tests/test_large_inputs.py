@@ -6,6 +6,7 @@ be compiled.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -45,9 +46,10 @@ def two_results(x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         (two_results, ""),
         (lambda x: (x + 1 + 1e-7, x * 2), ""),
         (lambda x: (x + 1, x * 2.01), "output 1 is not close to eager's"),
-        (lambda x: 1 / 0, "the comparison did not end"),
+        (lambda x: 1 / 0, "it failed: ZeroDivisionError: division by zero"),
+        (lambda x: os.abort(), "it died"),
     ],
-    ids=["the same", "rounding", "another value", "an error"],
+    ids=["the same", "rounding", "another value", "an error", "a crash"],
 )
 def test_a_large_call_is_compared_with_eager(compiled: Callable[..., Any], said: str) -> None:
     assert compared(symbolic_trace(two_results), compiled, (numbers(8),)) == said

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import operator
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -267,6 +269,36 @@ def test_an_operator_of_the_programs_own_is_written_with_its_definition() -> Non
         "    return scale_default",
     ]
     assert_text_computes_the_same(module, numbers(3))
+
+
+@torch.library.custom_op("text_tests::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return x * 2
+
+
+@twice.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def doubled_everywhere(x: torch.Tensor) -> torch.Tensor:
+    def inner(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.max() > 2, lambda x: twice(x), lambda x: x.sin(), (x,))
+
+    return twice(torch.cond(x.sum() > 0, inner, lambda x: x.cos(), (x,)))
+
+
+def test_an_operator_is_defined_once_however_deep_it_is_used() -> None:
+    module = captured(doubled_everywhere, torch.ones(3))
+    text, _ = function_text(module)
+    assert text.count("@torch.library.custom_op") == 1
+    names = [line for line in text.splitlines() if line.startswith("def body_of")]
+    assert len(names) == len(set(names)) == 4
+    script = f"import torch\n{text}\nprint(fn(torch.full((2,), 3.0)).tolist())"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[12.0, 12.0]\n"
 
 
 def test_an_operator_whose_definition_cannot_be_read_is_refused() -> None:

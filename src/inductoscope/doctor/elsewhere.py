@@ -118,14 +118,14 @@ def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
     return result
 
 
-def _not_always(failed: Watched, well: Watched, how: str) -> Verdict:
+def _not_always(failed: Watched, other: Watched, how: str) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
         "none",
-        "The program failed in one run and ended well in another: it fails now and then, or only "
-        "under the tool. Nothing is known to be wrong with what was compiled.",
+        "The program does not end the same way in every run: it fails now and then, or only under "
+        "the tool. Nothing is known to be wrong with what was compiled.",
     )
-    codes = f"exit code {failed.ending.exit_code} in one, {well.ending.exit_code} in the other"
+    codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
     result.add(failed.output[-800:], "what the run that failed printed last")
     return result

@@ -34,21 +34,24 @@ _PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
 
 
-def function_text(module: GraphModule, name: str = "fn") -> tuple[str, list[str]]:
-    """The graph as the text of a function, and the names of its parameters.
+def function_text(module: GraphModule) -> tuple[str, list[str]]:
+    """The graph as the text of the function `fn`, and the names of its parameters.
 
-    Graphs inside it, such as the branches of a `cond`, are functions that come before.
+    Operators of the program's own come before it, and so do graphs inside it, such as the branches
+    of a `cond`, as functions.
     """
+    texts, parameters = _definitions(module, "fn")
+    return "\n\n\n".join(dict.fromkeys(texts)), parameters
+
+
+def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
     writer = _Writer(module, is_inner=name != "fn")
-    lines = [line for node in module.graph.nodes for line in writer.lines(node)]
-    parameters = [
-        writer.names[node.name] for node in module.graph.nodes if node.op == "placeholder"
-    ]
-    body = "\n".join(f"    {line}" for line in lines)
-    inner = [function_text(graph, title)[0] for title, graph in writer.inner.items()]
-    own = {operator_text(n.target): None for n in module.graph.nodes if is_own(n.target)}
-    text = f"def {name}({', '.join(parameters)}):\n{body}"
-    return "\n\n\n".join([*own, *inner, text]), parameters
+    nodes = list(module.graph.nodes)
+    body = "\n".join(f"    {line}" for node in nodes for line in writer.lines(node))
+    parameters = [writer.names[node.name] for node in nodes if node.op == "placeholder"]
+    own = [operator_text(node.target) for node in nodes if is_own(node.target)]
+    inner = [text for item in writer.inner.items() for text in _definitions(item[1], item[0])[0]]
+    return [*own, *inner, f"def {name}({', '.join(parameters)}):\n{body}"], parameters
 
 
 def operator_text(target: Any) -> str:
