@@ -203,6 +203,10 @@ def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> Kern
     if not isinstance(eager, torch.Tensor) or eager.numel() != value.numel():
         return None
     value = value.detach()
+    planned = planned_dtype(graph, name, value)
+    if planned != value.dtype:
+        text = f"{name} is {value.dtype}, and the lowered graph takes it for {planned}"
+        return KernelDivergence(kernel, name, origin, text, False, origins, graph)
     if eager.dtype != value.dtype:
         text = f"{name} is {value.dtype}, its node {origin} is {eager.dtype}"
         return KernelDivergence(kernel, name, origin, text, False, origins, graph)
@@ -219,6 +223,13 @@ def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> Kern
         return None
     is_nan = difference.kind == "nan"
     return KernelDivergence(kernel, name, origin, difference.text, is_nan, origins, graph)
+
+
+def planned_dtype(graph: Graph, buffer: str, like: torch.Tensor) -> torch.dtype:
+    """The type that a buffer has in the lowered graph; that of `like` where it has none."""
+    layout = getattr(graph.lowered.name_to_buffer.get(buffer), "layout", None)
+    planned: torch.dtype = getattr(layout, "dtype", like.dtype)
+    return planned
 
 
 def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:

@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import NoReturn
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.check.graphs import as_function
+from inductoscope.check.random_numbers import draws_random_numbers
 from inductoscope.doctor.cures import find_cures, relevant_axes
 from inductoscope.doctor.finding import Found, read_found, say, write_found
 from inductoscope.doctor.orders import INVESTIGATING, JOURNAL, STOPPED
@@ -267,11 +269,20 @@ class Investigation:
                 raise ToolFailure(
                     "an input is too large, or of a kind, to be written into a script"
                 )
-            self._found.script = script_text(self._smallest, self._failure, self._title())
+            self._found.script = script_text(self._repeatable(), self._failure, self._title())
         except ToolFailure as error:
             self._found.no_script = str(error)
         self._found.expected_output = _expected_output(self._failure)
         self._save()
+
+    def _repeatable(self) -> Candidate:
+        """With the random numbers that eager draws, if any: this process is set so already."""
+        smallest = self._smallest
+        function = as_function(smallest.module)
+        draws = self._oracle.forks.ask(lambda: draws_random_numbers(function, smallest.inputs))
+        if not draws.result or smallest.is_of_own_random_numbers:
+            return smallest
+        return replace(smallest, config={**smallest.config, "fallback_random": True})
 
     def _title(self) -> str:
         operations = ", ".join(self._found.operations[:4])

@@ -157,6 +157,7 @@ class _Shadow:
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
             self.first = tuple(kept)
+            self._check_own_random_numbers(tuple(kept))
         try:
             failure, judgement = self._compare(kept)
         finally:
@@ -165,6 +166,15 @@ class _Shadow:
             self._found(failure, tuple(kept))
         elif judgement is not None:
             self._note_judgement(judgement, tuple(kept))
+
+    def _check_own_random_numbers(self, arguments: tuple[Any, ...]) -> None:
+        if not (self.orders.investigate and self.is_inductor and can_fork()):
+            return
+        from inductoscope.doctor.own_random_numbers import failure_with_own_numbers
+
+        candidate, failure = failure_with_own_numbers(self._candidate(arguments))
+        if failure is not None:
+            self._found(failure, arguments, candidate)
 
     def _check_large(self, arguments: tuple[Any, ...], needed: int) -> None:
         """Inputs that memory does not hold twice: compared in a fork, as they are."""

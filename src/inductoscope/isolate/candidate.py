@@ -37,6 +37,11 @@ class Candidate:
         """How many operations there are; taking one of several results is none."""
         return sum(not is_unpacking(node) for node in self.operations)
 
+    @property
+    def is_of_own_random_numbers(self) -> bool:
+        """Whether it draws other numbers than eager, so that all but values can be compared."""
+        return self.config.get("fallback_random") is False
+
     def with_inputs(self, inputs: tuple[Any, ...]) -> Candidate:
         """The same graph on other inputs."""
         return replace(self, inputs=inputs, recipes=())

@@ -20,7 +20,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from inductoscope.check.compare import Case, is_close, judge
 from inductoscope.check.decompositions import first_wrong_decomposition
 from inductoscope.check.graphs import as_function, snapshot
-from inductoscope.check.kernels import KernelDivergence, KernelWatch
+from inductoscope.check.kernels import KernelDivergence, KernelWatch, planned_dtype
 from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.check.own_operators import first_false_declaration
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
@@ -248,6 +248,9 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
 def _lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     """Whether the loop body is wrong already, or only the code made from it."""
     how = "each buffer was compared with its node, computed in eager"
+    value = found.graph.checked[found.buffer]
+    if planned_dtype(found.graph, found.buffer, value) != value.dtype:
+        return "lowering", f"{how}, and its type with that of the lowered graph"
     if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
         if _is_given_something_else(found):
             return "lowering", f"{how}; eager's own kernel is given something else than the node"

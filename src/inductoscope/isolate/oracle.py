@@ -16,7 +16,8 @@ from typing import Any
 
 import torch
 
-from inductoscope.check.compare import Case, judge
+from inductoscope.check.compare import Case, Judgement, judge
+from inductoscope.check.form import formal_differences
 from inductoscope.check.graphs import as_function
 from inductoscope.check.kernels import KernelWatch
 from inductoscope.check.values import Outcome, run
@@ -55,7 +56,8 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
-    del eager
+    if candidate.is_of_own_random_numbers:
+        return failure_of_judgement(Judgement(tuple(formal_differences(eager, outcome))))
     return failure_of_judgement(judge(case, outcome))
 
 

@@ -28,7 +28,7 @@ def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
     function, parameters = function_text(candidate.module)
     parts = [
         _head(title, candidate, failure),
-        _settings(candidate.config),
+        _settings(_config(candidate)),
         function,
         _inputs(candidate, parameters),
         _run(candidate, failure),
@@ -56,9 +56,15 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard += ["multiprocessing", "sys"]
     if failure.kind == HANG:
         standard.append("time")
-    of_torch = ["torch", *(["torch._inductor.config"] if candidate.config else [])]
+    of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
     groups = [sorted(standard), of_torch]
     return "\n\n".join("\n".join(f"import {name}" for name in group) for group in groups if group)
+
+
+def _config(candidate: Candidate) -> dict[str, Any]:
+    """Settings that are not torch's own, as they would be without this tool."""
+    own = candidate.is_of_own_random_numbers
+    return {k: v for k, v in candidate.config.items() if not (own and k == "fallback_random")}
 
 
 def _settings(config: Mapping[str, Any]) -> str:
@@ -88,9 +94,14 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
 def _run(candidate: Candidate, failure: Failure) -> str:
     where = failure.more.get("where", ())
     lines = ["def run(function):", "    arguments = inputs()"]
+    if candidate.config.get("fallback_random"):
+        lines.append("    torch.manual_seed(0)")
     lines.append("    outputs = function(*arguments)")
     if candidate.backward:
         lines += _BACKWARD
+    if candidate.is_of_own_random_numbers:
+        lines += _FORMS_OF_GRADIENTS if candidate.backward else _FORMS
+    elif candidate.backward:
         lines.append("    return outputs, gradients")
     elif any(str(place).startswith("input") for place in where):
         lines.append("    return outputs, arguments")
@@ -110,6 +121,13 @@ _BACKWARD = [
     "    gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)",
     "    gradients = [gradient for gradient in gradients if gradient is not None]",
 ]
+
+# The numbers themselves are random.
+_FORMS = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    return [(end.dtype, end.shape, end.stride()) for end in ends]",
+]
+_FORMS_OF_GRADIENTS = ["    return [(end.dtype, end.shape) for end in (*ends, *gradients)]"]
 
 _SHARING = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
@@ -146,6 +164,8 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     ]
     if failure.aspect == "sharing":
         lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
+    elif candidate.is_of_own_random_numbers:
+        lines.append("assert compiled == eager, 'compiled gives other types or shapes'")
     else:
         lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
     return _under_main(lines)
