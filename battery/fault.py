@@ -1,4 +1,4 @@
-"""What a fault is, and the words that its truth may use (design.md, what the doctor hands over)."""
+"""What a fault is, and the words that its truth may use: those of a verdict."""
 
 from __future__ import annotations
 

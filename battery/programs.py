@@ -1,6 +1,6 @@
 """Programs of 8 to 30 operations with one operation embedded: models, training, breaks, dynamic.
 
-Every program ends as the shared cases do: eager against compiled, exit code 0 or 1.
+Every program ends by comparing eager with compiled, with exit code 0 or 1.
 """
 
 from __future__ import annotations

@@ -42,7 +42,9 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=1, help="programs at a time")
     parser.add_argument("--resume", action="store_true", help="skip what has a result already")
     parser.add_argument("--report", action="store_true", help="run nothing: show what there is")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="JSON lines are added here")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="JSON lines go here; added with --resume"
+    )
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
     return parser.parse_args()

@@ -12,15 +12,13 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import json
-import os
-import queue
 import re
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -162,32 +160,18 @@ def measure(
     tools: list[str],
     folder: Path,
     limit: float,
-    cores: int,
     path: Path | None = None,
 ) -> dict[str, Row]:
-    """Each fault with each tool: in turns, or several faults at once, on cores of their own."""
+    """Each fault with each tool, in turns."""
     found: dict[str, Row] = {fault.name: {} for fault in faults}
-    slots: queue.Queue[set[int]] = queue.Queue()
-    own = sorted(os.sched_getaffinity(0))
-    for first in range(0, len(own) - cores + 1, cores) if cores else (0,):
-        slots.put({*own[first : first + cores]} if cores else {*own})
-
-    def one(task: tuple[Fault, str]) -> None:
-        fault, tool = task
-        slot = slots.get()
-        # Of this thread, which the processes that it starts inherit.
-        os.sched_setaffinity(0, slot)
+    for fault, tool in itertools.product(faults, tools):
         measured = TOOLS[tool](fault, folder / fault.folder / tool, limit)
-        slots.put(slot)
         found[fault.name][tool] = measured
         text = f"{measured.seconds:7.1f} s  {measured.said[:100]!r}"
         print(f"  {fault.name} {tool:9}{text}", file=sys.stderr, flush=True)
         shutil.rmtree(folder / fault.folder / tool / "cache", ignore_errors=True)
         if path is not None:
             write_json(found, path)
-
-    with ThreadPoolExecutor(slots.qsize()) as pool:
-        list(pool.map(one, [(fault, tool) for fault in faults for tool in tools]))
     return found
 
 
@@ -250,9 +234,6 @@ def main() -> None:
     parser.add_argument("--tool", action="append", choices=[*TOOLS], help="only this tool")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for a tool on a fault")
     parser.add_argument("--seed", type=int, default=0, help="makes the programs")
-    parser.add_argument(
-        "--cores", type=int, default=0, help="several at once, each on so many cores of its own"
-    )
     parser.add_argument("--json", type=Path, help="also write every measurement to this file")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
     options = parser.parse_args()
@@ -264,7 +245,7 @@ def main() -> None:
         run_plain(known["healthy-honest-nan"], folder / "warm", folder / "warm-cache", 300.0)
         tools = options.tool or [*TOOLS]
         faults = [known[name] for name in names]
-        rows = measure(faults, tools, folder, options.limit, options.cores, options.json)
+        rows = measure(faults, tools, folder, options.limit, options.json)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)

@@ -7,6 +7,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from programs import TOOL, Workplace
 
 # --- what is not ----------------------------------------------------------------------------------
@@ -142,6 +144,34 @@ def _children(pid: int) -> list[str]:
             if parent == str(pid):
                 found.append(path.name)
     return found
+
+
+def test_an_examination_goes_on_in_its_folder(workplace: Workplace) -> None:
+    """With the command and the input that it was begun with, from where it was begun."""
+    workplace.write("asks.py", "print(input())\n")
+    command = [*TOOL, "doctor", "--output", "out", "--json", "-", "asks.py", "--data", "x"]
+    assert workplace.call(command, given="seven").returncode == 0
+    again = workplace.call([*TOOL, "doctor", "--resume", "out", "--json", "-"])
+    assert (again.returncode, '"verdict": "clean"' in again.stdout) == (0, True)
+    printed = sorted((workplace.folder / "out").glob("doctor/run-*/doctor/output.txt"))
+    assert [path.read_text() for path in printed] == ["seven\n"] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--resume", "out", "--output", "other"], "leave out --output"),
+        (["--resume", "out"], "the command has some: give it again"),
+    ],
+    ids=["another place", "a secret"],
+)
+def test_an_examination_that_cannot_go_on(
+    workplace: Workplace, words: list[str], said: str
+) -> None:
+    workplace.write("plain.py", "pass\n")
+    workplace.call([*TOOL, "doctor", "--output", "out", "plain.py", "--token", "1234"])
+    done = workplace.call([*TOOL, "doctor", *words])
+    assert (done.returncode, said in done.stderr) == (2, True)
 
 
 def test_bad_usage_says_what_to_do(workplace: Workplace) -> None:

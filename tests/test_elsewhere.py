@@ -6,7 +6,7 @@ The runs are written down here: each is a folder with what the program printed, 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -115,10 +115,31 @@ def test_a_program_that_ends_well_without_the_tool_blames_nobody(
     assert runs.asked == ["off", "plain"]
 
 
-def test_a_check_that_rounding_explains_explains_the_failure(program: Callable[..., Runs]) -> None:
-    verdict = decided(program(), check("right"), check("within-rounding", is_exact=False))
-    assert (verdict.verdict, verdict.stage) == ("not-a-bug", "none")
-    assert verdict.summary.startswith("Rounding: ")
+def test_a_check_that_rounding_explains_makes_rounding_likely(program: Callable[..., Runs]) -> None:
+    runs = program()
+    verdict = decided(runs, check("right"), check("within-rounding", is_exact=False))
+    assert (verdict.verdict, verdict.stage, verdict.confidence) == ("not-a-bug", "none", "likely")
+    assert verdict.summary.startswith("Rounding, most likely: ")
+    # Those that could be shown to do it were asked first.
+    assert runs.asked == ["off", "plain", MOVED, "eager", "aot_eager"]
+
+
+def test_rounding_elsewhere_does_not_acquit_dynamo(program: Callable[..., Runs]) -> None:
+    runs = program(eager=[FAILS, FAILS])
+    verdict = decided(runs, check("within-rounding", is_exact=False))
+    assert (verdict.verdict, verdict.stage) == ("not-inductor", "dynamo")
+
+
+def test_a_run_that_was_ended_has_not_failed(program: Callable[..., Runs]) -> None:
+    """Eager may take much longer than a program that fails at once."""
+    runs = program(off=[(137, "")])
+    first = runs.watched(FAILS)
+
+    def rerun(orders: Orders, why: str) -> Watched:
+        return replace(runs.rerun(orders, why), over_time=orders.backend == "off")
+
+    verdict = failed_elsewhere(first, load(first.folder), [check()], rerun)
+    assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
 
 
 def test_a_program_that_fails_in_eager_with_other_roundings_asks_for_too_much(

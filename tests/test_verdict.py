@@ -80,9 +80,9 @@ def test_every_claim_comes_with_how_it_is_known() -> None:
         ("buf0 differs", "each buffer was compared with its node"),
         (
             "the failure is gone without lowering to loops (the one that matters: div)",
-            "tried in a fork",
+            "the smallest graph",
         ),
-        ("the failure is gone without fusion of kernels", "tried in a fork"),
+        ("the failure is gone without fusion of kernels", "the smallest graph"),
     ]
     assert size[0].startswith("1 of 12 graph nodes are enough to show it")
     assert size[1] == "30 candidates tried"
@@ -172,7 +172,21 @@ def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdi
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
     failure = Failure(WRONG, VALUE, aspect="value")
     assert verdict_on(found(failure, location={"stage": "aot"})).verdict == "not-inductor"
-    assert verdict_on(found(failure, is_inductor=False)).verdict == "not-inductor"
+
+
+@pytest.mark.parametrize(("backend", "stage"), [("aot_eager", "aot"), ("my_backend", "user")])
+def test_a_backend_that_is_not_inductor_is_named(backend: str, stage: str) -> None:
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), backend=backend))
+    assert (verdict.verdict, verdict.stage) == ("not-inductor", stage)
+    assert verdict.culprit.function == backend
+
+
+@pytest.mark.parametrize("kind", [WRONG, NAN])
+def test_a_stage_that_only_a_cure_tells_is_likely(kind: str) -> None:
+    cure = {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""}
+    place = {"how": "each buffer was compared; its loop body could not be told"}
+    got = verdict_on(found(Failure(kind, VALUE, aspect="value"), location=place, cures=[cure]))
+    assert (got.stage, got.confidence) == ("scheduler", "likely")
 
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)

@@ -25,7 +25,7 @@ def test_a_script_is_a_reproducer_if_it_fails_the_right_way(
     script = tmp_path / "repro.py"
     script.write_text(text)
     processes = FreshProcesses({}, tmp_path, times=2)
-    found = processes.verify(script, "the bug", seconds=60)
+    found = processes.verify(script, ["the bug"], seconds=60)
     assert (found.failed, found.of, found.is_verified) == (failed, 2, failed == 2)
 
 
@@ -33,7 +33,7 @@ def test_a_script_that_never_ends_is_not_verified(tmp_path: Path) -> None:
     script = tmp_path / "repro.py"
     script.write_text("print('the bug', flush=True); import time; time.sleep(100)")
     # It gets as long once, and twice as long with the machine to itself.
-    found = FreshProcesses({}, tmp_path, times=1).verify(script, "the bug", seconds=5)
+    found = FreshProcesses({}, tmp_path, times=1).verify(script, ["the bug"], seconds=5)
     assert found == Verification(failed=0, of=1, output="")
 
 
@@ -47,6 +47,6 @@ def test_a_script_that_fails_now_and_then_is_not_verified(tmp_path: Path) -> Non
         "import os, sys\n"
         "try:\n    os.mkdir('first')\nexcept FileExistsError:\n    sys.exit('the bug')\n"
     )
-    found = FreshProcesses({}, tmp_path, times=3).verify(script, "the bug")
+    found = FreshProcesses({}, tmp_path, times=3).verify(script, ["the bug"])
     assert (found.failed, found.of, found.is_verified) == (2, 3, False)
     assert found.output == "the bug\n"

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import traceback
+from collections.abc import Mapping
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 
 
-def record_error(error: BaseException, compile_id: str | None) -> None:
-    """Record an exception that leaves the compiler, with the stage that first saw it."""
-    origin = SCOPE.failure_of(error) or {}
+def record_error(
+    error: BaseException, compile_id: str | None, origin: Mapping[str, Any] | None
+) -> None:
+    """Record an exception that leaves the compiler; `origin` is where it was first seen."""
+    origin = origin or {}
     SCOPE.emit(
         "error",
         compile=compile_id,

@@ -31,8 +31,8 @@ class Installer(importlib.abc.MetaPathFinder):
     ) -> None:
         """`on_import` names further work to be done once, when a module has been imported."""
         self._hooks = hooks
-        self._on_import = {"torch": _describe_torch, **(on_import or {})}
-        self._modules = {name.module for hook in hooks for name in hook.names}
+        self._on_import = on_import or {}
+        self._modules = {"torch", *(name.module for hook in hooks for name in hook.names)}
         self._modules.update(self._on_import)
         self._done: set[str] = set()
         self._off: set[str] = set()
@@ -107,6 +107,8 @@ class Installer(importlib.abc.MetaPathFinder):
         if module in self._done:
             return
         self._done.add(module)
+        if module == "torch":
+            SCOPE.guard(_describe_torch)
         if module in self._on_import:
             SCOPE.guard(self._on_import[module])
         for hook in self._hooks:

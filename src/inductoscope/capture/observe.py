@@ -117,7 +117,7 @@ def fail_stage(frame: Any, error: BaseException) -> None:
     compile_id = current_compile_id()
     leave_stage(frame, failed=True)
     if not SCOPE.stages:
-        record_error(error, compile_id)
+        record_error(error, compile_id, SCOPE.failure_of(error))
 
 
 def enter_graph_stage(name: str) -> StageFrame:

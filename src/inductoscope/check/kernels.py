@@ -45,7 +45,6 @@ class KernelDivergence:
     buffer: str
     node: str
     text: str
-    is_nan: bool
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
     graph: Graph
@@ -206,10 +205,10 @@ def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> Kern
     planned = planned_dtype(graph, name, value)
     if planned != value.dtype:
         text = f"{name} is {value.dtype}, and the lowered graph takes it for {planned}"
-        return KernelDivergence(kernel, name, origin, text, False, origins, graph)
+        return KernelDivergence(kernel, name, origin, text, origins, graph)
     if eager.dtype != value.dtype:
         text = f"{name} is {value.dtype}, its node {origin} is {eager.dtype}"
-        return KernelDivergence(kernel, name, origin, text, False, origins, graph)
+        return KernelDivergence(kernel, name, origin, text, origins, graph)
     if eager.shape != value.shape:
         value = value.reshape(eager.shape)
         if _same_in_some_order(eager, value):
@@ -221,8 +220,7 @@ def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> Kern
     difference, is_wrong = judge_tensor(name, eager, value, reference, expected.samples(origin))
     if not is_wrong:
         return None
-    is_nan = difference.kind == "nan"
-    return KernelDivergence(kernel, name, origin, difference.text, is_nan, origins, graph)
+    return KernelDivergence(kernel, name, origin, difference.text, origins, graph)
 
 
 def planned_dtype(graph: Graph, buffer: str, like: torch.Tensor) -> torch.dtype:

@@ -41,19 +41,12 @@ def in_float64(function: Callable[..., Any], inputs: Sequence[Any], *, backward:
     return run(function, inputs, backward=backward, dtype=torch.float64, mode=float64_mode())
 
 
-def rounded_anew(
-    function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool, seed: int
-) -> Outcome:
-    """The function in its own precision, with every inexact result moved a little."""
-    return run(function, inputs, backward=backward, mode=moved_mode(seed))
-
-
 def float64_mode() -> TorchDispatchMode:
     """Inside it operations make float64 where they would make less."""
     return _Float64()
 
 
-def moved_mode(seed: int) -> TorchDispatchMode:
+def moved_mode(seed: int) -> _RoundedAnew:
     """Inside it the result of every inexact operation is moved a little."""
     return _RoundedAnew(seed)
 
@@ -94,10 +87,13 @@ class _RoundedAnew(TorchDispatchMode):
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
+        # Whether memory was asked for that no one has written.
+        self.has_filled = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if _name(func) in _UNINITIALISED:
+            self.has_filled = True
             return self._filled(func(*args, **kwargs))
         if _aliases(func) or torch.Tag.nondeterministic_seeded in func.tags:
             return func(*args, **kwargs)

@@ -30,12 +30,13 @@ def start(folder: str) -> Installer:
     orders = orders_from()
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
-    on_import = {**redirect_headers(), **_settings(orders)}
+    on_import = {**redirect_headers(), **_settings(orders, collects=gc.isenabled())}
     hooks = (*HOOKS, *shadow_hooks(orders, place))
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
         return installer
-    gc.disable()  # Until torch is there; it would go through ever more objects, and free none.
+    # It would go through ever more objects while torch makes them, and free none.
+    gc.disable()
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)
@@ -43,7 +44,7 @@ def start(folder: str) -> Installer:
     return installer
 
 
-def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
+def _settings(orders: Orders, *, collects: bool) -> dict[str, Callable[[], None]]:
     """What is set once torch's settings are there."""
 
     def settle() -> None:
@@ -52,7 +53,8 @@ def _settings(orders: Orders) -> dict[str, Callable[[], None]]:
             sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
 
     def begin() -> None:
-        gc.enable()
+        if collects:
+            gc.enable()
         gc.freeze()
         # Where a user would put it: before anything else.
         exec(f"import torch\n{orders.workaround}", {})

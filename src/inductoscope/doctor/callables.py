@@ -1,8 +1,8 @@
 """Whole compiled functions beside the same Python code in eager.
 
 What Dynamo captures may not be what the program says; no graph can show that. The first calls of
-every compiled function are therefore also made in a fork, uncompiled, where their side effects
-stay, and the results are compared.
+every compiled function are therefore also made in a fork, uncompiled, where what they do to memory
+stays, and the results are compared. What they write to files is written twice.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -89,7 +90,7 @@ def _in_eager(
     function: Callable[..., Any], args: Any, kwargs: Any, place: Path
 ) -> list[Any] | None:
     """What the function gives uncompiled, from a fork; None where that cannot be had."""
-    path = place / f".eager-{id(function):x}.pt"
+    path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
 
     def work() -> bool:
         torch.compiler.set_stance("force_eager")

@@ -13,6 +13,7 @@ from inductoscope.isolate.forks import Forks, Work
 from inductoscope.isolate.localise import Location
 from inductoscope.isolate.oracle import EagerFails, examine
 from inductoscope.isolate.search import last_needed
+from inductoscope.isolate.signs import failure_of_answer
 
 
 def relevant_axes(candidate: Candidate, failure: Failure, location: Location) -> list[Axis]:
@@ -48,8 +49,8 @@ def _last_application(
         return names[0] if len(names) == 1 else ""
 
     def fails(amount: int) -> bool:
-        answer = forks.ask(_tried_without(candidate, axis, amount))
-        return bool(answer.result and answer.result["failure"] is not None)
+        found = failure_of_answer(forks.ask(_tried_without(candidate, axis, amount)))
+        return found is not None and found.is_same_as(failure)
 
     number = last_needed(len(names), fails)
     return names[number - 1] if number <= len(names) else ""

@@ -1,7 +1,8 @@
 """Verdicts on programs that fail although every compiled graph does what eager does.
 
 What a run of the whole program shows is weak evidence: it may fail for a reason of its own, now and
-then, or because it is watched. So whoever is blamed was blamed by two runs in a row.
+then, or because it is watched. So a part of torch is blamed only by two runs in a row, and what is
+not shown by a run is called likely.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ Rerun = Callable[[Orders, str], Watched]
 # The program as it is, without the tool and without torch.compile.
 IN_EAGER = Orders(backend="off", inside=False)
 
-_RANDOM = (
-    "rand", "bernoulli", "dropout", "normal", "multinomial", "poisson", "exponential", "uniform",
-)  # fmt: skip
+_RANDOM = re.compile(
+    r"(inductor_)?rand.*|\w*dropout\w*|bernoulli_?|(log_)?normal_?|multinomial|poisson|exponential_?"
+    r"|uniform_?|cauchy_?|geometric_?|rrelu.*"
+)
 
 
 def failed_elsewhere(
@@ -35,40 +37,47 @@ def failed_elsewhere(
     eager = run_in_eager(
         rerun, "the program failed with every graph right; running it without torch.compile"
     )
-    if eager.ending.exit_code != 0:
+    if eager.failed:
         return fails_in_eager(run, eager, recording)
     plain = rerun(Orders(inside=False), "running it compiled, without the tool")
     if plain.ending.exit_code == 0:
         return _not_always(run, plain, "one of them without the tool")
     rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
-    if rounding:
-        return not_a_bug(
-            "Rounding: the program's own comparison asks for more than floating point precision "
-            "gives; the order of a reduction or the tolerance explains the difference (noise)",
-            rounding,
-        )
-    random = random_operations(recording)
-    if random:
-        return other_random_numbers(random, checks)
     inexact = [check for check in checks if check.fields.get("is_exact") is False]
-    if inexact:
+    if rounding or inexact:
         moved = rerun(
             Orders(calls=0, backend=MOVED, investigate=False),
             "running it in eager with other roundings",
         )
         if _fails_alike(run, moved):
-            return _falls_over_rounding(inexact)
-    return _level_that_fails(run, eager, recording, checks, rerun)
+            return _falls_over_rounding(rounding or inexact)
+    blamed = _level_that_fails(run, eager, recording, rerun)
+    if blamed is not None:
+        return blamed
+    if random := random_operations(recording):
+        return other_random_numbers(random, checks)
+    return _likely_rounding(rounding) if rounding else _cause_unknown(run, checks)
+
+
+def _likely_rounding(rounding: list[Event]) -> Verdict:
+    result = not_a_bug(
+        "Rounding, most likely: compiled and eager differ by no more than the order of a reduction "
+        "explains, and nothing else is known to be wrong (noise)",
+        rounding,
+    )
+    result.confidence = "likely"
+    return result
 
 
 def other_random_numbers(random: list[str], checks: list[Event]) -> Verdict:
     """Compiled code has a generator of its own, and draws in an order of its own."""
     result = not_a_bug(
-        "Unseeded randomness: compiled and eager draw different random numbers "
+        "Unseeded randomness, most likely: compiled and eager draw different random numbers "
         f"({', '.join(random[:4])}), also from the same seed; with the same generator they agree",
         [check for check in checks if check.text("verdict") == "right"],
     )
     result.culprit.op = random[0]
+    result.confidence = "likely"
     return result
 
 
@@ -114,7 +123,8 @@ def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdic
 def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
     result = Verdict(v.NOT_A_BUG, "none", summary, "proven")
     for check in checks[:4]:
-        result.add(check.text("text"), f"compile {check.text('compile')}, compared with float64")
+        how = "eager" if check.text("verdict") == "right" else "eager and float64"
+        result.add(check.text("text"), f"compile {check.text('compile')}, compared with {how}")
     return result
 
 
@@ -138,8 +148,9 @@ def random_operations(recording: Recording) -> list[str]:
         for graph in compile_.graphs:
             read = read_graph(recording, graph.digest)
             for node in read.nodes if read is not None else ():
-                name = node.target.rpartition(".")[2] if "aten" not in node.target else node.target
-                if any(word in name for word in _RANDOM):
+                # As in aten.normal.Tensor_Tensor and torch.nn.functional.dropout.
+                parts = node.target.split(".")
+                if any(_RANDOM.fullmatch(part) for part in parts):
                     found.append(node.target)
     return list(dict.fromkeys(found))
 
@@ -179,9 +190,9 @@ _LEVELS = (
 
 
 def _level_that_fails(
-    run: Watched, well: Watched, recording: Recording, checks: list[Event], rerun: Rerun
-) -> Verdict:
-    """What remains: Dynamo or AOTAutograd does it alone, or the tool hid it."""
+    run: Watched, well: Watched, recording: Recording, rerun: Rerun
+) -> Verdict | None:
+    """Whether Dynamo or AOTAutograd does it alone."""
     for level in _LEVELS:
         orders = Orders(calls=0, backend=level.backend, investigate=False)
         tried = rerun(orders, level.why)
@@ -189,18 +200,24 @@ def _level_that_fails(
             continue
         again = rerun(orders, f"{level.why}, once more")
         eager = run_in_eager(rerun, "running it without torch.compile once more")
-        if eager.ending.exit_code != 0:
+        if eager.failed:
             return _not_always(eager, well, "both without torch.compile")
         if not _fails_alike(run, again):
             return _not_always(tried, again, f"both with backend='{level.backend}'")
         return _blamed(level, run, recording)
+    return None
+
+
+def _cause_unknown(run: Watched, checks: list[Event]) -> Verdict:
+    """What remains: the tool hid it, or what was not compared is wrong."""
     compared = [check for check in checks if check.text("verdict") != "skipped"]
+    died = run.ending.signal is not None
     result = Verdict(
-        v.WRONG_RESULT,
+        v.CRASH if died else v.WRONG_RESULT,
         "none",
-        "The program fails compiled and not in eager; the cause is unknown. "
-        f"In the {len(compared)} calls that were compared every compiled graph does what eager "
-        "does.",
+        f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
+        f"unknown. In the {len(compared)} calls that were compared every compiled graph does what "
+        "eager does.",
     )
     result.add(run.output[-800:], "what the program printed")
     for check in checks:

@@ -23,7 +23,8 @@ class Found:
     # The process it was seen in, where the program has several.
     process: str = ""
     is_complete: bool = False
-    is_inductor: bool = True
+    # The backend that failed, if it is not Inductor.
+    backend: str = ""
     # What to do, where the machine is to blame and not the compiler.
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.
@@ -40,7 +41,7 @@ class Found:
     nodes: int = 0
     script: str = ""
     no_script: str = ""
-    expected_output: str = ""
+    expected_output: list[str] = field(default_factory=list)
     remedies: list[dict[str, Any]] = field(default_factory=list)
     candidates_tried: int = 0
     notes: list[str] = field(default_factory=list)

@@ -20,14 +20,14 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.check.graphs import as_function
 from inductoscope.check.random_numbers import draws_random_numbers
 from inductoscope.doctor.cures import find_cures, relevant_axes
-from inductoscope.doctor.finding import Found, read_found, say, write_found
-from inductoscope.doctor.orders import INVESTIGATING, JOURNAL, STOPPED
+from inductoscope.doctor.finding import Found, say, write_found
+from inductoscope.doctor.orders import INVESTIGATING, STOPPED
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
 from inductoscope.isolate.candidate import Candidate, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
-from inductoscope.isolate.forks import Forks
+from inductoscope.isolate.forks import Forks, can_fork
 from inductoscope.isolate.loading import load_compiler
 from inductoscope.isolate.localise import (
     Location,
@@ -55,17 +55,14 @@ _FORK_SECONDS = 120.0
 
 
 def investigate_and_stop(
-    candidate: Candidate, failure: Failure, compile_id: str, place: Path, is_inductor: bool
+    candidate: Candidate, failure: Failure, found: Found, place: Path, journal: Path
 ) -> NoReturn:
     """Find out what can be found out, write it down, and end the program."""
     _wait_for_others(place)
-    found = Found(
-        compile_id, failure.as_data(), is_inductor=is_inductor, process=describe_own_process()
-    )
     try:
         say(place, f"found: {failure.text}")
         write_found(found, place)
-        Investigation(candidate, failure, found, place).run()
+        Investigation(candidate, failure, found, place, journal).run()
     except BaseException:
         found.notes.append("".join(traceback.format_exc())[-3000:])
     write_found(found, place)
@@ -86,16 +83,27 @@ def _wait_for_others(place: Path) -> None:
 
     Were they to go on, or to end, whoever started the processes could end all of them.
     """
+    mark = place / INVESTIGATING
     try:
-        os.close(os.open(place / INVESTIGATING, os.O_CREAT | os.O_EXCL))
+        with mark.open("x") as file:
+            file.write(str(os.getpid()))
         return
     except FileExistsError:
         pass
     except OSError:
         return
-    while not (found := read_found(place)) or not found.is_complete:
+    while _is_running(mark.read_text() or "self"):
         time.sleep(0.5)
     os._exit(STOPPED)
+
+
+def _is_running(pid: str) -> bool:
+    """Whether a process is there; one that has ended may have to be waited for by its parent."""
+    try:
+        status = Path("/proc", pid, "stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
@@ -114,14 +122,16 @@ def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
 class Investigation:
     """One failure, step by step."""
 
-    def __init__(self, candidate: Candidate, failure: Failure, found: Found, place: Path) -> None:
+    def __init__(
+        self, candidate: Candidate, failure: Failure, found: Found, place: Path, journal: Path
+    ) -> None:
         self._whole = candidate
         self._failure = failure
         self._found = found
         self._place = place
         self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
         self._oracle = Oracle(
-            Forks(seconds=self._longest()), place / JOURNAL, watch_kernels=failure.kind == SIGNAL
+            Forks(seconds=self._longest()), journal, watch_kernels=failure.kind == SIGNAL
         )
         self._smallest = candidate
         self._location = Location()
@@ -129,13 +139,14 @@ class Investigation:
     def run(self) -> None:
         """All steps."""
         self._found.advice = advice_on_machine(self._failure)
-        if self._found.advice:
+        self._found.sources = source_lines(self._whole)
+        hangs_here = self._failure.kind == HANG and not can_fork()  # It would hang here too.
+        if self._found.advice or self._found.backend or hangs_here:
             self._found.is_complete = True
             return
         load_compiler()
         self._found.nodes_before = self._whole.size
         self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
-        self._found.sources = source_lines(self._whole)
         self._reproduce()
         if not self._found.reproduces:
             self._found.is_complete = True
@@ -245,9 +256,10 @@ class Investigation:
         short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         final = self._oracle.failure(self._smallest, label=" in full")
         self._oracle.forks.seconds = short
-        if self._failure.kind == HANG and (final is None or not final.is_same_as(self._failure)):
-            self._keep(self._whole)  # A slow one was taken for one that hangs.
-        elif final is not None:
+        if final is None or not final.is_same_as(self._failure):
+            # A slow one was taken for one that hangs, or it fails now and then.
+            self._keep(self._whole)
+        else:
             self._found.failure = {**self._found.failure, **_known(final)}
             self._failure = final
         if self._failure.kind in (WRONG, NAN):
@@ -316,11 +328,13 @@ def _known(failure: Failure) -> dict[str, object]:
     return {name: value for name, value in failure.as_data().items() if value}
 
 
-def _expected_output(failure: Failure) -> str:
+def _expected_output(failure: Failure) -> list[str]:
+    """What the script has to print: that eager is well, and what compiled does."""
     if failure.kind == ERROR:
-        return failure.aspect
+        return ["eager: ok", failure.aspect]
     if failure.kind == SIGNAL:
-        return f"compiled ended with -{signal.Signals[failure.aspect].value}"
+        number = int(getattr(signal, failure.aspect, 0))
+        return ["eager ended with 0", f"compiled ended with -{number or ''}"]
     if failure.kind == HANG:
-        return "compiled ended with None"
-    return "AssertionError"
+        return ["eager ended with 0", "compiled ended with None"]
+    return ["compiled:", "AssertionError"]

@@ -8,6 +8,7 @@ from pathlib import Path
 from inductoscope.doctor.verdict import Verdict
 
 _LONGEST_OUTPUT = 3000
+_COMPONENT = {"dynamo": "dynamo", "aot": "aot autograd"}
 
 
 def issue_text(verdict: Verdict, output: str) -> str:
@@ -15,7 +16,7 @@ def issue_text(verdict: Verdict, output: str) -> str:
     script = Path(verdict.repro.path).read_text("utf-8") if verdict.repro else ""
     title = script.partition('"""')[2].partition("\n")[0] or verdict.summary
     parts = [
-        f"# [inductor] {title}",
+        f"# [{_COMPONENT.get(verdict.stage, 'inductor')}] {title}",
         "## Describe the bug",
         verdict.summary,
         _facts(verdict),

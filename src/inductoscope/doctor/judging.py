@@ -26,9 +26,11 @@ def verdict_on(found: Found) -> Verdict:
     """The verdict on a failure that was noticed inside the program."""
     if found.advice:
         return _on_the_machine(found)
+    if found.backend:
+        return _on_another_backend(found)
     kind = _kind(found)
     stage = _stage(found)
-    if stage in ("aot", "dynamo") or not found.is_inductor:
+    if stage in ("aot", "dynamo"):
         kind = v.NOT_INDUCTOR
     if stage == "user":
         kind = v.NOT_A_BUG
@@ -46,11 +48,30 @@ def _on_the_machine(found: Found) -> Verdict:
     first = " ".join(text.split())[:300]
     result = Verdict(
         v.COMPILE_ERROR,
-        "cpp-compile",
+        str(found.failure.get("stage") or "none"),
         f"This machine cannot compile, which is no bug of torch: {first} {found.advice}",
         "proven",
     )
     result.add(text[:1500], f"compile {found.compile}")
+    return result
+
+
+def _on_another_backend(found: Found) -> Verdict:
+    """What compiled the graph is none of Inductor's business; nothing was searched for."""
+    text = str(found.failure.get("text", ""))
+    stage = "aot" if found.backend.startswith("aot_eager") else "user"
+    result = Verdict(
+        v.NOT_INDUCTOR,
+        stage,
+        f"The program compiles with the backend {found.backend}, not with Inductor, and that one "
+        f"does not do what eager does: {text.splitlines()[0][:300] if text else ''}",
+        "proven",
+        Culprit(
+            function=found.backend, source=_relative(found.sources[-1]) if found.sources else None
+        ),
+    )
+    result.partial = not found.is_complete
+    result.add(text[:1500], f"compile {found.compile}, compared with eager")
     return result
 
 
@@ -94,7 +115,7 @@ def _culprit(found: Found) -> Culprit:
     return Culprit(
         op=operation or None,
         pass_=pass_name,
-        kernel=str(location.get("kernel") or found.failure.get("kernel") or "") or None,
+        kernel=str(location.get("kernel") or "") or None,
         function=function,
         config=None if cure is None else str(cure["title"]),
         source=_relative(found.sources[-1]) if found.sources else None,
@@ -110,11 +131,14 @@ def _relative(place: str) -> str:
 
 
 def _confidence(found: Found, stage: str) -> str:
-    if not found.reproduces or not stage:
-        return "unknown" if not stage else "likely"
-    return (
-        "proven" if found.location.get("how") or found.failure.get("kind") != f.WRONG else "likely"
-    )
+    if not stage:
+        return "unknown"
+    if not found.reproduces:
+        return "likely"
+    if found.failure.get("kind") in (f.WRONG, f.NAN):
+        is_located = found.location.get("stage") and found.location.get("how")
+        return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
+    return "proven"
 
 
 _KIND_TEXT = {
@@ -165,7 +189,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(f"while at {failure['detail']}", str(failure.get("stage", "")))
     for cure in found.cures:
         only = f" (the one that matters: {cure['name']})" if cure.get("name") else ""
-        result.add(f"the failure is gone without {cure['title']}{only}", "tried in a fork")
+        result.add(f"the failure is gone without {cure['title']}{only}", "the smallest graph")
     if found.nodes:
         result.add(
             f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"
@@ -174,7 +198,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             f"{found.candidates_tried} candidates tried",
         )
     if not found.reproduces:
-        result.add("the failure did not show again in a fork of the process; nothing was narrowed")
+        result.add("the failure did not show again in the graph alone; nothing was narrowed")
     for note in found.notes[:2]:
         result.add(note.strip().splitlines()[-1] if note.strip() else "", "the tool's own mistake")
 

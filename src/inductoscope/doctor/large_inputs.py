@@ -38,9 +38,13 @@ def compared(
             if _versions(arguments) != before:
                 return "it writes to its inputs, so that it cannot be called twice"
             outputs = tree_leaves(compiled(*arguments))
-        pairs = zip(eager, outputs, strict=True)
-        unlike = [n for n, pair in enumerate(pairs) if not is_close(*pair)]
-        return f"output {unlike[0]} is not close to eager's" if unlike else ""
+        for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
+            form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
+            if len({*form}) > 1:
+                return f"output {number} is of another type or shape than eager's"
+            if not is_close(one, two):
+                return f"output {number} is not close to eager's"
+        return ""
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
     if answer.is_done:

@@ -23,7 +23,14 @@ from inductoscope.capture.launch import (
     record_ending,
 )
 from inductoscope.capture.scope import describe_process
-from inductoscope.doctor.orders import FOLDER, PROGRESS, STACK_SIGNAL, STACKS, Orders
+from inductoscope.doctor.orders import (
+    FOLDER,
+    INVESTIGATING,
+    PROGRESS,
+    STACK_SIGNAL,
+    STACKS,
+    Orders,
+)
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.privacy import without_secrets
@@ -34,6 +41,9 @@ Say = Callable[[str], None]
 _TICK = 0.25
 _TIME_TO_WRITE = 1.0
 _TIME_FOR_INPUT = 2.0
+# A call of a compiled graph, which is also made in eager and in float64, may take longer than a
+# step of the compiler.
+_CALL_PATIENCE = 5
 OUTPUT = "output.txt"
 
 
@@ -45,6 +55,11 @@ class Watched:
     folder: Path
     stalled: bool = False
     over_time: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program itself ended badly; one that was ended says nothing of the kind."""
+        return self.ending.exit_code != 0 and not self.stalled and not self.over_time
 
     @property
     def output(self) -> str:
@@ -138,7 +153,18 @@ def _input(stdin: Path | None) -> Iterator[Any]:
 
 
 def keep_stdin(folder: Path) -> Path | None:
-    """Keep what is piped to the tool, for every run to read; None if there is nothing."""
+    """Keep what is piped to the tool, for every run to read; None if there is nothing.
+
+    An examination that goes on has what was piped to it at first.
+    """
+    path = folder / "stdin"
+    data = _piped()
+    if data:
+        path.write_bytes(data)
+    return path if path.exists() else None
+
+
+def _piped() -> bytes | None:
     if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
         return None
     try:
@@ -147,14 +173,9 @@ def keep_stdin(folder: Path) -> Path | None:
             return None
         if not select.select([descriptor], [], [], _TIME_FOR_INPUT)[0]:
             return None  # A pipe that no one writes to: the program may well not read it.
-        data = sys.stdin.buffer.read()
+        return sys.stdin.buffer.read()
     except (OSError, ValueError):
         return None
-    if not data:
-        return None
-    path = folder / "stdin"
-    path.write_bytes(data)
-    return path
 
 
 def _is_pipe_or_file(descriptor: int) -> bool:
@@ -183,8 +204,8 @@ def _watch(
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
         progress.pass_on()
-        if progress.is_investigating:
-            continue
+        if (folder / FOLDER / INVESTIGATING).exists():
+            continue  # It has limits of its own.
         if time.monotonic() - started > limits.seconds:
             return False, True
         if stalls.is_stalled():
@@ -199,7 +220,6 @@ class _Progress:
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._read = path, say, 0
-        self.is_investigating = False
 
     def pass_on(self) -> None:
         try:
@@ -213,7 +233,6 @@ class _Progress:
         for line in whole.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._say(str(json.loads(line)["text"]))
-                self.is_investigating = True
 
 
 # Rounds of fusion may go on for ever: they are no sign of getting anywhere.
@@ -226,6 +245,8 @@ class StreamState:
 
     path: Path
     stages: list[dict[str, Any]] = field(default_factory=list)
+    # Whether it is inside a compiled graph.
+    is_in_call: bool = False
     moved: float = field(default_factory=time.time)
     _read: int = 0
 
@@ -246,8 +267,11 @@ class StreamState:
             self.stages.append(event)
         elif kind == "stage" and self.stages:
             self.stages.pop()
+        elif kind in ("graph-call", "graph-returned"):
+            self.is_in_call = kind == "graph-call"
         elif kind == "process-end":
             self.stages.clear()
+            self.is_in_call = False
         if not kind.startswith(_NO_PROGRESS):
             self.moved = time.time()
 
@@ -266,14 +290,24 @@ class StallWatch:
         return bool(self._stalled())
 
     def _stalled(self) -> list[StreamState]:
-        late = time.time() - self._seconds
-        return [state for state in self._streams.values() if state.stages and state.moved < late]
+        return [state for state in self._streams.values() if self._has_stalled(state)]
+
+    def _has_stalled(self, state: StreamState) -> bool:
+        if not (state.stages or state.is_in_call) or not _is_alive(state.path):
+            return False
+        patience = self._seconds if state.stages else _CALL_PATIENCE * self._seconds
+        return state.moved < time.time() - patience
 
     def ask_for_stacks(self) -> None:
         """Have the processes that have stalled write where they are."""
         for state in self._stalled():
             _ask_for_stacks(state.path)
         time.sleep(_TIME_TO_WRITE)
+
+
+def _is_alive(stream: Path) -> bool:
+    """Whether the process of a stream is still there."""
+    return Path("/proc", stream.name.partition("-")[0]).exists()
 
 
 def _ask_for_stacks(stream: Path) -> None:

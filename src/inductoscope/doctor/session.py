@@ -2,53 +2,33 @@
 
 from __future__ import annotations
 
-import errno
 import os
-import shutil
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.elsewhere import (
-    IN_EAGER,
-    other_random_numbers,
-    random_operations,
-    run_in_eager,
-)
+from inductoscope.doctor.elsewhere import other_random_numbers, random_operations
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
-from inductoscope.doctor.orders import (
-    FINDING,
-    FOLDER,
-    FUNCTION_SCRIPT,
-    INVESTIGATING,
-    OWN_VARIABLES,
-    PROGRESS,
-    Orders,
-)
-from inductoscope.doctor.program import Limits, Watched, keep_stdin, run_program
+from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
+from inductoscope.doctor.program import Limits, Watched
+from inductoscope.doctor.runs import Runs, Say
 from inductoscope.doctor.unfound import checks_of, verdict_without_finding
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
-from inductoscope.errors import ToolFailure
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.model.fold import load
-from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
 from inductoscope.repro.verify import FreshProcesses, Verification
-
-Say = Callable[[str], None]
 
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
 _EVERY_CALL = 1_000_000
-# Bytes that a C++ compiler needs for a small kernel.
-_LEAST_SPACE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -69,19 +49,8 @@ class Doctor:
         self._request = request
         self._say = say
         self._started = time.monotonic()
-        self._cache = request.folder / "cache"
-        self._place = request.folder / FOLDER
-        self._place.mkdir(exist_ok=True)
-        for name in (FINDING, INVESTIGATING, PROGRESS):  # Of an examination that is resumed.
-            (self._place / name).unlink(missing_ok=True)
-        self._stdin = keep_stdin(self._place)
-        self._runs = 1
-        # The recording of the run whose finding counts.
-        self._looking_in = request.folder
-        self._program_runs = 0
-        # A run in eager that was made already, for whoever asks for one next.
-        self._in_eager: Watched | None = None
-        self._longest_run = request.limits.seconds
+        self._runs = Runs(request.command, request.folder, request.limits, say)
+        self._place = self._runs.place
         self._found: Found | None = None
         self._verification: Verification | None = None
         self._workaround: Workaround | None = None
@@ -97,22 +66,18 @@ class Doctor:
             self._fresh.close()
 
     def _examine(self) -> Verdict:
-        self._say("running the program with every compiled graph checked against eager")
         orders = Orders(calls=self._request.calls)
-        first = self._run(orders, self._request.folder)
-        # A run without the checks, or with a workaround, has no reason to take much longer.
-        self._longest_run = min(self._longest_run, 60 + 5 * first.ending.seconds)
-        _refuse_incomplete(first)
+        first = self._runs.first(orders)
         self._found = read_found(first.folder / FOLDER)
         if self._found is None and first.ending.exit_code != 0:
             self._return_to_the_place(first, orders)  # If a process of it died or stalled.
-        if self._found is None and first.ending.exit_code not in (0, None):
+        if self._found is None and first.failed:
             self._check_every_call(first, orders)
         if self._found is None:
-            verdict = verdict_without_finding(first, self._rerun)
+            verdict = verdict_without_finding(first, self._runs.again)
             if verdict.verdict == v.CLEAN and first.ending.seconds < _SHORT_RUN:
                 verdict = self._confirm_clean(verdict, first)
-            self._prove_without_graph(verdict)
+            self._prove_without_graph(verdict, first.folder / FOLDER)
             return self._finished(verdict)
         self._prove_and_help()
         if not self._is_proven() and self._only_under_the_tool():
@@ -139,7 +104,7 @@ class Doctor:
             return False
         if self._found.failure.get("kind") in (WRONG, NAN, HANG):
             return False
-        return self._plain_run().ending.exit_code == 0
+        return self._runs.plain().ending.exit_code == 0
 
     def _fails_by_random_numbers(self, first: Watched) -> Verdict | None:
         """Under the tool compiled code draws random numbers as eager does; otherwise not."""
@@ -147,8 +112,10 @@ class Doctor:
         if not random:
             return None
         orders = Orders(calls=0, investigate=False, random_as_eager=False)
-        own = self._rerun(orders, "running the program with random numbers as Inductor draws them")
-        if own.ending.exit_code == 0:
+        own = self._runs.again(
+            orders, "running the program with random numbers as Inductor draws them"
+        )
+        if not own.failed:
             return None
         result = other_random_numbers(random, checks_of(first))
         result.add(
@@ -158,9 +125,10 @@ class Doctor:
 
     def _confirm_clean(self, verdict: Verdict, first: Watched) -> Verdict:
         """Under the tool nothing is wrong; the program may still fail without it."""
-        plain = self._plain_run()
-        if plain.ending.exit_code == 0:
-            verdict.add("the program also ends well without the tool", "one run")
+        plain = self._runs.plain()
+        if not plain.failed:
+            ends = "ends well" if plain.ending.exit_code == 0 else "did not end in time, or well,"
+            verdict.add(f"the program also {ends} without the tool", "one run")
             return verdict
         if (found := self._fails_by_random_numbers(first)) is not None:
             return found
@@ -175,41 +143,7 @@ class Doctor:
         result.evidence += verdict.evidence
         return result
 
-    # --- runs ---------------------------------------------------------------------------------
-
-    def _run(self, orders: Orders, folder: Path) -> Watched:
-        self._program_runs += 1
-        run = run_program(
-            self._request.command,
-            folder,
-            orders,
-            cache=self._cache,
-            stdin=self._stdin,
-            limits=replace(self._request.limits, seconds=self._longest_run),
-            say=self._say,
-        )
-        if run.ending.exit_code != 0:
-            _refuse_full_disk(self._cache, run.output)
-        return run
-
-    def _rerun(self, orders: Orders, why: str) -> Watched:
-        """Run the program once more, into a recording of its own."""
-        if orders == IN_EAGER and self._in_eager is not None:
-            known, self._in_eager = self._in_eager, None
-            return known
-        self._say(why)
-        while (self._place / f"run-{self._runs}").exists():
-            self._runs += 1
-        folder = create_recording(
-            list(self._request.command), output=self._place / f"run-{self._runs}"
-        )
-        if orders.investigate:
-            self._looking_in = folder
-        return self._run(orders, folder)
-
-    def _plain_run(self) -> Watched:
-        """The program as it is, only with a private cache."""
-        return self._rerun(Orders(inside=False), "running the program once without the tool")
+    # --- further looks ---------------------------------------------------------------------------
 
     def _check_every_call(self, first: Watched, orders: Orders) -> None:
         """The program failed after more calls than were checked."""
@@ -217,29 +151,34 @@ class Doctor:
         if not any(event.kind == "calls-unchecked" for event in events):
             return
         why = "the program failed with every graph right; running it without torch.compile"
-        eager = run_in_eager(self._rerun, why)
-        self._in_eager = eager
+        eager = self._runs.in_eager(why)
         if eager.ending.exit_code == 0:
             why = f"nothing is wrong in the first {orders.calls} calls; checking every call"
-            again = self._rerun(replace(orders, calls=_EVERY_CALL), why)
+            orders = replace(orders, calls=_EVERY_CALL)
+            again = self._runs.again(orders, why)
             self._found = read_found(again.folder / FOLDER)
+            if self._found is None and again.ending.exit_code != 0:
+                self._return_to_the_place(again, orders)
 
     def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
         place = last_compile(first)
         if place is None:
             return
+        was_ended = first.stalled or first.over_time
         failure = {
-            "kind": HANG if first.stalled else SIGNAL,
+            "kind": HANG if was_ended else SIGNAL,
             "text": place.text,
             "stage": place.stage,
-            "aspect": "" if first.stalled else place.signal_name,
+            "aspect": "" if was_ended else place.signal_name,
             "function": place.function,
             "detail": place.detail,
             "more": {"functions": place.functions},
         }
         why = f"{place.text}; running it again up to there"
-        again = self._rerun(replace(orders, stop_at=place.compile, failure=failure, calls=0), why)
+        again = self._runs.again(
+            replace(orders, stop_at=place.compile, failure=failure, calls=0), why
+        )
         self._found = read_found(again.folder / FOLDER)
         if self._found is not None and not self._found.functions:
             self._found.functions = place.functions
@@ -256,14 +195,14 @@ class Doctor:
         self._verification = self._fresh.verify(path, found.expected_output)
         (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
 
-    def _prove_without_graph(self, verdict: Verdict) -> None:
+    def _prove_without_graph(self, verdict: Verdict, place: Path) -> None:
         """What Dynamo refuses has no graph; the function itself is the reproducer."""
-        source = self._place / FUNCTION_SCRIPT
+        source = place / FUNCTION_SCRIPT
         if verdict.verdict != v.NOT_INDUCTOR or not source.exists():
             return
         path = source.rename(self._place / "repro.py")
         self._say("running the function alone three times in fresh processes")
-        checked = self._fresh.verify(path, "eager: ok")
+        checked = self._fresh.verify(path, ["eager: ok"])
         self._verification = checked
         verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
 
@@ -274,8 +213,8 @@ class Doctor:
             return
         for remedy in found.remedies[:3]:
             orders = Orders(calls=self._request.calls, workaround=remedy["code"], investigate=False)
-            run = self._rerun(orders, f"trying on the program: {remedy['text']}")
-            works = not run.stalled and run.ending.signal is None and _is_right(run)
+            run = self._runs.again(orders, f"trying on the program: {remedy['text']}")
+            works = _is_right(run)
             self._workaround = Workaround(
                 str(remedy["text"]), works, remedy.get("slowdown"), str(remedy["code"])
             )
@@ -285,9 +224,9 @@ class Doctor:
     def _plain_environment(self) -> dict[str, str]:
         """The user's environment, with compiled binaries shared and no results from a cache."""
         found = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
-        found.update(private_cache.environment(self._cache))
+        found.update(private_cache.environment(self._runs.cache))
         found.pop(private_cache.VARIABLE)
-        found.update(private_cache.home_for_headers(self._cache))
+        found.update(private_cache.home_for_headers(self._runs.cache))
         found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         return found
 
@@ -295,7 +234,7 @@ class Doctor:
 
     def partial_verdict(self) -> Verdict:
         """What is known by now; also after an interruption."""
-        found = self._found or read_found(self._looking_in / FOLDER)
+        found = self._found or read_found(self._runs.looking_in / FOLDER)
         if found is None:
             return Verdict(
                 v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True
@@ -319,8 +258,8 @@ class Doctor:
         verdict.seconds = round(time.monotonic() - self._started, 1)
         tried = self._found.candidates_tried if self._found else 0
         proofs = self._verification.of if self._verification else 0
-        verdict.runs = self._program_runs + tried + proofs
-        if verdict.repro is not None:
+        verdict.runs = self._runs.count + tried + proofs
+        if verdict.repro is not None and verdict.repro.verified and _is_reportable(verdict):
             path = self._place / "issue.md"
             output = self._verification.output if self._verification else ""
             path.write_text(issue_text(verdict, output), "utf-8")
@@ -343,25 +282,9 @@ def has_idle_core() -> bool:
     return running < (os.cpu_count() or 1)  # We are one of them, the program will be another.
 
 
-def _refuse_incomplete(run: Watched) -> None:
-    """A program that could not be watched says nothing."""
-    for event in open_recording(run.folder).events():
-        if event.kind == "stopped":
-            raise ToolFailure(
-                f"The examination could not be written to {run.folder}: {event.text('reason')}. "
-                "Choose another place with --output."
-            )
-
-
-def _refuse_full_disk(folder: Path, output: str) -> None:
-    """A program that fails where its compiled code does not fit says nothing about itself."""
-    full = os.strerror(errno.ENOSPC)
-    said = any(full in line and str(folder) in line for line in output.splitlines())
-    if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
-        raise ToolFailure(
-            f"The disk of {folder} is full, so that nothing can be compiled there. "
-            "Choose another place with --output."
-        )
+def _is_reportable(verdict: Verdict) -> bool:
+    """Whether it is torch's maintainers who can do something about it."""
+    return verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)
 
 
 def _tool_only(found: Found) -> Verdict:
@@ -376,7 +299,14 @@ def _tool_only(found: Found) -> Verdict:
 
 
 def _is_right(run: Watched) -> bool:
-    """Whether a run with a workaround went through, with every check passed."""
-    checks = checks_of(run)
-    bad = [check for check in checks if check.text("verdict") in ("wrong", "error")]
-    return bool(checks) and not bad
+    """Whether a run with a workaround went through, with every check passed.
+
+    A long one may have been ended on the way.
+    """
+    if run.stalled or not (run.over_time or run.ending.exit_code == 0):
+        return False
+    events = list(open_recording(run.folder).events())
+    if any(event.kind == "hook-error" for event in events):
+        return False  # The workaround itself may be what failed.
+    said = {event.text("verdict") for event in events if event.kind == "check"}
+    return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}

@@ -25,6 +25,7 @@ from inductoscope.check.compare import UNINITIALISED, Case, Judgement, judge
 from inductoscope.check.graphs import as_function, snapshot
 from inductoscope.check.rounding import moved_mode
 from inductoscope.check.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.finding import Found
 from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure, failure_from
@@ -83,8 +84,8 @@ def _is_compilers_own(error: BaseException) -> bool:
     return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
 
 
-def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, bool]:
-    """Options, dynamic, and whether the backend is Inductor."""
+def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
+    """Options, dynamic, and the backend's name if it is not Inductor."""
     backend = output.compiler_fn
     inner = backend
     for _ in range(4):
@@ -93,7 +94,8 @@ def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, bool]:
         )
     options = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
     is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
-    return options, getattr(inner, "dynamic", None), is_inductor
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return options, getattr(inner, "dynamic", None), "" if is_inductor else str(name)
 
 
 @dataclass
@@ -104,7 +106,8 @@ class _Shadow:
     place: Path
     options: dict[str, Any]
     dynamic: bool | None
-    is_inductor: bool
+    # Its name, if it is not Inductor.
+    backend: str
     compiled: Callable[..., Any] | None = None
     held_back: Failure | None = None
     error: BaseException | None = None
@@ -116,7 +119,7 @@ class _Shadow:
     def hold_back(self, error: BaseException) -> None:
         """Keep an exception of the compiler until the graph is called."""
         origin = SCOPE.failure_of(error) or {}
-        SCOPE.guard(record_error, error, self.compile_id)
+        SCOPE.guard(record_error, error, self.compile_id, origin)
         found = failure_of_error(error)
         data = {
             **found.as_data(),
@@ -168,7 +171,7 @@ class _Shadow:
             self._note_judgement(judgement, tuple(kept))
 
     def _check_own_random_numbers(self, arguments: tuple[Any, ...]) -> None:
-        if not (self.orders.investigate and self.is_inductor and can_fork()):
+        if self.backend or not self.orders.investigate or not can_fork():
             return
         from inductoscope.doctor.own_random_numbers import failure_with_own_numbers
 
@@ -242,7 +245,7 @@ class _Shadow:
             self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)
-        if self.calls == 1 and self.orders.investigate:
+        if self.calls == 1 and self.orders.investigate and not self.backend:
             # Rounding upstream may hide an operation that is wrong on its own.
             self._look_closer(arguments)
 
@@ -266,10 +269,17 @@ class _Shadow:
         if not self.orders.investigate:
             self.held_back = None
             return
-        from inductoscope.doctor.investigation import investigate_and_stop
+        from inductoscope.doctor.investigation import describe_own_process, investigate_and_stop
 
+        found = Found(
+            self.compile_id,
+            failure.as_data(),
+            process=describe_own_process(),
+            backend=self.backend,
+        )
         candidate = candidate or self._candidate(arguments)
-        investigate_and_stop(candidate, failure, self.compile_id, self.place, self.is_inductor)
+        journal = Path(self.orders.journal)
+        investigate_and_stop(candidate, failure, found, self.place, journal)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic

@@ -53,9 +53,9 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
             rerun,
             f"{errors[0].type} before any backend ran; running the program without torch.compile",
         )
-        if eager.ending.exit_code != 0:
+        if eager.failed:
             return fails_in_eager(run, eager, recording)
-        return _not_inductor(recording, errors[0])
+        return _refused(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run)
     captured = callables_that_differ(run)
@@ -90,20 +90,25 @@ def _seen_but_not_examined(bad: list[Event], recording: Recording) -> Verdict:
     return result
 
 
-def _not_inductor(recording: Recording, error: CompileError) -> Verdict:
+_BEFORE_INDUCTOR = {"dynamo": "Dynamo, not Inductor", "aot": "AOTAutograd, not Inductor"}
+
+
+def _refused(recording: Recording, error: CompileError) -> Verdict:
+    """A compile that raised where no graph could be examined."""
     finding = next((f for f in diagnose(recording) if f.rule == "compile_error"), None)
-    stage = error.stage if error.stage in ("dynamo", "aot") else "dynamo"
     message = error.message.strip().splitlines()
-    summary = f"Dynamo, not Inductor: {error.type}: {message[0] if message else ''}"
+    who = _BEFORE_INDUCTOR.get(error.stage, f"Inductor, in stage {error.stage}")
+    summary = f"{who}: {error.type}: {message[0] if message else ''}"
     if "fullgraph" in error.message or "Unsupported" in error.type:
         summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
     if any("register_fake" in text for text in (error.message, *error.causes)):
         summary += " (an operator of the program's own has no fake implementation: register_fake)"
-    result = Verdict(v.NOT_INDUCTOR, stage, summary, "proven")
+    kind = v.NOT_INDUCTOR if error.stage in _BEFORE_INDUCTOR else v.CRASH
+    result = Verdict(kind, error.stage, summary, "proven")
     functions = [place.partition(" ")[0] for place in error.raised_in]
     source = _users_line(error.message) or error.source or (finding.source if finding else None)
     result.culprit = Culprit(function=functions[0] if functions else None, source=source)
-    result.add("\n".join(message[:12]), "the exception, before any backend ran")
+    result.add("\n".join(message[:12]), "the exception, and the same in eager does not fail")
     for place in error.raised_in[:3]:
         result.add(f"raised in {place}")
     if finding is not None:
@@ -120,9 +125,12 @@ def _users_line(message: str) -> str | None:
 
 
 def _too_long(run: Watched) -> Verdict:
-    result = Verdict(
-        v.HANG, "user", "The program did not end in time; it was not inside the compiler.", "likely"
-    )
+    if run.stalled:
+        text = "The program stopped moving inside the compiler; at which graph could not be told."
+        result = Verdict(v.HANG, "none", text)
+    else:
+        text = "The program did not end within the time limit; it was not inside the compiler."
+        result = Verdict(v.HANG, "user", text, "likely")
     result.add(run.stacks[-1500:], "the last Python stacks")
     return result
 
@@ -146,7 +154,12 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
     )
     result.add(
         f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
-        "forward and backward, with types, shapes, strides, aliasing and written inputs",
+        "forward and backward, with types, shapes, strides, aliasing and written inputs"
+        + (
+            "; large inputs: outputs alone"
+            if any("too large" in c.text("text") for c in right)
+            else ""
+        ),
     )
     _add_uncompared(result, checks)
     return result

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import re
-import signal
+import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.doctor.program import Watched, open_stages
+from inductoscope.isolate.failure import signal_name
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.reader import open_recording
 
@@ -31,7 +32,8 @@ class Whereabouts:
 def last_compile(run: Watched) -> Whereabouts | None:
     """Where the program was last; None if it was not in compiled code or in the compiler."""
     functions = compiler_functions(run.stacks)
-    name = signal.Signals(run.ending.signal).name if run.ending.signal and not run.stalled else ""
+    was_ended = run.stalled or run.over_time
+    name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
     for stream in sorted((run.folder / STREAMS).glob("*.jsonl"), reverse=True):
         if _has_ended(stream):
             continue
@@ -75,8 +77,8 @@ def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | N
 
 
 def _how(run: Watched, signal_name: str) -> str:
-    if run.stalled:
-        return "has not moved"
+    if run.stalled or run.over_time:
+        return "has not moved" if run.stalled else "did not end in time"
     return f"died of {signal_name}" if signal_name else "lost a process, which died"
 
 
@@ -93,6 +95,19 @@ def _functions_on(thread: str) -> list[str]:
     found = []
     for frame in _FRAME.finditer(thread):
         path = frame["file"].rpartition("/site-packages/")[2]
-        if "torch/_inductor" in path or "torch/_dynamo" in path or "sitecustomize" in path:
-            found.append(f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")
-    return found[:12]
+        is_compilers = "torch/_inductor" in path or "torch/_dynamo" in path
+        if is_compilers or _is_programs(frame["file"]):
+            found.append(
+                (is_compilers, f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")
+            )
+    # What the compiler called, such as a pass of the program's own, counts; what called it not.
+    last = max((n for n, (is_compilers, _) in enumerate(found) if is_compilers), default=-1)
+    return [text for _, text in found[: last + 1]][:12]
+
+
+def _is_programs(path: str) -> bool:
+    """Whether a file is neither Python's nor of an installed package."""
+    standard = sysconfig.get_paths()
+    return not path.startswith((standard["stdlib"], standard["purelib"], "<")) and (
+        "/site-packages/" not in path and "/inductoscope/" not in path
+    )

@@ -7,6 +7,7 @@ the axis matters; allowing the first n (fuel) finds the one application that doe
 from __future__ import annotations
 
 import contextlib
+import importlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,10 +51,9 @@ def setting_axis(
 
 
 @contextlib.contextmanager
-def patched(settings: Mapping[str, Any]) -> Iterator[None]:
+def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
     """Settings that this torch has, changed for a while."""
-    from torch._inductor import config
-
+    config: Any = importlib.import_module(module)
     known = {name: value for name, value in settings.items() if _exists(config, name)}
     with config.patch(known):
         yield

@@ -6,6 +6,7 @@ A search that went by exit codes alone would slide from one bug to another.
 from __future__ import annotations
 
 import re
+import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -55,9 +56,12 @@ class Failure:
 
 
 # What an error says that lies with the machine, and what to do about it.
-_OF_THE_MACHINE = (
+_MISSING = (
     ("InvalidCxxCompiler", "Install g++ or clang++, or name one that works in CXX."),
     ("TritonMissing", "Install triton for this torch."),
+)
+# The same, while something is compiled; a graph that runs may itself ask for too much.
+_SHORT_OF = (
     ("No space left on device", "Free some space there, or choose another TMPDIR."),
     ("Disk quota exceeded", "Free some space there, or choose another TMPDIR."),
     ("Killed signal terminated program", "Memory ran out: give the native compiler more of it."),
@@ -70,9 +74,18 @@ def advice_on_machine(failure: Failure) -> str:
     if failure.kind != ERROR:
         return ""
     said = f"{failure.aspect}: {failure.message} {failure.text}"
-    return next((advice for sign, advice in _OF_THE_MACHINE if sign in said), "")
+    signs = (*_MISSING, *(_SHORT_OF if failure.stage not in ("wrapper", "runtime") else ()))
+    return next((advice for sign, advice in signs if sign in said), "")
 
 
 def failure_from(data: dict[str, Any]) -> Failure:
     """The inverse of `as_data`."""
     return Failure(**data)
+
+
+def signal_name(number: int) -> str:
+    """SIGSEGV and the like."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"

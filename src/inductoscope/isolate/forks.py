@@ -127,6 +127,8 @@ class Forks:
         # copy all of its memory.
         gc.freeze()
         pid = os.fork()
+        if pid:
+            gc.unfreeze()
         if pid == 0:
             _be_child(work, writing)
         os.close(writing)

@@ -58,10 +58,10 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
     `aspect` is what is wrong with it: its value, dtype, stride, sharing.
     """
     works: list[Callable[[], Any]] = [
-        lambda: _asdict(_in_compile(candidate, aspect)),
-        lambda: _asdict(_in_decompositions(candidate)),
-        lambda: _asdict(_before_inductor(candidate)),
-        lambda: _asdict(in_own_operators(candidate)),
+        lambda: asdict(_in_compile(candidate, aspect)),
+        lambda: asdict(_in_decompositions(candidate)),
+        lambda: asdict(_before_inductor(candidate)),
+        lambda: asdict(in_own_operators(candidate)),
     ]
     answers = forks.ask_all(works)
     places = [Location(**answer.result) if answer.result else Location() for answer in answers]
@@ -75,10 +75,6 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
     if decomposed.is_known:
         return decomposed
     return compiled
-
-
-def _asdict(location: Location) -> dict[str, Any]:
-    return asdict(location)
 
 
 def with_tuples(location: Location) -> Location:
@@ -359,13 +355,14 @@ def source_lines(candidate: Candidate) -> list[str]:
     found = []
     for node in candidate.operations:
         lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
-        places = [line.strip() for line in lines if line.strip().startswith("File ")]
+        places = [_place(line) for line in lines if line.strip().startswith("File ")]
+        own = [place for place in places if "/site-packages/" not in place]
         if places:
-            found.append(_place(places[-1]))
+            found.append((own or places)[-1])
     return list(dict.fromkeys(found))
 
 
 def _place(line: str) -> str:
     """`File "model.py", line 12, in forward` as `model.py:12`."""
-    path, _, rest = line.removeprefix('File "').partition('", line ')
+    path, _, rest = line.strip().removeprefix('File "').partition('", line ')
     return f"{path}:{rest.partition(',')[0].strip()}"

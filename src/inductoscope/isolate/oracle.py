@@ -20,7 +20,8 @@ from inductoscope.check.compare import Case, Judgement, judge
 from inductoscope.check.form import formal_differences
 from inductoscope.check.graphs import as_function
 from inductoscope.check.kernels import KernelWatch
-from inductoscope.check.values import Outcome, run
+from inductoscope.check.values import Outcome, is_plain, run
+from inductoscope.isolate.axis import patched
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import Failure, failure_from
 from inductoscope.isolate.forks import Forks
@@ -86,27 +87,9 @@ def compiling(candidate: Candidate) -> Iterator[None]:
     prepare_compiler()
     with contextlib.ExitStack() as stack:
         for module, settings in _NO_RESULT_CACHES.items():
-            stack.enter_context(_patched(module, settings))
-        stack.enter_context(_patched("torch._inductor.config", dict(candidate.config)))
+            stack.enter_context(patched(settings, module))
+        stack.enter_context(patched(candidate.config))
         yield
-
-
-def _patched(module: str, settings: dict[str, Any]) -> contextlib.AbstractContextManager[Any]:
-    import importlib
-
-    config: Any = importlib.import_module(module)
-    known = {name: value for name, value in settings.items() if _has(config, name)}
-    patched: contextlib.AbstractContextManager[Any] = config.patch(known)
-    return patched
-
-
-def _has(config: Any, name: str) -> bool:
-    try:
-        for part in name.split("."):
-            config = getattr(config, part)
-    except AttributeError:
-        return False
-    return True
 
 
 def prepare_compiler() -> None:
@@ -180,23 +163,21 @@ class Oracle:
                     entry = json.loads(line)
                     self._known[str(entry["candidate"])] = entry["failure"]
 
-    def failure(
-        self, candidate: Candidate, *, label: str = "", around: Around | None = None
-    ) -> Failure | None:
+    def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
         """The failure of one candidate."""
-        return next(self.failures([candidate], label=label, around=around))
+        return next(self.failures([candidate], label=label))
 
     def failures(
-        self, candidates: Sequence[Candidate], *, label: str = "", around: Around | None = None
+        self, candidates: Sequence[Candidate], *, label: str = ""
     ) -> Iterator[Failure | None]:
         """The failure of each candidate, in order, tried side by side."""
-        return iter([found for _, found in sorted(self._tried(candidates, label, around))])
+        return iter([found for _, found in sorted(self._tried(candidates, label))])
 
     def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
         """The number of the first candidate that shows the same failure; the rest is not tried."""
         valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
         answers: dict[int, bool] = {}
-        for place, found in self._tried([item for _, item in valid], "", None):
+        for place, found in self._tried([item for _, item in valid], ""):
             answers[place] = found is not None and found.is_same_as(failure)
             for number in range(len(valid)):
                 if number not in answers:
@@ -206,7 +187,7 @@ class Oracle:
         return None
 
     def _tried(
-        self, candidates: Sequence[Candidate], label: str, around: Around | None
+        self, candidates: Sequence[Candidate], label: str
     ) -> Iterator[tuple[int, Failure | None]]:
         fresh: list[tuple[int, str, Candidate]] = []
         for number, candidate in enumerate(candidates):
@@ -215,8 +196,7 @@ class Oracle:
                 yield number, _from_data(self._known[key])
             else:
                 fresh.append((number, key, candidate))
-        around = around or self._usual
-        works = [_work(candidate, around) for _, _, candidate in fresh]
+        works = [_work(candidate, self._usual) for _, _, candidate in fresh]
         for place, answer in self.forks.as_done(works):
             number, key, _ = fresh[place]
             found = failure_of_answer(answer)
@@ -244,10 +224,10 @@ def _from_data(data: dict[str, Any] | None) -> Failure | None:
     return None if data is None else failure_from(data)
 
 
-def _work(candidate: Candidate, around: Around | None) -> Callable[[], Any]:
+def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
     def work() -> Any:
         try:
-            found = examine(candidate, around or contextlib.nullcontext)
+            found = examine(candidate, around)
         except EagerFails:
             return {"failure": None}
         return {"failure": None if found is None else found.as_data()}
@@ -270,8 +250,11 @@ def _fingerprint(value: Any) -> str:
     if not isinstance(value, torch.Tensor):
         return repr(value)
     form = f"{tuple(value.shape)} {value.dtype} {value.requires_grad}"
-    with contextlib.suppress(Exception):
-        numbers = value.detach().double().flatten()
-        weights = torch.arange(1, numbers.numel() + 1, dtype=torch.float64)
-        form += f" {value.stride()} {float(numbers.sum())} {float((numbers * weights).sum())}"
-    return form
+    if value.layout is not torch.strided or not is_plain(value):
+        return f"{form} {value}"
+    numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    if numbers.numel() % 8 == 0:
+        numbers = numbers.view(torch.int64)
+    weights = torch.arange(1, numbers.numel() + 1)
+    sums = int(numbers.sum(dtype=torch.int64)), int((numbers * weights).sum())
+    return f"{form} {value.stride()} {sums}"

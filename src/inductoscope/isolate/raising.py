@@ -63,7 +63,5 @@ def _kernel_called_at(place: str) -> str:
     """The kernel that a line of a generated wrapper calls, given `call (file:line)`."""
     path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
     line = linecache.getline(path, int(number)) if number.isdigit() else ""
-    found = re.match(
-        r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(", line
-    )
+    found = _KERNEL_CALL.match(line)
     return found[1].removesuffix(".run") if found else ""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import subprocess
 
 from inductoscope.check.compare import Judgement
@@ -14,6 +13,7 @@ from inductoscope.isolate.failure import (
     WRONG,
     Failure,
     failure_from,
+    signal_name,
 )
 from inductoscope.isolate.forks import Answer
 
@@ -115,7 +115,7 @@ def failure_of_signal(answer: Answer) -> Failure:
     """A process that was killed by a signal: in the compiler, or in a kernel."""
     launches = [event for event in answer.events if event["kind"] == "launch"]
     stage = answer.last_stage.get("stage") or "runtime"
-    name = signal.Signals(answer.signal or 0).name
+    name = signal_name(answer.signal or 0)
     kernel = str(launches[-1].get("kernel", "")) if launches and stage == "runtime" else ""
     return Failure(
         SIGNAL,

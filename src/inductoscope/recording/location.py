@@ -12,7 +12,7 @@ from typing import Any
 
 from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError
 from inductoscope.recording.layout import MANIFEST, SCHEMA, STREAMS
-from inductoscope.recording.privacy import storable, without_secrets
+from inductoscope.recording.privacy import HIDDEN, storable, without_secrets
 from inductoscope.version import __version__
 
 # Set to keep recordings elsewhere, for instance on a larger disk.
@@ -57,12 +57,17 @@ def last_recording() -> Path:
 
 
 def command_of(recording: Path) -> list[str]:
-    """The command that a recording was made of, to be run again."""
+    """The command that a recording was made of, to be run again where it was run."""
     try:
-        command = json.loads((recording / MANIFEST).read_text("utf-8"))["command"]
-        return [str(word) for word in command]
+        manifest = json.loads((recording / MANIFEST).read_text("utf-8"))
+        command, folder = [str(word) for word in manifest["command"]], str(manifest["cwd"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise UnreadableRecording(f"{recording} does not say what it is a recording of.") from error
+    if folder != _working_directory():
+        raise UsageError(f"The program was started in {folder}: do the same now.")
+    if HIDDEN in " ".join(command):
+        raise UsageError("A recording holds no secrets, and the command has some: give it again.")
+    return command
 
 
 def create_recording(command: Sequence[str], *, output: Path | None = None, **details: Any) -> Path:

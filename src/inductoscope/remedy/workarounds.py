@@ -15,8 +15,6 @@ class Workaround:
     code: str
     text: str
     loss: int
-    # The axis that it switches off, if it is one.
-    axis: str = ""
 
 
 def workarounds(
@@ -77,7 +75,7 @@ def _for_axes(cures: Sequence[tuple[Axis, str]]) -> Iterator[Workaround]:
     for axis, name in cures:
         if axis.snippet is not None and name:
             code = axis.snippet(name)
-            yield Workaround(_IMPORT + code, code, axis.loss, axis.name)
+            yield Workaround(_IMPORT + code, code, axis.loss)
         if axis.settings:
             lines = [
                 f"torch._inductor.config.{key} = {value!r}" for key, value in axis.settings.items()
@@ -86,5 +84,4 @@ def _for_axes(cures: Sequence[tuple[Axis, str]]) -> Iterator[Workaround]:
                 _IMPORT + "\n".join(lines),
                 f"do without {axis.title}: {'; '.join(lines)}",
                 axis.loss + 1,
-                axis.name,
             )

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,22 +67,29 @@ class FreshProcesses:
         while len(self._children) < self._times:
             self._children.append(_start(self._environment, self._folder))
 
-    def verify(self, script: Path, expected: str, *, seconds: float = 180.0) -> Verification:
-        """Run the script in all of them; each has to exit with 1 and to print `expected`."""
+    def verify(
+        self, script: Path, expected: Sequence[str], *, seconds: float = 180.0
+    ) -> Verification:
+        """Run the script in all of them; each has to exit with 1 and to print all of `expected`."""
         self.start()
         with ThreadPoolExecutor(self._times) as pool:
             runs = list(pool.map(lambda child: _run(child, script, seconds), self._children))
-        self._children.clear()
         # One that did not end has not shown anything: it gets the machine to itself.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
-        failed = [output for code, output in runs if code == 1 and expected in output]
+        self._children.clear()
+        failed = [
+            output
+            for code, output in runs
+            if code == 1 and all(text in output for text in expected)
+        ]
         return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
 
     def _alone(self, script: Path, seconds: float) -> tuple[int | None, str]:
-        return _run(_start(self._environment, self._folder, niceness=0), script, seconds)
+        self._children = [_start(self._environment, self._folder, niceness=0)]
+        return _run(self._children[0], script, seconds)
 
     def close(self) -> None:
-        """End those that wait."""
+        """End those that wait or run."""
         for child in self._children:
             _end(child)
 

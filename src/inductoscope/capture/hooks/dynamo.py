@@ -70,7 +70,7 @@ def _frame_failed(token: Any, error: BaseException) -> None:
         seconds=round(frame.seconds, 6),
         outcome="raised",
     )
-    record_error(error, compile_id)
+    record_error(error, compile_id, SCOPE.failure_of(error))
     _raised.compile_id = compile_id
 
 

@@ -67,6 +67,7 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.program import Limits
     from inductoscope.doctor.session import Doctor, Request
+    from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.report.doctor import print_verdict
     from inductoscope.report.progress import Progress
@@ -74,6 +75,8 @@ def command(
 
     # Ended from outside, it ends as with Ctrl-C: nothing is left running, what is known is said.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if resume and output:
+        raise UsageError("--resume goes on in the folder that it names: leave out --output.")
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = Limits(stall, time_limit)

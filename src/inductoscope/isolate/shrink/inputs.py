@@ -194,9 +194,8 @@ def _fits(text: str, like: torch.Tensor) -> bool:
 
 def _simple_texts(value: torch.Tensor) -> Iterator[str]:
     shape = ", ".join(str(size) for size in value.shape) or "()"
-    kind = "" if value.dtype is torch.float32 else f", dtype={value.dtype}"
-    place = "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
-    kind += place
+    place = _place(value)
+    kind = ("" if value.dtype is torch.float32 else f", dtype={value.dtype}") + place
     yield f"torch.ones({shape}{kind})"
     if value.dtype.is_floating_point or value.dtype.is_complex:
         random = f"torch.randn({shape}{place})" + (
@@ -222,6 +221,11 @@ def _simple_texts(value: torch.Tensor) -> Iterator[str]:
             yield f"torch.arange({value.numel()}{kind}).remainder({high}).reshape({_tuple(value)})"
 
 
+def _place(value: torch.Tensor) -> str:
+    """The argument that makes a tensor where this one is."""
+    return "" if value.device.type == "cpu" else f", device={str(value.device)!r}"
+
+
 def _tuple(value: torch.Tensor) -> str:
     return repr(tuple(value.shape))
 
@@ -229,7 +233,7 @@ def _tuple(value: torch.Tensor) -> str:
 def _literal_texts(value: torch.Tensor) -> Iterator[str]:
     if value.numel() > _SHORT or value.dtype.is_complex:
         return
-    kind = f", dtype={value.dtype}"
+    kind = f", dtype={value.dtype}{_place(value)}"
     if value.dtype.is_floating_point:
         for digits in (1, 3):
             rounded = (value.detach().double() * 10**digits).round() / 10**digits
@@ -258,6 +262,7 @@ def _packed(value: torch.Tensor) -> str:
     return (
         f"torch.frombuffer(bytearray(zlib.decompress(base64.b64decode({text!r}))), "
         f"dtype={value.dtype}).reshape({_tuple(value)})"
+        + ("" if value.device.type == "cpu" else f".to({str(value.device)!r})")
     )
 
 
@@ -268,14 +273,15 @@ def _in_layout(text: str, value: torch.Tensor) -> str:
     elif _is_inside(value):
         size = value.untyped_storage().nbytes() // value.element_size()
         made = (
-            f"torch.zeros({size}, dtype={value.dtype}).as_strided({_tuple(value)}, "
+            f"torch.zeros({size}, dtype={value.dtype}{_place(value)}).as_strided({_tuple(value)}, "
             f"{value.stride()}, {value.storage_offset()}).copy_({text})"
         )
     elif value.is_contiguous():
         made = text
     else:
         made = (
-            f"torch.empty_strided({_tuple(value)}, {value.stride()}, dtype={value.dtype})"
+            f"torch.empty_strided({_tuple(value)}, {value.stride()}, dtype={value.dtype}"
+            f"{_place(value)})"
             f".copy_({text})"
         )
     return f"({made}).requires_grad_()" if value.requires_grad else made

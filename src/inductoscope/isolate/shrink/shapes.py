@@ -95,10 +95,6 @@ def _with_number(module: GraphModule, size: int, smaller: int) -> GraphModule:
     graph.output(output)
     for node in graph.nodes:
         if node.op in ("call_function", "call_method"):
-            node.args = _mapped(change, node.args)
-            node.kwargs = _mapped(change, node.kwargs)
+            node.args = tree_map(change, node.args)
+            node.kwargs = tree_map(change, node.kwargs)
     return GraphModule(module, graph)
-
-
-def _mapped(change: Any, arguments: Any) -> Any:
-    return tree_map(change, arguments)

@@ -1,0 +1,105 @@
+"""Watching a program from outside: when it has stalled, and what it was given to read."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.capture.launch import Ending
+from inductoscope.doctor.program import StallWatch, Watched, keep_stdin
+from inductoscope.doctor.whereabouts import last_compile
+from inductoscope.recording.location import create_recording
+
+STAGE = {"kind": "stage-start", "stage": "lowering", "compile": "0/0"}
+CALL = {"kind": "graph-call", "compile": "0/0", "call": 1}
+
+
+def stream(folder: Path, *events: dict[str, Any], pid: int = os.getpid()) -> Path:
+    """What a process has written so far."""
+    path = folder / "streams" / f"{pid}-1.jsonl"
+    lines = [
+        json.dumps({"n": n, "t": 0.0, **e}, separators=(",", ":")) for n, e in enumerate(events)
+    ]
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return create_recording(["python", "x.py"], output=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("events", "seconds", "is_stalled"),
+    [
+        ([STAGE], 1.5, True),
+        ([STAGE], 0.5, False),
+        ([STAGE, {"kind": "stage", "stage": "lowering"}], 9.0, False),
+        ([STAGE, {"kind": "process-end"}], 9.0, False),
+        ([CALL], 1.5, False),
+        ([CALL], 6.0, True),
+        ([CALL, {"kind": "graph-returned"}], 9.0, False),
+        ([], 9.0, False),
+    ],
+    ids=["in a stage", "not long", "left it", "ended", "in a call", "long in it", "left", "idle"],
+)
+def test_a_process_stalls_inside_the_compiler_or_a_compiled_graph(
+    events: list[dict[str, Any]],
+    seconds: float,
+    is_stalled: bool,
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stream(folder, *events)
+    watch = StallWatch(folder, seconds=1.0)
+    assert not watch.is_stalled()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + seconds)
+    assert watch.is_stalled() is is_stalled
+
+
+def test_a_process_that_is_gone_has_not_stalled(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its number may be another's by now, who must not get our signal."""
+    child = subprocess.Popen(["true"])
+    child.wait()
+    stream(folder, STAGE, pid=child.pid)
+    watch = StallWatch(folder, seconds=1.0)
+    assert not watch.is_stalled()
+    now = time.time()
+    monkeypatch.setattr(time, "time", lambda: now + 100)
+    assert not watch.is_stalled()
+
+
+@pytest.mark.parametrize(
+    ("run", "said"),
+    [
+        ({"stalled": True}, "has not moved"),
+        ({"over_time": True}, "did not end in time"),
+        ({}, "died of SIGKILL"),
+    ],
+    ids=["stalled", "over time", "killed"],
+)
+def test_a_program_that_was_ended_did_not_die_by_itself(
+    run: dict[str, bool], said: str, folder: Path
+) -> None:
+    stream(folder, STAGE)
+    place = last_compile(Watched(Ending(137, 9, 1.0), folder, **run))
+    assert place is not None
+    assert f"the program {said} in stage lowering of compile 0/0" == place.text
+
+
+def test_what_was_piped_at_first_is_given_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "stdin").write_bytes(b"seven\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    assert keep_stdin(tmp_path) == tmp_path / "stdin"
