@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from inductoscope.check.graphs import snapshot
 from inductoscope.check.values import copy_values
 
 
@@ -28,4 +29,4 @@ def captured(function: Callable[..., Any], *inputs: Any) -> GraphModule:
     with torch.no_grad():
         torch.compile(function, backend=keep, fullgraph=True)(*copy_values(inputs))
     (module,) = modules
-    return module
+    return snapshot(module)  # Dynamo passes over code that came into being while it was compiling.
