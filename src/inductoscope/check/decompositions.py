@@ -19,6 +19,8 @@ from inductoscope.check.compare import Case, is_close, judge
 from inductoscope.check.values import copy_values, run
 
 _DEEPEST = 12
+_FORM = ("dtype", "shape")
+_KINDS = ("value", "nan", *_FORM)
 
 
 @dataclass(frozen=True)
@@ -31,20 +33,24 @@ class WrongDecomposition:
 
 
 def first_wrong_decomposition(
-    function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool
+    function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool, aspect: str = "value"
 ) -> WrongDecomposition | None:
-    """Run the function and compare every operation with its decomposition."""
+    """Run the function and compare every operation with its decomposition.
+
+    Strides are compared only if they are the `aspect` that is wrong: most do not matter.
+    """
     from torch._inductor.decomposition import select_decomp_table
 
-    mode = _Compare(select_decomp_table())
+    mode = _Compare(select_decomp_table(), ("stride",) if aspect == "stride" else _KINDS)
     run(function, inputs, backward=backward, mode=mode)
     return mode.found[0] if mode.found else None
 
 
 class _Compare(TorchDispatchMode):
-    def __init__(self, table: dict[Any, Any], depth: int = 0) -> None:
+    def __init__(self, table: dict[Any, Any], kinds: tuple[str, ...], depth: int = 0) -> None:
         super().__init__()
         self._table = table
+        self._kinds = kinds
         self._depth = depth
         self.found: list[WrongDecomposition] = []
 
@@ -69,7 +75,7 @@ class _Compare(TorchDispatchMode):
 
             return function
 
-        inner = _Compare(self._table, self._depth + 1)
+        inner = _Compare(self._table, self._kinds, self._depth + 1)
         try:
             nested = inner if self._depth < _DEEPEST else None
             decomposed = run(with_tensors(self._table[func]), tensors, backward=False, mode=nested)
@@ -88,10 +94,10 @@ class _Compare(TorchDispatchMode):
 
     def _judge(self, func: Any, case: Case, decomposed: Any, inner: _Compare) -> None:
         pairs = zip(case.eager.outputs, decomposed.outputs, strict=False)
-        if all(_alike(mine, other) for mine, other in pairs):
+        if "stride" not in self._kinds and all(_alike(mine, other) for mine, other in pairs):
             return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
-        kinds = ("dtype", "shape") if is_random else ("value", "nan", "dtype", "shape")
+        kinds = _FORM if is_random else self._kinds
         wrong = [item for item in judge(case, decomposed).wrong if item.kind in kinds]
         if not wrong:
             return

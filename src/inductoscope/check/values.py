@@ -144,6 +144,7 @@ def run(
     backward: bool,
     dtype: torch.dtype | None = None,
     mode: contextlib.AbstractContextManager[Any] | None = None,
+    keeps_graph: bool = False,
 ) -> Outcome:
     """Call `function` on copies of the inputs; the random generators stay as they were.
 
@@ -153,7 +154,7 @@ def run(
     with same_generators():
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))
-        gradients = _gradients(outputs, copies, mode) if backward else ()
+        gradients = _gradients(outputs, copies, mode, keeps_graph) if backward else ()
     return Outcome(
         tuple(_detached(value) for value in outputs),
         tuple(_detached(value) for value in gradients),
@@ -182,7 +183,7 @@ def _detached(value: Any) -> Any:
 
 
 def _gradients(
-    outputs: Sequence[Any], inputs: Sequence[Any], mode: Any
+    outputs: Sequence[Any], inputs: Sequence[Any], mode: Any, keeps_graph: bool
 ) -> tuple[torch.Tensor | None, ...]:
     """Gradients for fixed random cotangents; one entry per input, None where there is none."""
     ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
@@ -196,7 +197,9 @@ def _gradients(
     generator = torch.Generator().manual_seed(_SEED_OF_COTANGENTS)
     cotangents = [_cotangent(end, generator) for end in ends]
     with mode or contextlib.nullcontext():
-        found = torch.autograd.grad(ends, list(leaves.values()), cotangents, allow_unused=True)
+        found = torch.autograd.grad(
+            ends, list(leaves.values()), cotangents, retain_graph=keeps_graph, allow_unused=True
+        )
     by_number = dict(zip(leaves, found, strict=True))
     return tuple(by_number.get(number) for number in range(len(inputs)))
 

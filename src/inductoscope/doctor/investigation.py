@@ -6,6 +6,7 @@ it. What is known is written down after every step, so that an interruption lose
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
@@ -52,6 +53,8 @@ from inductoscope.repro.failure_script import script_text
 _HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 60.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
+# How long to look for something smaller; a candidate that hangs costs its time limit.
+_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
 
 def investigate_and_stop(
@@ -190,11 +193,11 @@ class Investigation:
         earlier = self._whole.earlier
         self._whole = replace(self._whole, earlier=None)
         again = self._oracle.failure(self._whole)
-        if earlier is not None and (again is None or again.kind != self._failure.kind):
+        if earlier is not None and (again is None or not _is_again(again, self._failure)):
             self._say("it needs an earlier call; trying with that")
             self._whole = replace(self._whole, earlier=earlier)
             again = self._oracle.failure(self._whole)
-        self._found.reproduces = again is not None and again.kind == self._failure.kind
+        self._found.reproduces = again is not None and _is_again(again, self._failure)
         if again is not None and self._found.reproduces:
             self._failure = again
             if again.kind == HANG:
@@ -222,6 +225,8 @@ class Investigation:
             self._keep(smaller)
             return  # Two calls have to fit together: it is left as it is.
         self._say(f"looking for the smallest part of {smaller.size} nodes")
+        longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
+        self._oracle.deadline = time.monotonic() + longest
         self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
         self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
         self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
@@ -252,6 +257,7 @@ class Investigation:
 
     def _locate(self) -> None:
         """In the smallest graph there is little left to be wrong."""
+        self._oracle.deadline = math.inf
         self._oracle.stage = ""
         short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         final = self._oracle.failure(self._smallest, label=" in full")
@@ -322,6 +328,14 @@ class Investigation:
             self._whole, self._found, self._location, cures, self._oracle
         )
         self._save()
+
+
+def _is_again(again: Failure, first: Failure) -> bool:
+    """Whether the graph alone shows what the program showed.
+
+    An exception has to be the same one: the graph may not be one that Dynamo takes.
+    """
+    return again.is_same_as(first) if first.kind == ERROR else again.kind == first.kind
 
 
 def _known(failure: Failure) -> dict[str, object]:

@@ -103,7 +103,8 @@ def _stage(found: Found) -> str:
 def _culprit(found: Found) -> Culprit:
     location = found.location
     names = [str(name) for name in location.get("names", ())]
-    function = str(location.get("function") or "") or None
+    raised_in = found.failure.get("function") if found.failure.get("kind") == f.ERROR else ""
+    function = str(location.get("function") or raised_in or "") or None
     cures = {str(cure["axis"]): cure for cure in found.cures}
     cure = next((cures[name] for name in _TELLING if name in cures), None)
     pass_name = str(location.get("pass_name") or "") or None
@@ -111,7 +112,10 @@ def _culprit(found: Found) -> Culprit:
         pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
     operation = str(location.get("operation") or "")
     if not operation or pass_name:
-        operation = ", ".join(found.operations[:6]) or operation
+        # Where nothing could be cut down, the node that the compiler was at.
+        operation = (
+            ", ".join(found.operations[:6]) or operation or str(found.failure.get("detail") or "")
+        )
     return Culprit(
         op=operation or None,
         pass_=pass_name,

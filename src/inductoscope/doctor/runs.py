@@ -18,6 +18,9 @@ from inductoscope.recording.reader import open_recording
 
 Say = Callable[[str], None]
 
+# What torch says of a graph that was compiled, for the check, to be differentiated once.
+_DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
+
 # Bytes that a C++ compiler needs for a small kernel.
 _LEAST_SPACE = 1 << 20
 
@@ -46,6 +49,9 @@ class Runs:
         self._say("running the program with every compiled graph checked against eager")
         run = self._run(orders, self.looking_in)
         _refuse_incomplete(run)
+        if run.failed and _DIFFERENTIATED_AGAIN in run.output:
+            orders = replace(orders, keeps_graphs=True)
+            run = self.again(orders, "running it again with graphs kept for another backward pass")
         self._usual_seconds = 60 + 5 * run.ending.seconds
         self._first_ended_well = run.ending.exit_code == 0
         return run

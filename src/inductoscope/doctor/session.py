@@ -163,7 +163,7 @@ class Doctor:
     def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
         place = last_compile(first)
-        if place is None:
+        if place is None or place.stage == "dynamo":  # There is no graph to stop at.
             return
         was_ended = first.stalled or first.over_time
         failure = {

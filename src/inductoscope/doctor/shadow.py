@@ -209,7 +209,8 @@ class _Shadow:
             return None, None
         try:
             assert self.compiled is not None
-            outcome = run(self.compiled, arguments, backward=backward)
+            keeps_graph = self.orders.keeps_graphs
+            outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
             return self._failure_at_run(error), None
         judgement = judge(case, outcome)

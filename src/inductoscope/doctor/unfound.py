@@ -21,6 +21,7 @@ from inductoscope.doctor.elsewhere import (
 from inductoscope.doctor.orders import Orders
 from inductoscope.doctor.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.doctor.whereabouts import last_compile
 from inductoscope.model.entities import CompileError, Recording
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import Event, open_recording
@@ -57,7 +58,7 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
             return fails_in_eager(run, eager, recording)
         return _refused(recording, errors[0])
     if run.stalled or run.over_time:
-        return _too_long(run)
+        return _too_long(run, recording)
     captured = callables_that_differ(run)
     unsteady = [check for check in checks if check.text("verdict") == "unsteady"]
     if unsteady and (captured or run.ending.exit_code != 0):
@@ -124,10 +125,16 @@ def _users_line(message: str) -> str | None:
     return own[-1] if own else None
 
 
-def _too_long(run: Watched) -> Verdict:
-    if run.stalled:
-        text = "The program stopped moving inside the compiler; at which graph could not be told."
-        result = Verdict(v.HANG, "none", text)
+def _too_long(run: Watched, recording: Recording) -> Verdict:
+    place = last_compile(run)
+    if place is not None:
+        text = (
+            f"{place.text[0].upper()}{place.text[1:]}; no smaller program was found that shows it."
+        )
+        culprit = Culprit(function=place.function or None, source=last_place(recording))
+        result = Verdict(v.HANG, place.stage, text, "likely", culprit)
+        for number, function in enumerate(place.functions[:12]):
+            result.add(f"called from {function}" if number else f"it was in {function}")
     else:
         text = "The program did not end within the time limit; it was not inside the compiler."
         result = Verdict(v.HANG, "user", text, "likely")

@@ -59,7 +59,7 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
     """
     works: list[Callable[[], Any]] = [
         lambda: asdict(_in_compile(candidate, aspect)),
-        lambda: asdict(_in_decompositions(candidate)),
+        lambda: asdict(_in_decompositions(candidate, aspect)),
         lambda: asdict(_before_inductor(candidate)),
         lambda: asdict(in_own_operators(candidate)),
     ]
@@ -116,10 +116,10 @@ def wrong_with_backend(candidate: Candidate, backend: str) -> str:
     return judgement.wrong[0].text if judgement.wrong else ""
 
 
-def _in_decompositions(candidate: Candidate) -> Location:
+def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
     with compiling(candidate):
         found = first_wrong_decomposition(
-            candidate.module, candidate.inputs, backward=candidate.backward
+            candidate.module, candidate.inputs, backward=candidate.backward, aspect=aspect
         )
     if found is None or found.kind == "error":
         return Location()
@@ -147,7 +147,7 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
     found = first_divergence(passes, known, aspect)
     if found is not None:
         return _at_pass(candidate, seen, found)
-    if kernels.divergences:
+    if kernels.divergences and aspect not in ("stride", "sharing"):
         return _at_kernel(candidate, seen, kernels.divergences[0])
     return Location(text="no buffer differs from its node; the graph's outputs do")
 
