@@ -69,13 +69,13 @@ def _form_of_value(name: str, one: Any, two: Any) -> list[Difference]:
         text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
         return [Difference("shape", name, text)]
     # Gradients may come in another memory format: Inductor chooses that of convolutions.
-    if not name.startswith("gradient") and _strides(one) != _strides(two):
+    if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
         text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
         return [Difference("stride", name, text)]
     return []
 
 
-def _strides(value: torch.Tensor) -> list[int]:
+def strides_that_matter(value: torch.Tensor) -> list[int]:
     """Strides that matter: those of dimensions with more than one element."""
     if value.layout is not torch.strided or not value.numel():
         return []

@@ -125,7 +125,7 @@ class _RoundedAnew(TorchDispatchMode):
             magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
             magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
-        moved = value.double() + magnitude * self._random(value, 1.0)
+        moved = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
         return moved.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:

@@ -22,6 +22,7 @@ def is_plain(value: Any) -> bool:
         and not value.is_conj()
         and not value.is_neg()
         and not value._is_zerotensor()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(value)
     )
 
 

@@ -116,10 +116,10 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
 def _advice(error: CompileError) -> str:
     view = _SHOWN.get(error.stage)
     if error.stage == "dynamo":
-        return (
-            "Dynamo refused before Inductor saw anything. Without fullgraph=True it would break "
-            "the graph here and go on."
-        )
+        otherwise = " Without fullgraph=True it would break the graph here and go on."
+        is_refusal = error.type in ("Unsupported", "UserError")
+        refused = "Dynamo refused before Inductor saw anything."
+        return refused + (otherwise if is_refusal else "")
     if view is None:
         return "See the traceback with 'inductoscope show --stage errors'."
     return (

@@ -22,6 +22,7 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.orders import FUNCTION_SCRIPT
+from inductoscope.doctor.shadow import WAITING
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.forks import Forks
 from inductoscope.repro.function_script import function_script
@@ -54,17 +55,21 @@ def watched(
             return compiled(*args, **kwargs)
         calls += 1
         _depth.value += 1
+        differs = False
         try:
             eager = _in_eager(function, args, kwargs, place)
+            WAITING.is_open = eager is not None
             result = compiled(*args, **kwargs)
+            if eager is not None:
+                values = _values(result, args, kwargs)
+                differs = SCOPE.guard(_compare, function, calls, eager, values) is True
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, place)
             raise
         finally:
             _depth.value -= 1
-        if eager is not None:
-            SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
+            SCOPE.guard(lambda: WAITING.close(drop=differs))
         return result
 
     return call
@@ -125,7 +130,8 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> None:
+def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> bool:
+    """Whether they differ."""
     name = getattr(function, "__qualname__", type(function).__name__)
     text = _difference(eager, compiled)
     SCOPE.emit(
@@ -135,6 +141,7 @@ def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) ->
         verdict="differs" if text else "right",
         text=text or f"{len(eager)} values",
     )
+    return bool(text)
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:

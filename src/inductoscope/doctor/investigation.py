@@ -22,7 +22,7 @@ from inductoscope.check.graphs import as_function
 from inductoscope.check.random_numbers import draws_random_numbers
 from inductoscope.doctor.cures import find_cures, relevant_axes
 from inductoscope.doctor.finding import Found, say, write_found
-from inductoscope.doctor.orders import INVESTIGATING, STOPPED
+from inductoscope.doctor.orders import INVESTIGATING, STOPPED, Orders
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
@@ -50,7 +50,7 @@ from inductoscope.repro.failure_script import script_text
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
 # candidates are tried; both longer where a native compiler or a kernel may be at work.
-_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 60.0
+_HANG_SECONDS, _FEW_NODES = 12.0, 20
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
 # How long to look for something smaller; a candidate that hangs costs its time limit.
@@ -58,14 +58,14 @@ _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
 
 def investigate_and_stop(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, journal: Path
+    candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
 ) -> NoReturn:
     """Find out what can be found out, write it down, and end the program."""
     _wait_for_others(place)
     try:
-        say(place, f"found: {failure.text}")
+        say(place, f"found: {failure.text.partition(chr(10))[0]}")
         write_found(found, place)
-        Investigation(candidate, failure, found, place, journal).run()
+        Investigation(candidate, failure, found, place, orders).run()
     except BaseException:
         found.notes.append("".join(traceback.format_exc())[-3000:])
     write_found(found, place)
@@ -126,15 +126,18 @@ class Investigation:
     """One failure, step by step."""
 
     def __init__(
-        self, candidate: Candidate, failure: Failure, found: Found, place: Path, journal: Path
+        self, candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
     ) -> None:
         self._whole = candidate
         self._failure = failure
         self._found = found
         self._place = place
         self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
+        self._stall = orders.stall
         self._oracle = Oracle(
-            Forks(seconds=self._longest()), journal, watch_kernels=failure.kind == SIGNAL
+            Forks(seconds=self._longest()),
+            Path(orders.journal),
+            watch_kernels=failure.kind == SIGNAL,
         )
         self._smallest = candidate
         self._location = Location()
@@ -163,10 +166,12 @@ class Investigation:
         self._save()
 
     def _longest(self) -> float:
-        """Seconds that a fork may take."""
+        """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS
-        return _HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS
+        if self._is_native or self._found.nodes == 0 or self._found.nodes > _FEW_NODES:
+            return self._stall
+        return min(_HANG_SECONDS, self._stall)
 
     def _wait_less(self, failure: Failure) -> None:
         """One that hangs is waited for in full: so wait no longer than a healthy one would take.

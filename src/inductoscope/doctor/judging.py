@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from pathlib import Path
+from typing import Any
 
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.finding import Found
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.isolate import failure as f
 
+# A graph of so few nodes is compiled in a second or two.
+_FEW_NODES = 20
+
 _NATIVE = ("cpp-compile", "triton-compile")
 
 # Which axis tells the stage best where the first divergence does not: the most telling first.
-_TELLING = (
+_OF_GRAPHS = (
     "pre-grad passes", "decompositions", "joint passes", "post-grad passes", "patterns",
+)  # fmt: skip
+_OF_LOOPS = (
     "fusion", "vectorisation", "loop tail", "index propagation", "buffer reuse",
     "in-place buffers", "loop ordering", "layout", "padding", "fast math", "C++ optimisation",
     "dynamic shapes", "freezing", "precision casts", "split reductions", "autotune", "cudagraphs",
@@ -88,16 +95,19 @@ def _kind(found: Found) -> str:
 
 
 def _stage(found: Found) -> str:
-    stage = str(found.location.get("stage") or "")
-    if stage:
-        return stage
-    if found.failure.get("stage"):
-        return str(found.failure["stage"])
+    stage = str(found.location.get("stage") or found.failure.get("stage") or "")
+    cure = _telling_cure(found)
+    if stage in ("", "inductor") and cure is not None:  # Between its stages.
+        return str(cure["stage"])
+    return stage
+
+
+def _telling_cure(found: Found) -> dict[str, Any] | None:
+    """The cure that says most about where it is; graphs that are right are not to blame."""
     cures = {str(cure["axis"]): cure for cure in found.cures}
-    for name in _TELLING:
-        if name in cures:
-            return str(cures[name]["stage"])
-    return ""
+    right = found.location.get("graphs_are_right")
+    order = (*_OF_LOOPS, *_OF_GRAPHS) if right else (*_OF_GRAPHS, *_OF_LOOPS)
+    return next((cures[name] for name in order if name in cures), None)
 
 
 def _culprit(found: Found) -> Culprit:
@@ -105,17 +115,14 @@ def _culprit(found: Found) -> Culprit:
     names = [str(name) for name in location.get("names", ())]
     raised_in = found.failure.get("function") if found.failure.get("kind") == f.ERROR else ""
     function = str(location.get("function") or raised_in or "") or None
-    cures = {str(cure["axis"]): cure for cure in found.cures}
-    cure = next((cures[name] for name in _TELLING if name in cures), None)
+    cure = _telling_cure(found)
     pass_name = str(location.get("pass_name") or "") or None
     if pass_name and names:
         pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
     operation = str(location.get("operation") or "")
     if not operation or pass_name:
         # Where nothing could be cut down, the node that the compiler was at.
-        operation = (
-            ", ".join(found.operations[:6]) or operation or str(found.failure.get("detail") or "")
-        )
+        operation = ", ".join(found.operations[:6]) or operation or _node(found)
     return Culprit(
         op=operation or None,
         pass_=pass_name,
@@ -124,6 +131,14 @@ def _culprit(found: Found) -> Culprit:
         config=None if cure is None else str(cure["title"]),
         source=_relative(found.sources[-1]) if found.sources else None,
     )
+
+
+def _node(found: Found) -> str:
+    """The node that the compiler was at."""
+    executing = re.search(
+        r"While executing %\w+ : .*?target=([\w.]+)", str(found.failure.get("text"))
+    )
+    return str(found.failure.get("detail") or (executing[1] if executing else ""))
 
 
 def _relative(place: str) -> str:
@@ -142,6 +157,8 @@ def _confidence(found: Found, stage: str) -> str:
     if found.failure.get("kind") in (f.WRONG, f.NAN):
         is_located = found.location.get("stage") and found.location.get("how")
         return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
+    if found.failure.get("kind") == f.HANG and found.nodes > _FEW_NODES:
+        return "likely"  # It may be slow.
     return "proven"
 
 
@@ -150,7 +167,7 @@ _KIND_TEXT = {
     v.NOT_A_NUMBER: "The compiled program gives NaN or Inf where eager is finite",
     v.CRASH: "The compiler or a kernel that it made breaks down",
     v.COMPILE_ERROR: "The code that Inductor generated is refused by the native compiler",
-    v.HANG: "The compile never ends",
+    v.HANG: "The compile does not end",
     v.NOT_INDUCTOR: "Something goes wrong before Inductor is reached",
     v.NOT_A_BUG: "An operator of the program's own does not do what it declares",
 }
@@ -204,7 +221,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     if not found.reproduces:
         result.add("the failure did not show again in the graph alone; nothing was narrowed")
     for note in found.notes[:2]:
-        result.add(note.strip().splitlines()[-1] if note.strip() else "", "the tool's own mistake")
+        raised = re.findall(r"^[\w.]+(?:Error|Exception|Fails|Failure)\b.*", note, re.MULTILINE)
+        result.add(raised[-1] if raised else note.strip()[-200:], "the tool's own mistake")
 
 
 def _complaint(message: str) -> str:

@@ -50,6 +50,8 @@ class Orders:
     investigate: bool = True
     # Whether compiled code draws its random numbers as eager does, so that both can be compared.
     random_as_eager: bool = True
+    # Seconds without a sign of life that count as a hang.
+    stall: float = 60.0
     # Whether a graph may be differentiated more than once, which has to be known when it is first.
     keeps_graphs: bool = False
     # Where answers to candidates are written down, and read if a run goes on with a search.

@@ -32,6 +32,7 @@ from inductoscope.doctor.orders import (
     Orders,
 )
 from inductoscope.errors import ToolFailure
+from inductoscope.isolate.forks import processor_seconds
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
@@ -44,6 +45,8 @@ _TIME_FOR_INPUT = 2.0
 # A call of a compiled graph, which is also made in eager and in float64, may take longer than a
 # step of the compiler.
 _CALL_PATIENCE = 5
+# On a busy machine a process may be given this many times as long.
+_STARVED_PATIENCE = 4
 OUTPUT = "output.txt"
 
 
@@ -248,10 +251,13 @@ class StreamState:
     # Whether it is inside a compiled graph.
     is_in_call: bool = False
     moved: float = field(default_factory=time.time)
+    # The processor time that it had used by then.
+    used: float = 0.0
     _read: int = 0
 
     def catch_up(self) -> StreamState:
         """Read what was written since."""
+        before = self.moved
         with contextlib.suppress(OSError), self.path.open("rb") as file:
             file.seek(self._read)
             whole, newline, _ = file.read().rpartition(b"\n")
@@ -259,7 +265,14 @@ class StreamState:
             for line in whole.splitlines():
                 with contextlib.suppress(ValueError, AttributeError):
                     self._take(json.loads(line))
+        if self.moved != before:
+            self.used = processor_seconds(self.pid)
         return self
+
+    @property
+    def pid(self) -> int:
+        """The process that writes it."""
+        return int(self.path.name.partition("-")[0])
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = str(event.get("kind"))
@@ -293,27 +306,30 @@ class StallWatch:
         return [state for state in self._streams.values() if self._has_stalled(state)]
 
     def _has_stalled(self, state: StreamState) -> bool:
-        if not (state.stages or state.is_in_call) or not _is_alive(state.path):
+        if not (state.stages or state.is_in_call) or not Path(f"/proc/{state.pid}").exists():
             return False
         patience = self._seconds if state.stages else _CALL_PATIENCE * self._seconds
-        return state.moved < time.time() - patience
+        waited = time.time() - state.moved
+        return waited > patience and not (
+            waited < _STARVED_PATIENCE * patience and _is_starved(state, patience)
+        )
 
     def ask_for_stacks(self) -> None:
         """Have the processes that have stalled write where they are."""
         for state in self._stalled():
-            _ask_for_stacks(state.path)
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(state.pid, STACK_SIGNAL)
         time.sleep(_TIME_TO_WRITE)
 
 
-def _is_alive(stream: Path) -> bool:
-    """Whether the process of a stream is still there."""
-    return Path("/proc", stream.name.partition("-")[0]).exists()
-
-
-def _ask_for_stacks(stream: Path) -> None:
-    pid = stream.name.partition("-")[0]
-    with contextlib.suppress(ValueError, ProcessLookupError, PermissionError):
-        os.kill(int(pid), STACK_SIGNAL)
+def _is_starved(state: StreamState, patience: float) -> bool:
+    """Whether a process would go on if others let it: ready to, and with little processor time."""
+    try:
+        status = Path(f"/proc/{state.pid}/stat").read_text()
+    except OSError:
+        return False
+    is_ready = status.rpartition(")")[2].split()[0] == "R"
+    return is_ready and processor_seconds(state.pid) - state.used < patience / 2
 
 
 def open_stages(stream: Path) -> list[dict[str, Any]]:

@@ -88,7 +88,9 @@ class Runs:
         run = run_program(
             self._command,
             folder,
-            replace(orders, journal=str(self.place / JOURNAL)) if orders.inside else orders,
+            replace(orders, journal=str(self.place / JOURNAL), stall=self._limits.stall)
+            if orders.inside
+            else orders,
             cache=self.cache,
             stdin=self._stdin,
             limits=self._limits_for(orders),

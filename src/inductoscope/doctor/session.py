@@ -18,7 +18,11 @@ from inductoscope.doctor.judging import verdict_on
 from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
 from inductoscope.doctor.program import Limits, Watched
 from inductoscope.doctor.runs import Runs, Say
-from inductoscope.doctor.unfound import checks_of, verdict_without_finding
+from inductoscope.doctor.unfound import (
+    callables_that_differ,
+    checks_of,
+    verdict_without_finding,
+)
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
@@ -306,7 +310,7 @@ def _is_right(run: Watched) -> bool:
     if run.stalled or not (run.over_time or run.ending.exit_code == 0):
         return False
     events = list(open_recording(run.folder).events())
-    if any(event.kind == "hook-error" for event in events):
-        return False  # The workaround itself may be what failed.
+    if any(event.kind == "hook-error" for event in events) or callables_that_differ(run):
+        return False  # The workaround itself may be what failed, or something else is wrong too.
     said = {event.text("verdict") for event in events if event.kind == "check"}
     return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}

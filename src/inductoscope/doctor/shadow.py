@@ -32,9 +32,33 @@ from inductoscope.isolate.failure import ERROR, Failure, failure_from
 from inductoscope.isolate.forks import can_fork
 from inductoscope.isolate.signs import failure_of_error, failure_of_judgement
 
+# What does not change the values that a function gives.
+_MILD = ("sharing", "stride")
+
 # Of the memory that is free, checking may take this part.
 _PART_OF_MEMORY = 0.25
 _SMALL = 64 << 20
+
+
+class _Waiting:
+    """Findings that wait until it is known whether the whole function gives wrong values.
+
+    That would be the program's failure then, and not this.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.findings: list[Callable[[], None]] = []
+
+    def close(self, *, drop: bool) -> None:
+        """The function has returned: examine the first, unless something else is wrong."""
+        self.is_open = False
+        findings, self.findings = self.findings, []
+        if findings and not drop:
+            findings[0]()
+
+
+WAITING = _Waiting()
 
 
 def shadowed(
@@ -266,6 +290,14 @@ class _Shadow:
     def _found(
         self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
     ) -> None:
+        if failure.aspect in _MILD and WAITING.is_open:
+            WAITING.findings.append(lambda: self._examine(failure, arguments, candidate))
+        else:
+            self._examine(failure, arguments, candidate)
+
+    def _examine(
+        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None
+    ) -> None:
         self._note("wrong" if failure.kind != ERROR else "error", failure.text)
         if not self.orders.investigate:
             self.held_back = None
@@ -279,8 +311,7 @@ class _Shadow:
             backend=self.backend,
         )
         candidate = candidate or self._candidate(arguments)
-        journal = Path(self.orders.journal)
-        investigate_and_stop(candidate, failure, found, self.place, journal)
+        investigate_and_stop(candidate, failure, found, self.place, self.orders)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic

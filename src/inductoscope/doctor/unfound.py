@@ -110,8 +110,8 @@ def _refused(recording: Recording, error: CompileError) -> Verdict:
     source = _users_line(error.message) or error.source or (finding.source if finding else None)
     result.culprit = Culprit(function=functions[0] if functions else None, source=source)
     result.add("\n".join(message[:12]), "the exception, and the same in eager does not fail")
-    for place in error.raised_in[:3]:
-        result.add(f"raised in {place}")
+    for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
+        result.add(f"called from {place}" if number else f"raised in {place}")
     if finding is not None:
         result.add(finding.advice)
     return result
@@ -214,8 +214,7 @@ def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun)
         "proven",
     )
     result.culprit = Culprit(function=still[0].text("function"), source=last_place(recording))
-    for event in (captured[0], still[0]):
-        result.add(
-            f"{event.text('function')}: {event.text('text')}", "compared with a fork in eager"
-        )
+    for event, how in ((captured[0], "compiled"), (still[0], "with Dynamo alone")):
+        text = f"{event.text('function')}: {event.text('text')}"
+        result.add(text, f"{how}, compared with a fork in eager")
     return result

@@ -19,12 +19,13 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.check.compare import Case, is_close, judge
 from inductoscope.check.decompositions import first_wrong_decomposition
+from inductoscope.check.form import strides_that_matter
 from inductoscope.check.graphs import as_function, snapshot
-from inductoscope.check.kernels import KernelDivergence, KernelWatch, planned_dtype
+from inductoscope.check.kernels import Graph, KernelDivergence, KernelWatch, planned_dtype
 from inductoscope.check.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.check.own_operators import first_false_declaration
 from inductoscope.check.passes import PassDivergence, PassWatch, first_divergence
-from inductoscope.check.values import run
+from inductoscope.check.values import is_plain, run
 from inductoscope.isolate.candidate import Candidate, is_operation
 from inductoscope.isolate.forks import Forks
 from inductoscope.isolate.oracle import compiling, run_compiled
@@ -45,6 +46,8 @@ class Location:
     names: tuple[str, ...] = ()
     # Operations that a pass put in.
     added: tuple[str, ...] = ()
+    # Whether every pass and every decomposition was compared, and is right.
+    graphs_are_right: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -149,7 +152,36 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
         return _at_pass(candidate, seen, found)
     if kernels.divergences and aspect not in ("stride", "sharing"):
         return _at_kernel(candidate, seen, kernels.divergences[0])
-    return Location(text="no buffer differs from its node; the graph's outputs do")
+    for graph in kernels.graphs if aspect in _FORM else ():
+        if (place := _at_declaration(graph)).is_known:
+            return place
+    text = "no buffer differs from its node; the graph's outputs do"
+    return Location(text=text, graphs_are_right=True)
+
+
+_FORM = ("dtype", "shape", "stride")
+
+
+def _at_declaration(graph: Graph) -> Location:
+    """The first node that eager gives another form than the compiler was told by its meta function.
+
+    Inductor goes by the latter.
+    """
+    values = graph.expected.eager if graph.expected is not None else {}
+    for node in graph.module.graph.nodes:
+        told: Any = node.meta.get("val")
+        given: Any = values.get(node.name)
+        if node.op != "call_function" or not isinstance(told, torch.Tensor) or not is_plain(given):
+            continue
+        if told.dtype == given.dtype and strides_that_matter(told) == strides_that_matter(given):
+            continue
+        text = (
+            f"the meta function of {node.target} says {told.dtype} with strides "
+            f"{tuple(told.stride())}, eager gives {given.dtype} with strides {given.stride()}"
+        )
+        how = "each node was computed in eager and compared with its meta function"
+        return Location(stage="lowering", operation=str(node.target), text=text, how=how)
+    return Location()
 
 
 class _Retraced:
