@@ -196,6 +196,27 @@ def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> No
     assert (verdict.stage, verdict.culprit.config) == (axis.stage, axis.title)
 
 
+@pytest.mark.parametrize(
+    ("graphs_are_right", "stage"), [(True, "scheduler"), (False, "decomposition")]
+)
+def test_graphs_that_are_right_are_not_blamed(graphs_are_right: bool, stage: str) -> None:
+    """Without the one decomposition there is nothing to fuse: both make it go away."""
+    cures = [
+        {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": ""}
+        for axis in AXES
+        if axis.name in ("decompositions", "fusion")
+    ]
+    place = {"graphs_are_right": graphs_are_right}
+    failure = Failure(WRONG, VALUE, aspect="value")
+    assert verdict_on(found(failure, location=place, cures=cures)).stage == stage
+
+
+@pytest.mark.parametrize(("nodes", "confidence"), [(2, "proven"), (400, "likely")])
+def test_a_large_graph_that_does_not_end_may_be_slow(nodes: int, confidence: str) -> None:
+    failure = Failure(HANG, "not done after 60 s", stage="scheduler")
+    assert verdict_on(found(failure, nodes=nodes)).confidence == confidence
+
+
 def test_of_several_cures_the_most_telling_one_is_blamed() -> None:
     cures = [
         {"axis": "lowerings", "stage": "lowering", "title": "lowering to loops", "name": ""},
