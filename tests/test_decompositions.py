@@ -66,7 +66,7 @@ def sign(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 @pytest.mark.usefixtures("_bugs_of_torch")
 def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
     """pytorch#198364: nothing computes anything wrong, and the strides are."""
-    inputs = (numbers(3, 4).mT, numbers(3, 4).mT)
+    inputs = (numbers(3, 4).mT, numbers(4, 3))
     found = localise(Candidate(captured(sign, *inputs), inputs), Forks(), "stride")
     assert (found.stage, found.operation) == ("lowering", "aten.copysign.Tensor")
     assert found.text.startswith("the meta function of aten.copysign.Tensor says ")

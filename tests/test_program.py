@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,16 @@ STAGE = {"kind": "stage-start", "stage": "lowering", "compile": "0/0"}
 CALL = {"kind": "graph-call", "compile": "0/0", "call": 1}
 
 
-def stream(folder: Path, *events: dict[str, Any], pid: int = os.getpid()) -> Path:
+@pytest.fixture
+def sleeper() -> Iterator[int]:
+    """A process that waits."""
+    child = subprocess.Popen(["sleep", "60"])
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+def stream(folder: Path, *events: dict[str, Any], pid: int) -> Path:
     """What a process has written so far."""
     path = folder / "streams" / f"{pid}-1.jsonl"
     lines = [
@@ -55,14 +65,27 @@ def test_a_process_stalls_inside_the_compiler_or_a_compiled_graph(
     seconds: float,
     is_stalled: bool,
     folder: Path,
+    sleeper: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    stream(folder, *events)
+    stream(folder, *events, pid=sleeper)
     watch = StallWatch(folder, seconds=1.0)
     assert not watch.is_stalled()
     now = time.time()
     monkeypatch.setattr(time, "time", lambda: now + seconds)
     assert watch.is_stalled() is is_stalled
+
+
+def test_a_process_that_gets_little_of_a_busy_machine_has_longer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream(folder, STAGE, pid=os.getpid())  # It is ready to run, for it runs.
+    watch = StallWatch(folder, seconds=1000.0)
+    assert not watch.is_stalled()
+    now = time.time()
+    for seconds, is_stalled in ((1500, False), (5000, True)):
+        monkeypatch.setattr(time, "time", lambda later=seconds: now + later)
+        assert watch.is_stalled() is is_stalled
 
 
 def test_a_process_that_is_gone_has_not_stalled(
@@ -91,7 +114,7 @@ def test_a_process_that_is_gone_has_not_stalled(
 def test_a_program_that_was_ended_did_not_die_by_itself(
     run: dict[str, bool], said: str, folder: Path
 ) -> None:
-    stream(folder, STAGE)
+    stream(folder, STAGE, pid=1)
     place = last_compile(Watched(Ending(137, 9, 1.0), folder, **run))
     assert place is not None
     assert f"the program {said} in stage lowering of compile 0/0" == place.text
