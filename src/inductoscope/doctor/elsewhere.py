@@ -42,6 +42,9 @@ def failed_elsewhere(
     plain = rerun(Orders(inside=False), "running it compiled, without the tool")
     if plain.ending.exit_code == 0:
         return _not_always(run, plain, "one of them without the tool")
+    # First, for with other roundings what Dynamo does is done too.
+    if (blamed := _blamed_level(_DYNAMO, run, eager, recording, rerun)) is not None:
+        return blamed
     rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
     inexact = [check for check in checks if check.fields.get("is_exact") is False]
     if rounding or inexact:
@@ -51,8 +54,7 @@ def failed_elsewhere(
         )
         if _fails_alike(run, moved):
             return _falls_over_rounding(rounding or inexact)
-    blamed = _level_that_fails(run, eager, recording, rerun)
-    if blamed is not None:
+    if (blamed := _blamed_level(_AOT, run, eager, recording, rerun)) is not None:
         return blamed
     if random := random_operations(recording):
         return other_random_numbers(random, checks)
@@ -169,43 +171,39 @@ class _Level:
     summary: str
 
 
-_LEVELS = (
-    _Level(
-        "dynamo",
-        "eager",
-        "torch._dynamo",
-        "running it with Dynamo alone, each graph in eager",
-        "Dynamo captures something else than the program computes: it fails with every graph run "
-        "in eager too, and does not fail without torch.compile.",
-    ),
-    _Level(
-        "aot",
-        "aot_eager",
-        "torch._functorch.aot_autograd",
-        "running it with Dynamo and AOTAutograd, without Inductor",
-        "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does not "
-        "fail with Dynamo alone or without torch.compile.",
-    ),
+_DYNAMO = _Level(
+    "dynamo",
+    "eager",
+    "torch._dynamo",
+    "running it with Dynamo alone, each graph in eager",
+    "Dynamo captures something else than the program computes: it fails with every graph run in "
+    "eager too, and does not fail without torch.compile.",
+)
+_AOT = _Level(
+    "aot",
+    "aot_eager",
+    "torch._functorch.aot_autograd",
+    "running it with Dynamo and AOTAutograd, without Inductor",
+    "AOTAutograd alone is wrong: the program fails with backend='aot_eager' too, and does not fail "
+    "with Dynamo alone or without torch.compile.",
 )
 
 
-def _level_that_fails(
-    run: Watched, well: Watched, recording: Recording, rerun: Rerun
+def _blamed_level(
+    level: _Level, run: Watched, well: Watched, recording: Recording, rerun: Rerun
 ) -> Verdict | None:
-    """Whether Dynamo or AOTAutograd does it alone."""
-    for level in _LEVELS:
-        orders = Orders(calls=0, backend=level.backend, investigate=False)
-        tried = rerun(orders, level.why)
-        if not _fails_alike(run, tried):
-            continue
-        again = rerun(orders, f"{level.why}, once more")
-        eager = run_in_eager(rerun, "running it without torch.compile once more")
-        if eager.failed:
-            return _not_always(eager, well, "both without torch.compile")
-        if not _fails_alike(run, again):
-            return _not_always(tried, again, f"both with backend='{level.backend}'")
-        return _blamed(level, run, recording)
-    return None
+    """Whether the program fails with this part of the compiler and without what comes after it."""
+    orders = Orders(calls=0, backend=level.backend, investigate=False)
+    tried = rerun(orders, level.why)
+    if not _fails_alike(run, tried):
+        return None
+    again = rerun(orders, f"{level.why}, once more")
+    eager = run_in_eager(rerun, "running it without torch.compile once more")
+    if eager.failed:
+        return _not_always(eager, well, "both without torch.compile")
+    if not _fails_alike(run, again):
+        return _not_always(tried, again, f"both with backend='{level.backend}'")
+    return _blamed(level, run, recording)
 
 
 def _cause_unknown(run: Watched, checks: list[Event]) -> Verdict:

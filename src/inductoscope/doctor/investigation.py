@@ -26,7 +26,7 @@ from inductoscope.doctor.orders import INVESTIGATING, STOPPED, Orders
 from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.candidate import Candidate, name_of
+from inductoscope.isolate.candidate import Candidate, has_transforms, name_of
 from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
 from inductoscope.isolate.forks import Forks, can_fork
 from inductoscope.isolate.loading import load_compiler
@@ -232,6 +232,12 @@ class Investigation:
         self._say(f"looking for the smallest part of {smaller.size} nodes")
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
+        if not has_transforms(smaller):
+            self._shrink_graph(hints)
+        self._say("trying simpler input values")
+        self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
+
+    def _shrink_graph(self, hints: Sequence[Sequence[str]]) -> None:
         self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
         self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
         self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
@@ -240,8 +246,6 @@ class Investigation:
         self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
         self._attempt(lambda c: shrink_dtypes(c, self._failure, self._oracle))
         self._attempt(lambda c: shrink_constants(c, self._failure, self._oracle))
-        self._say("trying simpler input values")
-        self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
 
     def _attempt(self, step: Callable[[Candidate], Candidate]) -> None:
         """One step of making it smaller; a graph that the step cannot handle stays as it is."""

@@ -66,3 +66,12 @@ def is_unpacking(node: torch.fx.Node) -> bool:
 def is_operation(node: torch.fx.Node) -> bool:
     """Whether a node computes something."""
     return node.op in ("call_function", "call_method", "call_module")
+
+
+def has_transforms(candidate: Candidate) -> bool:
+    """Whether the graph enters and leaves transforms such as vmap or grad, and so has to be whole.
+
+    Running a part of it would leave this process inside of one.
+    """
+    modules = [str(getattr(node.target, "__module__", "")) for node in candidate.operations]
+    return any("_functorch" in module for module in modules)
