@@ -117,7 +117,7 @@ def _advice(error: CompileError) -> str:
     view = _SHOWN.get(error.stage)
     if error.stage == "dynamo":
         otherwise = " Without fullgraph=True it would break the graph here and go on."
-        is_refusal = error.type in ("Unsupported", "UserError")
+        is_refusal = "Internal" not in error.type
         refused = "Dynamo refused before Inductor saw anything."
         return refused + (otherwise if is_refusal else "")
     if view is None:

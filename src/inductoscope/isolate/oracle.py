@@ -258,7 +258,7 @@ def _fingerprint(value: Any) -> str:
         return repr(value)
     form = f"{tuple(value.shape)} {value.dtype} {value.requires_grad}"
     if value.layout is not torch.strided or not is_plain(value):
-        return f"{form} {value}"
+        return f"{form} {type(value).__name__}"
     numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     if numbers.numel() % 8 == 0:
         numbers = numbers.view(torch.int64)
