@@ -57,7 +57,7 @@ def failed_elsewhere(
     if (blamed := _blamed_level(_AOT, run, eager, recording, rerun)) is not None:
         return blamed
     if random := random_operations(recording):
-        return other_random_numbers(random, checks)
+        return other_random_numbers(random, checks, is_shown=False)
     return _likely_rounding(rounding) if rounding else _cause_unknown(run, checks)
 
 
@@ -71,15 +71,15 @@ def _likely_rounding(rounding: list[Event]) -> Verdict:
     return result
 
 
-def other_random_numbers(random: list[str], checks: list[Event]) -> Verdict:
+def other_random_numbers(random: list[str], checks: list[Event], *, is_shown: bool) -> Verdict:
     """Compiled code has a generator of its own, and draws in an order of its own."""
     result = not_a_bug(
-        "Unseeded randomness, most likely: compiled and eager draw different random numbers "
+        f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw different random numbers "
         f"({', '.join(random[:4])}), also from the same seed; with the same generator they agree",
         [check for check in checks if check.text("verdict") == "right"],
     )
     result.culprit.op = random[0]
-    result.confidence = "likely"
+    result.confidence = "proven" if is_shown else "likely"
     return result
 
 

@@ -121,7 +121,7 @@ class Doctor:
         )
         if not own.failed:
             return None
-        result = other_random_numbers(random, checks_of(first))
+        result = other_random_numbers(random, checks_of(first), is_shown=True)
         result.add(
             "fails with the random numbers that Inductor draws, not with those of eager", "two runs"
         )
