@@ -74,8 +74,9 @@ def _likely_rounding(rounding: list[Event]) -> Verdict:
 def other_random_numbers(random: list[str], checks: list[Event], *, is_shown: bool) -> Verdict:
     """Compiled code has a generator of its own, and draws in an order of its own."""
     result = not_a_bug(
-        f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw different random numbers "
-        f"({', '.join(random[:4])}), also from the same seed; with the same generator they agree",
+        f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
+        f"different random numbers ({', '.join(random[:4])}), also from the same seed; with the "
+        "same generator they agree",
         [check for check in checks if check.text("verdict") == "right"],
     )
     result.culprit.op = random[0]
