@@ -17,12 +17,6 @@ from inductoscope.isolate.localise import localise
 from inductoscope.isolate.oracle import Oracle
 
 
-@pytest.fixture
-def _bugs_of_torch() -> None:
-    if not torch.__version__.startswith("2.13"):
-        pytest.skip("the bugs are known for torch 2.13")
-
-
 def put(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
     return x.sin().put(where, torch.ones(2))
 
@@ -30,7 +24,7 @@ def put(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
 WHERE = torch.tensor([0, 5])
 
 
-@pytest.mark.usefixtures("_bugs_of_torch")
+@pytest.mark.usefixtures("bugs_of_torch")
 def test_strides_are_compared_if_they_are_what_is_wrong() -> None:
     """pytorch#198364: eager keeps those of a transposed input."""
     inputs = (numbers(3, 4).mT, WHERE)
@@ -40,7 +34,7 @@ def test_strides_are_compared_if_they_are_what_is_wrong() -> None:
     assert found.operation == "aten.put.default"
 
 
-@pytest.mark.usefixtures("_bugs_of_torch")
+@pytest.mark.usefixtures("bugs_of_torch")
 def test_random_numbers_are_compared_by_type_and_shape() -> None:
     """pytorch#194547."""
     inputs = (torch.ones(2).half(), torch.ones(2))
@@ -63,7 +57,7 @@ def sign(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     return torch.copysign(x, y)
 
 
-@pytest.mark.usefixtures("_bugs_of_torch")
+@pytest.mark.usefixtures("bugs_of_torch")
 def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
     """pytorch#198364: nothing computes anything wrong, and the strides are."""
     inputs = (numbers(3, 4).mT, numbers(4, 3))
@@ -72,7 +66,7 @@ def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
     assert found.text.startswith("the meta function of aten.copysign.Tensor says ")
 
 
-@pytest.mark.usefixtures("_bugs_of_torch")
+@pytest.mark.usefixtures("bugs_of_torch")
 def test_a_buffer_that_is_written_to_within_its_kernel_is_not_blamed() -> None:
     """Of the copy that `put` writes to nothing is left; that is as it should be."""
     inputs = (numbers(4, 3), WHERE)

@@ -124,14 +124,12 @@ m.Scheduler.fuse_nodes = fuse_nodes
     assert found.verdict["repro"]["verified"]
 
 
+@pytest.mark.usefixtures("bugs_of_torch")
 @pytest.mark.parametrize("name", ["token_positions"])
 def test_real_bugs_of_torch(name: str, workplace: Workplace) -> None:
     """Open bugs of torch 2.13, nothing planted; on another torch they may be gone."""
     import json
 
-    torch = pytest.importorskip("torch")
-    if not torch.__version__.startswith("2.13"):
-        pytest.skip("the truth about this case is known for torch 2.13")
     truth = json.loads((CASES / name / "truth.json").read_text())
     workplace.write("script.py", (CASES / name / "script.py").read_text())
     found = workplace.doctor("script.py", options=("--no-workaround",))

@@ -36,14 +36,6 @@ def gaps(signal):
 """
 
 
-@pytest.fixture
-def bugs_of_torch() -> None:
-    """The bugs are known to be there in torch 2.13; in another one they may be gone."""
-    torch = pytest.importorskip("torch")
-    if not torch.__version__.startswith("2.13"):
-        pytest.skip("the bugs are known for torch 2.13")
-
-
 def assert_is_rows_bug(found: Diagnosis) -> None:
     verdict = found.verdict
     assert (found.exit_code, verdict["verdict"]) == (1, "wrong-result")

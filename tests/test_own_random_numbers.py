@@ -44,10 +44,9 @@ def candidate_of(function: Callable[..., Any], *inputs: Any) -> Candidate:
     return Candidate(captured(function, *inputs), inputs)
 
 
+@pytest.mark.usefixtures("bugs_of_torch")
 def test_random_numbers_of_another_type_than_eagers() -> None:
     """pytorch#194547, which is not to be seen where compiled code draws eager's numbers."""
-    if not torch.__version__.startswith("2.13"):
-        pytest.skip("the bug is known for torch 2.13")
     found, failure = failure_with_own_numbers(
         candidate_of(sample, torch.ones(2).half(), torch.ones(2))
     )

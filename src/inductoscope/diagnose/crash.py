@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from inductoscope.diagnose.compile_error import INTERRUPTIONS
 from inductoscope.diagnose.finding import Finding
 from inductoscope.model.entities import Compile, Process, Recording
+from inductoscope.recording.signals import signal_name
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 
@@ -41,7 +42,7 @@ def _died_compiling(process: Process) -> bool:
 
 
 def _ending(recording: Recording, number: int, victims: list[Process]) -> Finding:
-    name = _name(number)
+    name = signal_name(number)
     where = _where(victims[-1]) if victims else ""
     requested = number in _REQUESTED
     compiled = sum(1 for graph in recording.graphs if graph.finished)
@@ -101,13 +102,6 @@ def _lost_process(process: Process) -> Finding:
         stage=process.unfinished[-1].stage,
         compile=process.unfinished[-1].compile,
     )
-
-
-def _name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"
 
 
 def _advice(number: int, in_compiler: bool, compiled: bool) -> str:

@@ -27,7 +27,16 @@ from inductoscope.doctor.remedies import try_remedies
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.axes import AXES
 from inductoscope.isolate.candidate import Candidate, has_transforms, name_of
-from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure, advice_on_machine
+from inductoscope.isolate.failure import (
+    ERROR,
+    FEW_NODES,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    advice_on_machine,
+)
 from inductoscope.isolate.forks import Forks, can_fork
 from inductoscope.isolate.loading import load_compiler
 from inductoscope.isolate.localise import (
@@ -50,7 +59,7 @@ from inductoscope.repro.failure_script import script_text
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
 # candidates are tried; both longer where a native compiler or a kernel may be at work.
-_HANG_SECONDS, _FEW_NODES = 12.0, 20
+_HANG_SECONDS = 12.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
 # How long to look for something smaller; a candidate that hangs costs its time limit.
@@ -169,7 +178,7 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS
-        if self._is_native or self._found.nodes == 0 or self._found.nodes > _FEW_NODES:
+        if self._is_native or self._found.nodes == 0 or self._found.nodes > FEW_NODES:
             return self._stall
         return min(_HANG_SECONDS, self._stall)
 

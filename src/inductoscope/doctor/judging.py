@@ -12,9 +12,6 @@ from inductoscope.doctor.finding import Found
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.isolate import failure as f
 
-# A graph of so few nodes is compiled in a second or two.
-_FEW_NODES = 20
-
 _NATIVE = ("cpp-compile", "triton-compile")
 
 # Which axis tells the stage best where the first divergence does not: the most telling first.
@@ -157,7 +154,7 @@ def _confidence(found: Found, stage: str) -> str:
     if found.failure.get("kind") in (f.WRONG, f.NAN):
         is_located = found.location.get("stage") and found.location.get("how")
         return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
-    if found.failure.get("kind") == f.HANG and found.nodes > _FEW_NODES:
+    if found.failure.get("kind") == f.HANG and found.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
     return "proven"
 

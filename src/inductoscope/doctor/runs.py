@@ -29,7 +29,7 @@ class Runs:
     """Makes runs, and knows how many there were."""
 
     def __init__(self, command: Sequence[str], folder: Path, limits: Limits, say: Say) -> None:
-        self._command, self._folder, self._limits, self._say = command, folder, limits, say
+        self._command, self._limits, self._say = command, limits, say
         self.cache = folder / "cache"
         self.place = folder / FOLDER
         is_resumed = self.place.exists()

@@ -131,8 +131,9 @@ class Doctor:
         """Under the tool nothing is wrong; the program may still fail without it."""
         plain = self._runs.plain()
         if not plain.failed:
-            ends = "ends well" if plain.ending.exit_code == 0 else "did not end in time, or well,"
-            verdict.add(f"the program also {ends} without the tool", "one run")
+            well = "the program also ends well without the tool"
+            late = "without the tool the program did not end in time"
+            verdict.add(well if plain.ending.exit_code == 0 else late, "one run")
             return verdict
         if (found := self._fails_by_random_numbers(first)) is not None:
             return found

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.doctor.program import Watched, open_stages
-from inductoscope.isolate.failure import signal_name
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.reader import open_recording
+from inductoscope.recording.signals import signal_name
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
 

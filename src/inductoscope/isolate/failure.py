@@ -6,11 +6,13 @@ A search that went by exit codes alone would slide from one bug to another.
 from __future__ import annotations
 
 import re
-import signal
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
+
+# A graph of so few nodes is compiled in a second or two.
+FEW_NODES = 20
 
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\b\w*\d+\w*\b")
@@ -81,11 +83,3 @@ def advice_on_machine(failure: Failure) -> str:
 def failure_from(data: dict[str, Any]) -> Failure:
     """The inverse of `as_data`."""
     return Failure(**data)
-
-
-def signal_name(number: int) -> str:
-    """SIGSEGV and the like."""
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

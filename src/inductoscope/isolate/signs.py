@@ -13,9 +13,9 @@ from inductoscope.isolate.failure import (
     WRONG,
     Failure,
     failure_from,
-    signal_name,
 )
 from inductoscope.isolate.forks import Answer
+from inductoscope.recording.signals import signal_name
 
 
 def failure_of_judgement(judgement: Judgement) -> Failure | None:
