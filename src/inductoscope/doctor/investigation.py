@@ -289,7 +289,7 @@ class Investigation:
         if self._failure.kind in (WRONG, NAN):
             self._say("locating it in the smallest graph")
             smallest = localise(self._smallest, self._oracle.forks, self._failure.aspect)
-            if smallest.is_known:
+            if smallest.is_known or smallest.operation:
                 self._location = smallest
         else:
             self._location = place_error(self._smallest, self._failure, self._oracle.forks)

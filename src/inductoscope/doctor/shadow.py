@@ -30,6 +30,7 @@ from inductoscope.doctor.orders import MOVED, Orders
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, Failure, failure_from
 from inductoscope.isolate.forks import can_fork
+from inductoscope.isolate.program_settings import changed_settings
 from inductoscope.isolate.signs import failure_of_error, failure_of_judgement
 
 # What does not change the values that a function gives.
@@ -324,7 +325,7 @@ class _Shadow:
             backward=_needs_backward(arguments),
             dynamic=dynamic,
             options=self.options,
-            config=_changed_settings(),
+            config=changed_settings(),
             earlier=self.first if self.calls > 1 else None,
         )
 
@@ -348,19 +349,3 @@ def _free_memory() -> int:
             if line.startswith("MemAvailable"):
                 return int(line.split()[1]) << 10
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
-
-
-def _changed_settings() -> dict[str, Any]:
-    """Settings of the compiler that the program has changed."""
-    from torch._inductor import config
-
-    found = {}
-    for name in config._config:
-        with contextlib.suppress(Exception):
-            if name != "fallback_random" and not config._is_default(name):
-                found[name] = getattr(config, name)
-    return {name: value for name, value in found.items() if _is_plain_value(value)}
-
-
-def _is_plain_value(value: Any) -> bool:
-    return isinstance(value, (bool, int, float, str, type(None)))

@@ -91,6 +91,10 @@ def compiling(candidate: Candidate) -> Iterator[None]:
         for module, settings in _NO_RESULT_CACHES.items():
             stack.enter_context(patched(settings, module))
         stack.enter_context(patched(candidate.config))
+        if candidate.dynamic is None:
+            # The program's own call, inside of which this may be, can have been made with True.
+            settings = {"assume_static_by_default": True}
+            stack.enter_context(patched(settings, "torch._dynamo.config"))
         yield
 
 

@@ -15,6 +15,7 @@ import torch
 
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.isolate.program_settings import to_be_made
 from inductoscope.isolate.shrink.inputs import shared_name
 from inductoscope.repro.python_text import function_text
 
@@ -63,8 +64,7 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
 
 def _config(candidate: Candidate) -> dict[str, Any]:
     """Settings that are not torch's own, as they would be without this tool."""
-    own = candidate.is_of_own_random_numbers
-    return {k: v for k, v in candidate.config.items() if not (own and k == "fallback_random")}
+    return to_be_made(candidate.config)
 
 
 def _settings(config: Mapping[str, Any]) -> str:

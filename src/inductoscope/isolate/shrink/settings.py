@@ -10,6 +10,7 @@ import torch
 from inductoscope.isolate.candidate import Candidate
 from inductoscope.isolate.failure import Failure
 from inductoscope.isolate.oracle import Oracle
+from inductoscope.isolate.program_settings import as_when_fresh, to_be_made
 
 
 def shrink_settings(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
@@ -24,12 +25,13 @@ def shrink_settings(candidate: Candidate, failure: Failure, oracle: Oracle) -> C
 
 
 def _plainer(candidate: Candidate) -> Iterator[Candidate]:
-    if candidate.options and candidate.config:
-        yield replace(candidate, options={}, config={})
+    made = to_be_made(candidate.config)
+    if candidate.options and made:
+        yield replace(candidate, options={}, config=as_when_fresh(candidate.config, *made))
     for name in candidate.options:
         yield replace(candidate, options=_without(dict(candidate.options), name))
-    for name in candidate.config:
-        yield replace(candidate, config=_without(dict(candidate.config), name))
+    for name in made:
+        yield replace(candidate, config=as_when_fresh(candidate.config, name))
     if candidate.dynamic:
         yield replace(candidate, dynamic=None)
     if candidate.backward:

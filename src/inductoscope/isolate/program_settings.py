@@ -1,0 +1,48 @@
+"""Settings of the compiler that a program has made, beside those that a fresh process has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+
+def changed_settings() -> dict[str, Any]:
+    """Settings that the program has changed. Random numbers are the tool's own business."""
+    from torch._inductor import config
+
+    found = {}
+    for name in config._config:
+        with contextlib.suppress(Exception):
+            if name != "fallback_random" and not config._is_default(name):
+                found[name] = getattr(config, name)
+    return {name: value for name, value in found.items() if _is_plain(value)}
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, (bool, int, float, str, type(None)))
+
+
+def as_when_fresh(config: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The settings, those of these names as in a process in which no one has set them.
+
+    To leave a setting out would not do: this process has it, and so do its forks.
+    """
+    return {**config, **{name: _fresh_value(name) for name in names}}
+
+
+def to_be_made(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that a fresh process does not have by itself."""
+    return {name: value for name, value in config.items() if value != _fresh_value(name)}
+
+
+def _fresh_value(name: str) -> Any:
+    from torch._inductor import config
+    from torch.utils._config_module import _UNSET_SENTINEL
+
+    entry = config._config.get(name)
+    if entry is None:
+        return None
+    # What the environment says holds in a fresh process too.
+    by_environment = entry.env_value_default
+    return entry.default if by_environment is _UNSET_SENTINEL else by_environment
