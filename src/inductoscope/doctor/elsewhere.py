@@ -100,6 +100,19 @@ def run_in_eager(rerun: Rerun, why: str) -> Watched:
     return rerun(IN_EAGER, why)
 
 
+def never_ends_in_eager(eager: Watched, seen: str) -> Verdict:
+    """The program does not end, compiled or not."""
+    result = Verdict(
+        v.NOT_A_BUG,
+        "user",
+        "The program does not end without torch.compile either, so the compiler is not to blame.",
+        "likely",
+    )
+    result.add(seen, "with torch.compile")
+    result.add(f"ended after {eager.ending.seconds:.0f} s, as it went on", "without torch.compile")
+    return result
+
+
 def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdict:
     last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
     result = Verdict(

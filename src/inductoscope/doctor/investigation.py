@@ -77,6 +77,11 @@ def investigate_and_stop(
         Investigation(candidate, failure, found, place, orders).run()
     except BaseException:
         found.notes.append("".join(traceback.format_exc())[-3000:])
+    stop_with(found, place)
+
+
+def stop_with(found: Found, place: Path) -> NoReturn:
+    """Write down what was found, and end the program."""
     write_found(found, place)
     SCOPE.close()
     os._exit(STOPPED)

@@ -56,8 +56,8 @@ class Runs:
         self._first_ended_well = run.ending.exit_code == 0
         return run
 
-    def again(self, orders: Orders, why: str) -> Watched:
-        """Run the program once more."""
+    def again(self, orders: Orders, why: str, seconds: float | None = None) -> Watched:
+        """Run the program once more; `seconds` is all that it gets, if given."""
         if orders == IN_EAGER and self._in_eager is not None:
             known, self._in_eager = self._in_eager, None
             return known
@@ -65,16 +65,16 @@ class Runs:
         folder = self._new_folder()
         if orders.investigate:
             self.looking_in = folder
-        return self._run(orders, folder)
+        return self._run(orders, folder, seconds)
 
     def plain(self) -> Watched:
         """The program as it is, only with a private cache."""
         return self.again(Orders(inside=False), "running the program once without the tool")
 
-    def in_eager(self, why: str) -> Watched:
+    def in_eager(self, why: str, seconds: float | None = None) -> Watched:
         """Without torch.compile; kept for the next one who asks."""
         self._in_eager = None
-        self._in_eager = self.again(IN_EAGER, why)
+        self._in_eager = self.again(IN_EAGER, why, seconds)
         return self._in_eager
 
     def _new_folder(self) -> Path:
@@ -83,7 +83,7 @@ class Runs:
             number += 1
         return create_recording(list(self._command), output=self.place / f"run-{number}")
 
-    def _run(self, orders: Orders, folder: Path) -> Watched:
+    def _run(self, orders: Orders, folder: Path, seconds: float | None = None) -> Watched:
         self.count += 1
         run = run_program(
             self._command,
@@ -93,16 +93,16 @@ class Runs:
             else orders,
             cache=self.cache,
             stdin=self._stdin,
-            limits=self._limits_for(orders),
+            limits=self._limits_for(orders, seconds or self._limits.seconds),
             say=self._say,
         )
         if run.ending.exit_code != 0:
             _refuse_full_disk(self.cache, run.output)
         return run
 
-    def _limits_for(self, orders: Orders) -> Limits:
+    def _limits_for(self, orders: Orders, seconds: float) -> Limits:
         """With a workaround, or after a first run that went well, none has reason to take long."""
-        limits = self._limits
+        limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
         if orders.workaround or self._first_ended_well:
             return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
         return limits

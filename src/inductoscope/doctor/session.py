@@ -11,7 +11,11 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.elsewhere import other_random_numbers, random_operations
+from inductoscope.doctor.elsewhere import (
+    never_ends_in_eager,
+    other_random_numbers,
+    random_operations,
+)
 from inductoscope.doctor.finding import Found, read_found
 from inductoscope.doctor.issue import issue_text
 from inductoscope.doctor.judging import verdict_on
@@ -33,6 +37,8 @@ from inductoscope.repro.verify import FreshProcesses, Verification
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
 _EVERY_CALL = 1_000_000
+# Seconds that a program gets in eager, at least, before it is said to hang there too.
+_LEAST_PATIENCE = 60.0
 
 
 @dataclass(frozen=True)
@@ -83,6 +89,8 @@ class Doctor:
                 verdict = self._confirm_clean(verdict, first)
             self._prove_without_graph(verdict, first.folder / FOLDER)
             return self._finished(verdict)
+        if (in_eager := self._hangs_in_eager(first)) is not None:
+            return self._finished(in_eager)
         self._prove_and_help()
         if not self._is_proven() and self._only_under_the_tool():
             return self._finished(_tool_only(self._found))
@@ -187,6 +195,19 @@ class Doctor:
         self._found = read_found(again.folder / FOLDER)
         if self._found is not None and not self._found.functions:
             self._found.functions = place.functions
+
+    def _hangs_in_eager(self, first: Watched) -> Verdict | None:
+        """A graph that does not end when it runs, and whose hang could not be narrowed down."""
+        found = self._found
+        if found is None or found.reproduces or found.failure.get("kind") != HANG:
+            return None
+        if found.failure.get("stage") != "runtime":
+            return None
+        seconds = max(_LEAST_PATIENCE, first.ending.seconds)
+        eager = self._runs.in_eager("running it without torch.compile, as long", seconds)
+        if not eager.over_time:
+            return None
+        return never_ends_in_eager(eager, str(found.failure.get("text", "")))
 
     # --- proof and help -------------------------------------------------------------------------
 

@@ -303,7 +303,12 @@ class _Shadow:
         if not self.orders.investigate:
             self.held_back = None
             return
-        from inductoscope.doctor.investigation import describe_own_process, investigate_and_stop
+        from inductoscope.doctor.investigation import (
+            describe_own_process,
+            investigate_and_stop,
+            stop_with,
+        )
+        from inductoscope.doctor.lost_device import is_device_lost, tell_by_error
 
         found = Found(
             self.compile_id,
@@ -311,6 +316,8 @@ class _Shadow:
             process=describe_own_process(),
             backend=self.backend,
         )
+        if is_device_lost():
+            stop_with(tell_by_error(found, self.module), self.place)
         candidate = candidate or self._candidate(arguments)
         investigate_and_stop(candidate, failure, found, self.place, self.orders)
 

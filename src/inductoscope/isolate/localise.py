@@ -295,8 +295,13 @@ def aten_operations(candidate: Candidate) -> list[str]:
 
 def source_lines(candidate: Candidate) -> list[str]:
     """The lines of the user's program that the candidate's nodes come from."""
+    return places_of(candidate.operations)
+
+
+def places_of(nodes: Iterable[Node]) -> list[str]:
+    """The lines of the user's program that nodes come from."""
     found = []
-    for node in candidate.operations:
+    for node in nodes:
         lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
         places = [_place(line) for line in lines if line.strip().startswith("File ")]
         own = [place for place in places if "/site-packages/" not in place]

@@ -27,12 +27,15 @@ def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locatio
         return with_tuples(Location(**answer.result))
     stage = failure.stage
     place = Location(stage=stage, function=failure.function, text=failure.text)
+    functions = [str(name) for name in failure.more.get("functions", ())]
     if stage == "runtime" and failure.kind == ERROR:
-        functions = [str(name) for name in failure.more.get("functions", ())]
         stage, how, kernel = _raised_at_run(functions)
         return replace(place, stage=stage, how=how, kernel=kernel)
     if failure.kind == SIGNAL and stage == "runtime":
         return replace(place, function="", kernel=failure.function, how="the last kernel entered")
+    if any(name.startswith("_load_triton_kernel") for name in functions):
+        how = "the Triton code that was generated for it cannot even be loaded"
+        return replace(place, stage="triton-compile", how=how)
     if stage != "aot":
         return place
     answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
@@ -47,7 +50,7 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     if functions and f"({cache_dir()}" in functions[0]:
-        kernel = _kernel_called_at(functions[0])
+        kernel = kernel_on_the_way(functions[:1])[1]
         if kernel:
             return "runtime", "raised by the kernel, or on the way into it", kernel
         return "wrapper", "raised by the wrapper that Inductor wrote", ""
@@ -59,9 +62,14 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
     return "runtime", "", ""
 
 
-def _kernel_called_at(place: str) -> str:
-    """The kernel that a line of a generated wrapper calls, given `call (file:line)`."""
-    path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
-    line = linecache.getline(path, int(number)) if number.isdigit() else ""
-    found = _KERNEL_CALL.match(line)
-    return found[1].removesuffix(".run") if found else ""
+def kernel_on_the_way(functions: Sequence[str]) -> tuple[str, str]:
+    """The generated wrapper that an error came through, and the kernel that it had called."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for place in functions:
+        path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
+        if path.startswith(cache_dir()) and number.isdigit():
+            lines = linecache.getlines(path)[: int(number)]
+            found = _KERNEL_CALL.match(lines[-1]) if lines else None
+            return path, found[1].removesuffix(".run") if found else ""
+    return "", ""
