@@ -233,7 +233,7 @@ def _xpu_blocks(suspect: Suspect) -> str:
     values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
     if values is None or not values[2] or values[0] * values[1] / values[2] >= 64:
         return ""
-    return f"{values[2]:.0f} warps for {values[0]:.0f}×{values[1]:.0f} elements"
+    return f"{values[2]:.0f} warps for {values[0]:.0f} by {values[1]:.0f} elements"
 
 
 RULES: tuple[Rule, ...] = (

@@ -48,8 +48,6 @@ class Part:
             return found == self.value and isinstance(found, bool) == isinstance(self.value, bool)
         if not (is_number(found) and is_number(self.value)):
             return False
-        assert isinstance(found, (int, float))
-        assert isinstance(self.value, (int, float))
         return found >= self.value if self.relation == ">=" else found <= self.value
 
     @property
@@ -149,7 +147,7 @@ def _around(quantity: Quantity, values: Sequence[Value]) -> Iterator[Part]:
     if len(set(values)) == 1 and quantity.is_plain:
         yield Part(quantity, "==", values[0])
         return
-    numbers = [value for value in values if isinstance(value, (int, float)) and is_number(value)]
+    numbers = [value for value in values if is_number(value)]
     if len(numbers) == len(values):
         yield Part(quantity, ">=", min(numbers))
         yield Part(quantity, "<=", max(numbers))

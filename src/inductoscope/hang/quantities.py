@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeGuard
 
 Value = int | float | bool | str
 Configuration = Mapping[str, Value]
@@ -71,7 +72,7 @@ class Quantity:
         return f'{text} / {configuration}["{self.divisor}"]' if self.divisor else text
 
 
-def is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value can be compared by size."""
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
