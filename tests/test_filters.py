@@ -103,8 +103,9 @@ def test_no_configuration_of_a_patched_torch_has_what_hangs(
 import sys, torch._inductor.template_heuristics.triton as module
 exec(compile(open(sys.argv[1]).read(), sys.argv[1], "exec"), module.__dict__)
 maker = module.BaseConfigHeuristic()
+maker.triton_config = lambda stages, warps, **more: warps  # Triton need not be installed.
 made = maker._finalize_mm_configs(list(maker.mm_configs))
-print(sorted({config.num_warps for config in made}))
+print(sorted(set(made)))
 """
     run = [sys.executable, "-W", "ignore", "-c", check]
     plain = subprocess.run([*run, module_file()], capture_output=True, text=True)
