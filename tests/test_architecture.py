@@ -71,6 +71,8 @@ MAY_IMPORT_TORCH = (
     "capture/session.py",
     "capture/private_cache.py",
     "environment/probe.py",
+    "kernels/probe.py",
+    "kernels/ask_torch.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.

@@ -9,6 +9,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.stack_signal import answer_with_stacks
 
 
 def start(folder: str) -> Installer:
@@ -19,4 +20,5 @@ def start(folder: str) -> Installer:
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)
+    answer_with_stacks(Path(folder))
     return installer

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,9 @@ _WATCHED = {
 _SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
 _LONGEST_WAIT = 1.0
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+# Given the program's pid, something that is entered while the program runs.
+Observer = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
 @dataclass(frozen=True)
@@ -110,7 +113,13 @@ def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> di
     return environment
 
 
-def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -> Ending:
+def run_recorded(
+    command: Sequence[str],
+    folder: Path,
+    *,
+    fresh: bool = False,
+    observer: Observer | None = None,
+) -> Ending:
     """Run `command` to its end, recorded into `folder`."""
     stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
     environment = environment_for(folder, os.environ, fresh=fresh)
@@ -120,7 +129,8 @@ def run_recorded(command: Sequence[str], folder: Path, *, fresh: bool = False) -
     try:
         child = _start(command, environment, mask)
         stream.emit("launched", pid=child.pid, command=without_secrets(command))
-        status = _wait(child)
+        with observer(child.pid) if observer else contextlib.nullcontext():
+            status = _wait(child)
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ending = record_ending(stream, child.pid, status, time.monotonic() - started)

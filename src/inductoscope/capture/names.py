@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-Replacement = Callable[[Callable[..., Any]], Callable[..., Any]]
+# Makes what stands in for a function, or for another object, out of the original.
+Replacement = Callable[[Any], Any]
 
 _MISSING = object()
 

@@ -12,7 +12,7 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.report.plain_text import visible
 from inductoscope.version import __version__
 
-COMMANDS: tuple[str, ...] = ("doctor", "run", "show", "env")
+COMMANDS: tuple[str, ...] = ("doctor", "run", "show", "logs", "attach", "kernel", "env")
 
 
 class _LazyGroup(click.Group):

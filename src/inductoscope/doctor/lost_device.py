@@ -17,6 +17,7 @@ import torch
 from inductoscope.doctor.finding import Found
 from inductoscope.isolate.localise import Location
 from inductoscope.isolate.raising import kernel_on_the_way
+from inductoscope.isolate.signs import raising_functions
 
 _NO_SCRIPT = "after such an error the process cannot use the GPU, so that nothing was cut down"
 _NODES = re.compile(
@@ -36,19 +37,30 @@ def is_device_lost() -> bool:
     return False
 
 
-def tell_by_error(found: Found, module: torch.fx.GraphModule) -> Found:
+def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
     """Fill in the kernel that failed, what is in it, and where that stands in the program."""
-    functions = [str(name) for name in found.failure.get("more", {}).get("functions", ())]
+    functions = [name for one in _first_to_last(error) for name in raising_functions(one)]
     wrapper, kernel = kernel_on_the_way(functions)
     nodes, operations = _contents(wrapper, kernel)
-    how = "launches were synchronous, and the error came out of this one" if kernel else ""
-    found.location = asdict(Location(stage="runtime", kernel=kernel, how=how))
+    text = f"the error came out of the launch of {kernel}" if kernel else ""
+    how = "every launch was waited for" if kernel else ""
+    found.location = asdict(Location(stage="runtime", kernel=kernel, text=text, how=how))
     found.operations = operations
     found.sources = source_lines_of(module, nodes)
-    found.functions = functions
+    found.functions = functions[:6]
     found.no_script = _NO_SCRIPT
     found.is_complete = True
     return found
+
+
+def _first_to_last(error: BaseException) -> list[BaseException]:
+    """The error and those that it came up under: a lost device fails in what cleans up, too."""
+    chain: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in chain:
+        chain.append(at)
+        at = at.__cause__ or at.__context__
+    return chain[::-1]
 
 
 def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:

@@ -46,6 +46,8 @@ class Orders:
     backend: str = ""
     # Statements that a workaround consists of.
     workaround: str = ""
+    # Variables of the environment that a workaround consists of.
+    variables: Mapping[str, str] = field(default_factory=dict)
     # Investigate what is found, rather than only note it.
     investigate: bool = True
     # Whether compiled code draws its random numbers as eager does, so that both can be compared.
@@ -66,6 +68,7 @@ class Orders:
         no thread is ever started, while the code that is generated stays the same.
         """
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
+        without |= self.variables
         if not self.inside:
             return without
         return {

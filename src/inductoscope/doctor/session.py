@@ -11,6 +11,14 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
+from inductoscope.doctor.autotune_hang import (
+    add_repro,
+    find_way_past,
+    look_at,
+    look_further,
+    try_kernel_alone,
+    verdict_on_stuck,
+)
 from inductoscope.doctor.elsewhere import (
     never_ends_in_eager,
     other_random_numbers,
@@ -22,6 +30,7 @@ from inductoscope.doctor.judging import verdict_on
 from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
 from inductoscope.doctor.program import Limits, Watched
 from inductoscope.doctor.runs import Runs, Say
+from inductoscope.doctor.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.doctor.unfound import (
     callables_that_differ,
     checks_of,
@@ -79,6 +88,8 @@ class Doctor:
         orders = Orders(calls=self._request.calls)
         first = self._runs.first(orders)
         self._found = read_found(first.folder / FOLDER)
+        if first.stalled and (stuck := stuck_choices(first.folder)) is not None:
+            return self._finished(self._examine_stuck(stuck))
         if self._found is None and first.ending.exit_code != 0:
             self._return_to_the_place(first, orders)  # If a process of it died or stalled.
         if self._found is None and first.failed:
@@ -208,6 +219,19 @@ class Doctor:
         if not eager.over_time:
             return None
         return never_ends_in_eager(eager, str(found.failure.get("text", "")))
+
+    def _examine_stuck(self, stuck: StuckChoices) -> Verdict:
+        """Choices of autotuning that never come back: there is no graph to cut down."""
+        self._say(f"{len(stuck.stuck)} choices are stuck, {len(stuck.finished)} are finished")
+        known = look_further(look_at(stuck), self._say)
+        trial, why_not = try_kernel_alone(known, self._place, self._say)
+        result = verdict_on_stuck(known, trial, why_not)
+        add_repro(result, trial, self._place / "repro.py")
+        if self._request.with_workaround:
+            result.workaround, told = find_way_past(known, self._runs.again)
+            for line in told:
+                result.add(line, "one run of the program")
+        return result
 
     # --- proof and help -------------------------------------------------------------------------
 

@@ -237,9 +237,23 @@ class _Shadow:
             keeps_graph = self.orders.keeps_graphs
             outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
-            return self._failure_at_run(error), None
+            failure = self._failure_at_run(error)
+            self._stop_if_device_is_lost(failure, error)
+            return failure, None
         judgement = judge(case, outcome)
         return failure_of_judgement(judgement), judgement
+
+    def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
+        """At once: as soon as a tensor of a lost device is let go of, the process dies of it."""
+        from inductoscope.doctor.lost_device import is_device_lost, tell_by_error
+
+        if not self.orders.investigate or not is_device_lost():
+            return
+        from inductoscope.doctor.investigation import describe_own_process, stop_with
+
+        self._note("error", failure.text)
+        found = Found(self.compile_id, failure.as_data(), process=describe_own_process())
+        stop_with(tell_by_error(found, self.module, error), self.place)
 
     def _failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled when it is first needed, and may fail only then."""
@@ -303,12 +317,7 @@ class _Shadow:
         if not self.orders.investigate:
             self.held_back = None
             return
-        from inductoscope.doctor.investigation import (
-            describe_own_process,
-            investigate_and_stop,
-            stop_with,
-        )
-        from inductoscope.doctor.lost_device import is_device_lost, tell_by_error
+        from inductoscope.doctor.investigation import describe_own_process, investigate_and_stop
 
         found = Found(
             self.compile_id,
@@ -316,8 +325,6 @@ class _Shadow:
             process=describe_own_process(),
             backend=self.backend,
         )
-        if is_device_lost():
-            stop_with(tell_by_error(found, self.module), self.place)
         candidate = candidate or self._candidate(arguments)
         investigate_and_stop(candidate, failure, found, self.place, self.orders)
 

@@ -347,6 +347,10 @@ HANDLERS: dict[str, Handler] = {
     "calls-unchecked": _ignored,
     "graph-returned": _ignored,
     "launch": _ignored,
+    # Read by who looks for a stuck choice.
+    "torch-log": _ignored,
+    "benchmark-start": _ignored,
+    "benchmark-end": _ignored,
     "exited": _exited,
     "compile-start": Stream.begin,
     "compile-end": _compile_end,

@@ -52,6 +52,8 @@ HOOKS: tuple[Hook, ...] = (
     autotune.CHOICES,
     autotune.PRECOMPILES,
     autotune.LAUNCH_CONFIGS,
+    autotune.SAYINGS,
+    autotune.BENCHMARKS,
     caches.GRAPH_CACHES,
     caches.CPP_BINARIES,
     caches.LAUNCH_CONFIGS,

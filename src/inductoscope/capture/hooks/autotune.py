@@ -10,12 +10,14 @@ from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
+    current_compile_id,
     enter_stage,
     fail_stage,
     leave_stage,
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.logs.patterns import PATTERNS
 
 _SELECT = "torch._inductor.select_algorithm"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
@@ -125,6 +127,76 @@ LAUNCH_CONFIGS = Hook(
         Wrap(
             TorchName(_HEURISTICS, "CachingAutotuner.benchmark_all_configs"),
             watch(after=_configs_timed),
+        ),
+    ),
+)
+
+
+# --- what torch says of choices -------------------------------------------------------------------
+
+_TEXTS = frozenset(
+    pattern.text for pattern in PATTERNS if pattern.module.endswith("select_algorithm.py")
+)
+_LEVELS = ("debug", "info", "warning", "error", "exception")
+
+
+class _Overheard:
+    """torch's logger, with the lines about choices also written to the recording.
+
+    At every level: whether the user sees them is the logger's own business, and stays so.
+    """
+
+    def __init__(self, logger: Any) -> None:
+        self._logger = logger
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._logger, name)
+        if name not in _LEVELS:
+            return found
+
+        def log(message: Any, *args: Any, **kwargs: Any) -> None:
+            if SCOPE.active and message in _TEXTS:
+                SCOPE.guard(_say, message, args)
+            # The line is to name its own place in torch.
+            found(message, *args, **{**kwargs, "stacklevel": kwargs.get("stacklevel", 1) + 1})
+
+        return log
+
+
+def _say(message: str, args: Arguments) -> None:
+    SCOPE.emit("torch-log", text=(message % args)[:4000], compile=current_compile_id())
+
+
+SAYINGS = Hook(
+    stage="autotune",
+    records="what torch logs about choices: submitted, finished, failed, given up",
+    wraps=(Wrap(TorchName(_SELECT, "log"), _Overheard),),
+)
+
+
+def _benchmark_start(args: Arguments, kwargs: Keywords) -> Any:
+    choice = args[1] if len(args) > 1 else kwargs.get("choice")
+    text = str(choice)[:4000]
+    SCOPE.emit("benchmark-start", choice=_name_of(choice), text=text, compile=current_compile_id())
+    return choice, text
+
+
+def _benchmark_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    SCOPE.emit("benchmark-end", choice=_name_of(token[0]), text=token[1])
+
+
+def _benchmark_failed(token: Any, error: BaseException) -> None:
+    text = f"{type(error).__name__}: {error}"[:2000]
+    SCOPE.emit("benchmark-end", choice=_name_of(token[0]), text=token[1], error=text)
+
+
+BENCHMARKS = Hook(
+    stage="autotune",
+    records="runs of single choices to time them",
+    wraps=(
+        Wrap(
+            TorchName(_SELECT, "AlgorithmSelectorCache.benchmark_choice"),
+            watch(before=_benchmark_start, after=_benchmark_end, failed=_benchmark_failed),
         ),
     ),
 )

@@ -7,11 +7,14 @@ import os
 import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from inductoscope.errors import InductoscopeError
+
+if TYPE_CHECKING:
+    from inductoscope.capture.launch import Observer
 
 
 @click.command(
@@ -29,6 +32,17 @@ from inductoscope.errors import InductoscopeError
     is_flag=True,
     help="Exit with 1 if something was found and 0 if not, instead of the program's own code.",
 )
+@click.option(
+    "--stall",
+    type=click.FloatRange(min=0.0),
+    metavar="SECONDS",
+    help="Without a sign of life that count as a stall; 0 does not watch.  [default: by stage]",
+)
+@click.option(
+    "--kill-stuck",
+    is_flag=True,
+    help="End a compiler or worker that is stuck, so that the run goes on without it.",
+)
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE|COMMAND [ARGS]..."
 )
@@ -38,6 +52,8 @@ def command(
     json_path: str | None,
     quiet: bool,
     findings_exit_code: bool,
+    stall: float | None,
+    kill_stuck: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run a program under the scope and keep what every compiler stage did.
@@ -55,13 +71,28 @@ def command(
 
     to_run = resolve_command(words)
     folder = create_recording(to_run, output=output, fresh=fresh)
-    ending = run_recorded(to_run, folder, fresh=fresh)
+    watch = _watch(folder, stall, kill_stuck) if stall != 0 else None
+    ending = run_recorded(to_run, folder, fresh=fresh, observer=watch)
     problems = False
     if json_path or findings_exit_code or not quiet:
         problems = _try_to_report(folder, json_path, quiet=quiet)
     if findings_exit_code:
         sys.exit(1 if problems else 0)
     _end_as(ending.exit_code, ending.signal)
+
+
+def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
+    """Says on standard error when the program stands still, and at what."""
+    from inductoscope.watch.live import Watch
+
+    def say(event: Any) -> None:
+        from inductoscope.report.terminal import Printer
+        from inductoscope.report.watch import print_event
+
+        print_event(Printer(sys.stderr), event)
+        sys.stderr.flush()
+
+    return Watch(folder, say, limit=stall, kill_stuck=kill_stuck).over
 
 
 def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:

@@ -1,0 +1,212 @@
+"""A script that compiles one kernel and nothing else, as a person would post it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import PurePath
+from typing import Any
+
+from inductoscope.errors import UsageError
+from inductoscope.kernels.configs import OPTIONS, Config, open_arguments
+from inductoscope.kernels.definitions import Definition
+from inductoscope.kernels.file import KernelFile
+from inductoscope.kernels.literals import code, is_plain
+from inductoscope.kernels.target import Target
+
+# Where a name that torch's own import gives to a kernel comes from without torch.
+_WITHOUT_TORCH = {
+    "tl_math": "from triton.language import math as tl_math",
+    "libdevice": "from triton.language.extra import libdevice",
+}
+_WITH_TORCH = {"triton_helpers": "from torch._inductor.runtime import triton_helpers"}
+_WORD = re.compile(r"[^\W\d]\w*")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One kernel, one configuration, one target: all that `triton.compile` takes."""
+
+    kernel: KernelFile
+    target: Target
+    config: Config
+    definitions: tuple[Definition, ...]
+    signature: Mapping[str, str]
+    constants: Mapping[str, Any]
+    attributes: Mapping[Any, Any]
+    options: Mapping[str, Any]
+
+    @property
+    def needs_torch(self) -> bool:
+        """Whether the kernel calls functions that only torch has."""
+        return any("torch._inductor" in line for line in _imports(self.definitions))
+
+
+def make_plan(kernel: KernelFile, target: Target, config: Config) -> Plan:
+    """Put together what to compile. Raises UsageError where a value is missing."""
+    if not kernel.signature:
+        raise UsageError(f"{kernel.path} says no types for {kernel.name}'s arguments.")
+    missing = open_arguments(kernel, config.values)
+    if missing:
+        example = ",".join(f"{name}=64" for name in missing)
+        raise UsageError(f"No value is known for {', '.join(missing)}: give --config {example}.")
+    constexpr = kernel.body.constexpr_arguments
+    constants = dict(kernel.constants)
+    constants |= {name: value for name, value in config.values.items() if name in constexpr}
+    return Plan(
+        kernel=kernel,
+        target=target,
+        config=config,
+        definitions=_rewritten(kernel, config.values),
+        signature=_signature(kernel, constants),
+        constants=constants,
+        attributes=kernel.attributes,
+        options=_options(kernel, target, config.values),
+    )
+
+
+def _signature(kernel: KernelFile, constants: Mapping[str, Any]) -> Mapping[str, str]:
+    found = dict(kernel.signature)
+    for name in kernel.body.constexpr_arguments:
+        found.setdefault(name, "constexpr")
+    found.update(_descriptors(kernel, constants))
+    return {name: found[name] for name in kernel.body.arguments if name in found}
+
+
+def _descriptors(kernel: KernelFile, constants: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Arguments that the host passes as TMA descriptors carry the block's shape in their type."""
+    described = kernel.inductor_meta.get("host_tma_descriptor_args")
+    known = {**kernel.body.constexpr_values, **constants}
+    for name, about in described.items() if isinstance(described, Mapping) else ():
+        shape = about.get("block_shape") if isinstance(about, Mapping) else None
+        kind = re.match(r"\*(\w+)|tensordesc<(\w+)", kernel.signature.get(name, ""))
+        sizes = [known.get(s, s) for s in shape] if isinstance(shape, (list, tuple)) else []
+        if kind and sizes and all(str(size).isdigit() for size in sizes):
+            yield name, f"tensordesc<{kind[1] or kind[2]}[{', '.join(map(str, sizes))}]>"
+
+
+def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> dict[str, Any]:
+    """What torch would pass to `triton.compile` for this kernel."""
+    meta, about = kernel.triton_meta, kernel.inductor_meta
+    debug = bool(about.get("assert_indirect_indexing", True)) and not about.get("is_hip", False)
+    options: dict[str, Any] = {"debug": debug, "sanitize_overflow": False}
+    names = ["enable_fp_fusion", "num_ctas", "maxnreg"]
+    if target.kind == "cuda":
+        names += ["launch_cooperative_grid", "launch_pdl"]
+        if meta.get("disable_ftz"):
+            options["enable_reflect_ftz"] = False
+    if target.kind == "hip":
+        names += ["waves_per_eu", "matrix_instr_nonkdim", "kpack"]
+    options |= {name: meta[name] for name in names if isinstance(meta.get(name), (bool, int))}
+    if target.kind == "xpu":
+        options["generate_native_code"] = True
+    return options | {name: value for name, value in values.items() if name in OPTIONS}
+
+
+def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[Definition, ...]:
+    """The file's statements, with new values for the constants inside of the kernel's body."""
+    lines = kernel.source.split("\n")
+    first = len(lines) - len(_after_decorators(lines))
+    for name, place in kernel.body.constexpr_lines.items():
+        if name in values and name not in kernel.body.constexpr_arguments:
+            start, equals, _ = lines[first + place].partition("=")
+            lines[first + place] = f"{start}{equals} {_written(values[name])}"
+    changed = Definition(kernel.kernel.kind, kernel.kernel.name, "\n".join(lines))
+    return tuple(changed if d is kernel.kernel else d for d in kernel.definitions)
+
+
+def _after_decorators(lines: list[str]) -> list[str]:
+    first = next(i for i, line in enumerate(lines) if not line.startswith("@"))
+    return lines[first:]
+
+
+def _written(value: Any) -> str:
+    """A value as it stands in a kernel: types such as tl.float32 are names there, not texts."""
+    if isinstance(value, str) and re.fullmatch(r"tl\.\w+", value):
+        return value
+    return repr(value)
+
+
+def script_text(plan: Plan) -> str:
+    """The whole script."""
+    return "\n".join(
+        [
+            f'"""{_docstring(plan)}"""',
+            "",
+            "import os",
+            "import time",
+            "",
+            *_imports(plan.definitions),
+            "",
+            "# Otherwise a second run would be answered from Triton's cache.",
+            'os.environ.setdefault("TRITON_ALWAYS_COMPILE", "1")',
+            "",
+            *_statements(plan),
+            _assigned("SIGNATURE", plan.signature),
+            _assigned("CONSTANTS", {k: v for k, v in plan.constants.items() if is_plain(v)}),
+            _assigned("ATTRIBUTES", plan.attributes),
+            _assigned("OPTIONS", plan.options),
+            f"TARGET = {plan.target.code}",
+            "",
+            _MAIN.replace("KERNEL", plan.kernel.kernel.name),
+        ]
+    )
+
+
+def _docstring(plan: Plan) -> str:
+    # Text of a stranger's: only what cannot end the docstring or hide in it.
+    origin = re.sub(r"[^\w.+ -]", "_", PurePath(plan.kernel.path).name)
+    needs = "triton and torch" if plan.needs_torch else "triton"
+    return (
+        f"Compiles the kernel {plan.kernel.kernel.name} alone.\n\n"
+        f"    timeout 60 python alone.py\n\n"
+        f"From {origin}, generated by torch.compile (heuristic: {plan.kernel.heuristic}).\n"
+        f"Needs {needs}, and no GPU: nothing is launched. Exit code 0: it compiles.\n"
+    )
+
+
+def _imports(definitions: tuple[Definition, ...]) -> list[str]:
+    """Triton, and of the file's own imports those whose names the functions use."""
+    texts = "\n".join(d.source for d in definitions if d.kind != "import")
+    used = set(_WORD.findall(texts))
+    lines = ["import triton", "import triton.language as tl"]
+    lines += [
+        "from triton.backends.compiler import GPUTarget",
+        "from triton.compiler import ASTSource",
+    ]
+    lines += [line for name, line in _WITHOUT_TORCH.items() if name in used]
+    given = {"triton", "tl", "GPUTarget", "ASTSource", "triton.language", *_WITHOUT_TORCH}
+    for definition in definitions:
+        names = set(definition.name.split(", "))
+        if definition.kind == "import" and names & used - given - set(_WITH_TORCH):
+            lines.append(definition.source)
+    lines += [line for name, line in _WITH_TORCH.items() if name in used]
+    return list(dict.fromkeys(lines))
+
+
+def _statements(plan: Plan) -> Iterator[str]:
+    for definition in plan.definitions:
+        if definition.kind != "import":
+            yield from ("", definition.source, "")
+
+
+def _assigned(name: str, values: Mapping[Any, Any]) -> str:
+    if not values:
+        return f"{name} = {{}}"
+    rows = (f"    {code(key)}: {code(value)}," for key, value in values.items())
+    return "\n".join([f"{name} = {{", *rows, "}"])
+
+
+_MAIN = """
+def compile_alone():
+    print(f"triton {triton.__version__}, {TARGET}, {OPTIONS}, {CONSTANTS}", flush=True)
+    source = ASTSource(KERNEL, SIGNATURE, CONSTANTS, ATTRIBUTES)
+    start = time.perf_counter()
+    triton.compile(source, target=TARGET, options=OPTIONS)
+    print(f"compiled in {time.perf_counter() - start:.2f} s")
+
+
+if __name__ == "__main__":
+    compile_alone()
+"""
