@@ -2,6 +2,7 @@
 # make test   sets everything up and passes the tests
 # make bench-capture   what recording costs, beside what torch's own tracing costs
 # make bench-doctor    the doctor beside torch's bisector and minifier
+# make bench-logs      reading large logs, beside tlparse
 # make battery         the doctor on every planted fault; writes docs/battery.md
 
 PYTHON ?= python3
@@ -9,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check bench-capture bench-doctor battery recordings clean
+.PHONY: demo test check bench-capture bench-doctor bench-logs battery recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -27,6 +28,10 @@ bench-capture: $(VENV)/.installed
 
 bench-doctor: $(VENV)/.installed
 	$(BIN)/python -m bench.doctor --json bench-results/doctor.json
+
+bench-logs: $(VENV)/.installed
+	$(BIN)/python -m pip install --quiet tlparse || true
+	$(BIN)/python -m bench.logs --json bench-results/logs.json
 
 battery: $(VENV)/.installed
 	$(BIN)/python -m battery.run --markdown docs/battery.md

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from examples import inductoscope
 from inductoscope.hang.contrast import Condition, contrast
 from inductoscope.hang.filters import PATCHED, patch_for, pattern_for, snippet_for
 
@@ -17,6 +18,10 @@ WARPS = {"BLOCK_K": 32, "BLOCK_M": 64, "num_stages": 3, "num_warps": 8}
 STUCK = [WARPS, {**WARPS, "BLOCK_M": 128}]
 FINISHED = [{**WARPS, "num_warps": 4}, {**WARPS, "num_warps": 2}]
 SOURCE = (Path(torch.__file__).parent.parent / PATCHED).read_text()
+
+LOGS = Path(__file__).resolve().parent / "recorded_logs"
+HANG = LOGS / "h200_autotune_hang.log.gz"
+HEALTHY = LOGS / "h200_autotune_ok.log.gz"
 
 
 @pytest.fixture(scope="module")
@@ -122,3 +127,19 @@ def test_there_is_no_patch_for_what_torch_does_not_decide_there() -> None:
     (condition,) = contrast([{"EVEN_K": True}], [{"EVEN_K": False}])
     assert patch_for(condition, SOURCE) == ""
     assert patch_for(contrast(STUCK, FINISHED)[0], "def broken(:") == ""
+
+
+def test_a_log_alone_is_enough_for_the_filter(tmp_path: Path) -> None:
+    answer = inductoscope("logs", HANG, "--filter", tmp_path / "filter")
+    assert answer.exit_code == 1
+    assert "TORCHINDUCTOR_AUTOTUNE_CHOICE_DESC_REGEX=" in answer.stdout
+    assert "not tried" in answer.stdout
+    assert 'config["num_warps"] == 8' in (tmp_path / "filter" / "filter.py").read_text()
+    assert "+            if num_warps == 8:" in (tmp_path / "filter" / "filter.patch").read_text()
+
+
+def test_a_log_without_a_hang_has_nothing_to_leave_out(tmp_path: Path) -> None:
+    answer = inductoscope("logs", HEALTHY, "--filter", tmp_path / "filter")
+    assert answer.exit_code == 2
+    assert "nothing to leave out" in answer.words
+    assert not (tmp_path / "filter").exists()

@@ -43,6 +43,17 @@ def test_the_same_program_without_the_hang_is_clean() -> None:
     assert answer.stdout.startswith("clean: ")
 
 
+def test_choices_in_worker_processes_are_found_too() -> None:
+    """Recorded on an H200 once its pool of compile workers was ready."""
+    found = inductoscope("logs", RECORDED / "h200_pool_hang.log.gz", "--json", "-").data
+    (answer,) = [answer for answer in found["answers"] if answer["problem"]]
+    (group,) = answer["groups"]
+    assert {state["where"] for state in group["stuck"]} == {"worker process"}
+    assert {state["configuration"]["num_warps"] for state in group["stuck"]} == {8}
+    assert group["conditions"][0]["text"] == "num_warps=8"
+    assert (group["counts"]["stuck"], group["counts"]["finished"]) == (8, 12)
+
+
 def test_a_trace_says_the_phase() -> None:
     hang = inductoscope("logs", RECORDED / "h200_autotune_hang.trace.log.gz")
     assert hang.exit_code == 1
@@ -56,7 +67,8 @@ def test_a_trace_says_the_phase() -> None:
 def test_output_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     lines = inductoscope("logs", HANG).stdout.splitlines()
-    commands = ("scp ", "inductoscope kernel ")  # Kept in one piece, to be copied.
+    # Kept in one piece, to be copied.
+    commands = ("scp ", "inductoscope kernel ", "TORCHINDUCTOR_")
     assert max(len(line) for line in lines if not line.strip().startswith(commands)) <= 80
 
 

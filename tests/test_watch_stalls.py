@@ -250,7 +250,7 @@ def test_kill_stuck_ends_ptxas_and_the_run_goes_on_with_other_choices(
     stuck = [stall for stall in program.stalls if stall["judgement"]["kind"] == "ptxas"]
     assert stuck, program.stderr
     assert all(stall["ended"]["pids"] and stall["moved"] for stall in stuck)
-    assert program.stdout == "done\n"
+    assert program.stdout.endswith("done\n")  # Behind what Triton prints of ptxas.
     assert program.child.returncode == 0
 
 

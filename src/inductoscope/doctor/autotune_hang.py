@@ -17,6 +17,7 @@ from inductoscope.hang.causes import Cause, likely_causes
 from inductoscope.hang.contrast import Condition, contrast
 from inductoscope.hang.filters import VARIABLE, pattern_for, snippet_for
 from inductoscope.hang.suspects import Suspect
+from inductoscope.hang.way_past import way_past, write_way_past
 from inductoscope.kernels.alone import Request as AloneRequest
 from inductoscope.kernels.alone import Trial, try_alone
 from inductoscope.kernels.child import Limits
@@ -165,7 +166,7 @@ def _compile_alone(
 # --- a way past -----------------------------------------------------------------------------------
 
 
-def find_way_past(known: Known, rerun: Rerun) -> tuple[Workaround | None, list[str]]:
+def find_way_past(known: Known, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
     """Leave out what is stuck, by the condition that says least else; tried on the program."""
     told: list[str] = []
     for condition in known.conditions:
@@ -178,9 +179,19 @@ def find_way_past(known: Known, rerun: Rerun) -> tuple[Workaround | None, list[s
         if works:
             told += [_remaining(run), _by_variable(known, condition, rerun)]
             text = f"leave out choices with {condition.text}, which never finish compiling"
+            told.append(_written(known, condition, folder))
             return Workaround(text, True, None, snippet), [line for line in told if line]
         told.append(f"without choices that have {condition.text} the program does not end either")
     return _without_templates(rerun, told)
+
+
+def _written(known: Known, condition: Condition, folder: Path) -> str:
+    """The same filter as a patch of torch, beside the snippet that was tried."""
+    device = known.kernel.target.kind if known.kernel and known.kernel.target else "cuda"
+    stuck = [choice.configuration for choice in known.choices.stuck]
+    paths = write_way_past(way_past(condition, stuck, device=device), folder)
+    names = " and ".join(str(path) for path in paths)
+    return f"the snippet, and where torch has a place for it a patch: {names}"
 
 
 def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None, list[str]]:

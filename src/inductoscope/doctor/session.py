@@ -228,7 +228,7 @@ class Doctor:
         result = verdict_on_stuck(known, trial, why_not)
         add_repro(result, trial, self._place / "repro.py")
         if self._request.with_workaround:
-            result.workaround, told = find_way_past(known, self._runs.again)
+            result.workaround, told = find_way_past(known, self._runs.again, self._place)
             for line in told:
                 result.add(line, "one run of the program")
         return result

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 from inductoscope.hang.causes import likely_causes
-from inductoscope.hang.contrast import contrast
+from inductoscope.hang.contrast import Condition, contrast
 from inductoscope.hang.suspects import Suspect
+from inductoscope.hang.way_past import way_past
 from inductoscope.logs.answer import Answer
 from inductoscope.logs.groups import ChoiceState, Group
 from inductoscope.logs.reading import LogReading
@@ -110,7 +112,17 @@ def _comparison(stuck: list[Suspect], finished: list[Suspect]) -> View:
             for condition in conditions
         ],
         "causes": _causes(stuck, finished, conditions),
+        "way_past": _way_past(stuck, conditions),
     }
+
+
+def _way_past(stuck: list[Suspect], conditions: Sequence[Condition]) -> View | None:
+    """A filter for what is stuck; it was not tried, for the program is not at hand."""
+    if not conditions or not conditions[0].separates or not stuck:
+        return None
+    device = next((suspect.device for suspect in stuck if suspect.device), "")
+    configurations = [suspect.configuration for suspect in stuck]
+    return asdict(way_past(conditions[0], configurations, device=device))
 
 
 def _counts(group: Group) -> dict[str, int]:
@@ -140,7 +152,9 @@ def _state(state: ChoiceState, suspect: Suspect | None) -> View:
     }
 
 
-def _causes(stuck: list[Suspect], finished: list[Suspect], conditions: Sequence[Any]) -> list[View]:
+def _causes(
+    stuck: list[Suspect], finished: list[Suspect], conditions: Sequence[Condition]
+) -> list[View]:
     return [
         {
             "name": cause.name,
@@ -193,6 +207,10 @@ def _print_answer(printer: Printer, same: list[View]) -> None:
         printer.code(answer["command"], indent=4)
     for advice in answer["advice"]:
         printer.pair("next", advice)
+    ways = [group["way_past"] for group in answer["groups"] if group["way_past"]]
+    for way in ways[:1]:
+        printer.pair("not tried", f"without {way['condition']} (--filter DIR: snippet and patch):")
+        printer.code(way["variable"], indent=4)
     printer.line()
 
 

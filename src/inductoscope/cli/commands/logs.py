@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import click
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
@@ -21,6 +24,13 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     metavar="N",
     help="Processes to read with.  [default: all]",
 )
+@click.option(
+    "--filter",
+    "filter_folder",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write code there that leaves out what is stuck: a snippet, and a patch for torch.",
+)
 @click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
 @click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|-...")
 @click.pass_context
@@ -30,6 +40,7 @@ def command(
     follow: bool,
     seconds: float | None,
     cores: int | None,
+    filter_folder: Path | None,
     target: str | None,
     paths: tuple[str, ...],
 ) -> None:
@@ -60,11 +71,25 @@ def command(
     if not reading.torch_lines and not reading.programs:
         raise UsageError(_no_torch_line(paths))
     view = logs_view(reading, judge(reading))
+    if filter_folder is not None:
+        _write_filter(view, filter_folder)
     if target is not None:
         write_json(view, target)
     if target != "-":
         _print(view)
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
+
+
+def _write_filter(view: dict[str, Any], folder: Path) -> None:
+    from inductoscope.errors import UsageError
+    from inductoscope.hang.way_past import WayPast, write_way_past
+
+    groups = [group for answer in view["answers"] for group in answer["groups"]]
+    ways = [WayPast(**group["way_past"]) for group in groups if group["way_past"]]
+    if not ways:
+        raise UsageError("There is nothing to leave out: no condition tells what is stuck.")
+    for path in write_way_past(ways[0], folder):
+        click.echo(f"wrote {path}", err=True)
 
 
 def _no_torch_line(paths: tuple[str, ...]) -> str:
@@ -76,7 +101,7 @@ def _no_torch_line(paths: tuple[str, ...]) -> str:
     )
 
 
-def _print(view: dict[str, object]) -> None:
+def _print(view: dict[str, Any]) -> None:
     from inductoscope.report.logs import print_logs
     from inductoscope.report.terminal import Printer
 
