@@ -15,7 +15,7 @@ import pytest
 
 from examples import write_recording
 from inductoscope.doctor.autotune_hang import look_at, verdict_on_stuck
-from inductoscope.doctor.stuck_choices import stuck_choices
+from inductoscope.hang.stuck_choices import stuck_choices
 from programs import Workplace
 
 HERE = Path(__file__).resolve().parent

@@ -23,7 +23,14 @@ import torch
 
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
-from inductoscope.isolate.forks import Answer, Forks, _is_late, processor_seconds
+from inductoscope.isolate.forks import (
+    Answer,
+    Forks,
+    _is_late,
+    _is_ready,
+    _Running,
+    processor_seconds,
+)
 
 # Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
 AGES = 120.0
@@ -146,10 +153,11 @@ def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
 
 
 @contextlib.contextmanager
-def process(*command: str) -> Iterator[int]:
-    child = subprocess.Popen(command)
+def process(*command: str) -> Iterator[_Running]:
+    """A process in a group of its own, as every fork is; it has begun at time 0."""
+    child = subprocess.Popen(command, start_new_session=True)
     try:
-        yield child.pid
+        yield _Running(child.pid, 0, started=0.0)
     finally:
         child.kill()
         child.wait()
@@ -157,26 +165,38 @@ def process(*command: str) -> Iterator[int]:
 
 def test_one_that_works_is_late_when_it_has_had_half_its_time_of_the_processor() -> None:
     with process("sh", "-c", "while :; do :; done") as busy:
-        assert not _is_late(busy, seconds=1000.5, limit=1000.0), "the machine did other things"
-        assert wait_until(lambda: processor_seconds(busy) > 0.1)
-        assert _is_late(busy, seconds=0.2, limit=0.2)
-        assert not _is_late(busy, seconds=0.1, limit=0.2), "not before its time is over"
+        assert not _is_late(busy, now=1000.5, limit=1000.0), "the machine did other things"
+        assert wait_until(lambda: processor_seconds(busy.pid) > 0.1)
+        assert _is_late(busy, now=0.2, limit=0.2)
+        assert not _is_late(busy, now=0.1, limit=0.2), "not before its time is over"
 
 
-def test_one_that_sleeps_is_late_only_after_several_times_its_time() -> None:
+def test_one_that_is_kept_waiting_by_others_is_never_given_more_than_minutes() -> None:
+    with process("sh", "-c", "while :; do :; done") as busy:
+        assert not _is_late(busy, now=1100.0, limit=1000.0)
+        assert _is_late(busy, now=1121.0, limit=1000.0)
+
+
+def test_one_that_has_nothing_to_do_is_late_soon_after_its_time() -> None:
     with process("sleep", str(AGES)) as asleep:
-        assert processor_seconds(asleep) < 0.25
-        assert not _is_late(asleep, seconds=1.9, limit=0.5)
-        assert _is_late(asleep, seconds=2.1, limit=0.5)
-        assert not _is_late(asleep, seconds=1100.0, limit=1000.0)
-        assert _is_late(asleep, seconds=1121.0, limit=1000.0), "which is never more than minutes"
+        assert not _is_late(asleep, now=99.0, limit=100.0)
+        assert not _is_late(asleep, now=100.5, limit=100.0)
+        assert _is_late(asleep, now=103.0, limit=100.0)
+
+
+def test_one_whose_compiler_works_has_something_to_do() -> None:
+    with process("sh", "-c", "sh -c 'while :; do :; done' & wait") as waiting:
+        assert wait_until(lambda: _is_ready(waiting.pid))
+        assert not _is_late(waiting, now=100.5, limit=100.0)
+        assert not _is_late(waiting, now=103.0, limit=100.0)
+        os.killpg(waiting.pid, signal.SIGKILL)
 
 
 def test_where_the_time_of_the_processor_is_not_known_the_clock_decides() -> None:
-    with process("true") as pid:
+    with process("true") as gone:
         pass
-    assert processor_seconds(pid) == float("inf")
-    assert _is_late(pid, seconds=1.0, limit=1.0)
+    assert processor_seconds(gone.pid) == float("inf")
+    assert _is_late(gone, now=1.0, limit=1.0)
 
 
 def test_a_fork_may_take_only_so_much_memory(forks: Forks) -> None:

@@ -16,9 +16,11 @@ from typing import Any
 
 import pytest
 
+from examples import write_recording
+from inductoscope.diagnose import stall
+from inductoscope.model.fold import load
 from inductoscope.watch.classify import KINDS, classify
 from inductoscope.watch.ending import end_stuck
-from inductoscope.watch.findings import stall_findings
 from inductoscope.watch.following import Stream
 from inductoscope.watch.frames import mark
 from inductoscope.watch.judgement import Judgement
@@ -368,8 +370,10 @@ def test_a_limit_that_is_given_counts_for_every_stage() -> None:
 
 def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:
     judgement = {"title": "g++ is at work", "confidence": "proven", "evidence": ["seen"]}
+    write_recording(tmp_path / "recording")
     for number, more in ((1, {}), (2, {"moved": {"after": 9.0}})):
         data = {"number": number, "seconds": 5.0, "judgement": judgement, **more}
-        (tmp_path / f"stall-{number}.json").write_text(json.dumps(data))
-    (tmp_path / "stall-3.json").write_text("[not a stall")
-    assert [finding.is_problem for finding in stall_findings(tmp_path)] == [True, False]
+        (tmp_path / "recording" / f"stall-{number}.json").write_text(json.dumps(data))
+    (tmp_path / "recording" / "stall-3.json").write_text("[not a stall")
+    findings = list(stall.check(load(tmp_path / "recording")))
+    assert [finding.is_problem for finding in findings] == [True, False]

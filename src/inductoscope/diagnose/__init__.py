@@ -15,6 +15,7 @@ from inductoscope.diagnose import (
     incomplete_recording,
     nothing_recorded,
     recompiles,
+    stall,
     view_off,
 )
 from inductoscope.diagnose.finding import Finding
@@ -24,6 +25,7 @@ Rule = Callable[[Recording], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
     compile_error.check,
+    stall.check,
     crash.check,
     graph_breaks.check,
     recompiles.check,

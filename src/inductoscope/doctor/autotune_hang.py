@@ -10,12 +10,12 @@ from pathlib import Path
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.orders import Orders
 from inductoscope.doctor.program import Watched
-from inductoscope.doctor.stuck_choices import StuckChoices, compiled_choices
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
 from inductoscope.hang.causes import Cause, likely_causes
 from inductoscope.hang.contrast import Condition, contrast
 from inductoscope.hang.filters import VARIABLE, pattern_for, snippet_for
+from inductoscope.hang.stuck_choices import StuckChoices, compiled_choices
 from inductoscope.hang.suspects import Suspect
 from inductoscope.hang.way_past import way_past, write_way_past
 from inductoscope.kernels.alone import Request as AloneRequest

@@ -31,6 +31,7 @@ from inductoscope.doctor.orders import (
     STACKS,
     Orders,
 )
+from inductoscope.doctor.standstill import keep_standstill
 from inductoscope.errors import ToolFailure
 from inductoscope.isolate.forks import processor_seconds
 from inductoscope.recording.layout import STREAMS
@@ -213,6 +214,7 @@ def _watch(
             return False, True
         if stalls.is_stalled():
             stalls.ask_for_stacks()
+            keep_standstill(child.pid, folder)
             return True, False
     progress.pass_on()
     return False, False

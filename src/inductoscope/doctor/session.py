@@ -30,7 +30,7 @@ from inductoscope.doctor.judging import verdict_on
 from inductoscope.doctor.orders import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
 from inductoscope.doctor.program import Limits, Watched
 from inductoscope.doctor.runs import Runs, Say
-from inductoscope.doctor.stuck_choices import StuckChoices, stuck_choices
+from inductoscope.doctor.standstill import add_standstill
 from inductoscope.doctor.unfound import (
     callables_that_differ,
     checks_of,
@@ -38,6 +38,7 @@ from inductoscope.doctor.unfound import (
 )
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.doctor.whereabouts import last_compile
+from inductoscope.hang.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import open_recording
@@ -304,6 +305,8 @@ class Doctor:
         return result
 
     def _finished(self, verdict: Verdict) -> Verdict:
+        if verdict.verdict == v.HANG:
+            add_standstill(verdict, self._request.folder)
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
         tried = self._found.candidates_tried if self._found else 0

@@ -33,6 +33,8 @@ Work = Callable[[], Any]
 _MORE_MEMORY = 16 << 30
 # Seconds beyond its limit that a fork may wait for others.
 _PATIENCE = 120.0
+# Seconds after which one that has nothing to do is not going to have it again.
+_IDLE = 2.0
 
 
 @dataclass
@@ -67,6 +69,8 @@ class _Running:
     number: int
     started: float
     text: bytes = b""
+    # Since when neither it nor anything that it started has had something to do.
+    idle_since: float | None = None
 
 
 class Forks:
@@ -143,7 +147,7 @@ class Forks:
             data = os.read(reading, 1 << 16) if reading in ready else None
             if data:
                 child.text += data
-            late = _is_late(child.pid, now - child.started, limit)
+            late = _is_late(child, now, limit)
             if data == b"" or late:
                 selector.unregister(reading)
                 del running[reading]
@@ -152,14 +156,37 @@ class Forks:
                 yield child.number, _answer(child, status, late=late)
 
 
-def _is_late(pid: int, seconds: float, limit: float) -> bool:
+def _is_late(child: _Running, now: float, limit: float) -> bool:
     """Whether a fork has had its time: on a busy machine, only once it has had the processor too.
 
-    One that waits for something, such as a compiler it started, is given longer.
+    One that waits for something that does nothing either, such as a compiler that hangs, is not
+    kept from anything by other processes.
     """
+    seconds = now - child.started
     if seconds < limit:
         return False
-    return processor_seconds(pid) > limit / 2 or seconds > min(4 * limit, limit + _PATIENCE)
+    if processor_seconds(child.pid) > limit / 2 or seconds > min(4 * limit, limit + _PATIENCE):
+        return True
+    if _is_ready(child.pid):
+        child.idle_since = None
+        return False
+    child.idle_since = child.idle_since or now
+    return now - child.idle_since > _IDLE
+
+
+def _is_ready(group: int) -> bool:
+    """Whether a process of a group would go on if it were given the processor, or its data."""
+    for entry in os.scandir("/proc") if os.path.isdir("/proc/self") else ():
+        if not entry.name.isdigit():
+            continue
+        with (
+            contextlib.suppress(OSError, ValueError, IndexError),
+            open(f"{entry.path}/stat") as file,
+        ):
+            state, _, of_group = file.read().rpartition(")")[2].split()[:3]
+            if int(of_group) == group and state in "RD":
+                return True
+    return False
 
 
 def processor_seconds(pid: int) -> float:

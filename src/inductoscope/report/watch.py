@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from inductoscope.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
@@ -25,10 +26,12 @@ def attached_view(attached: Attached) -> View:
     return attached.as_data()
 
 
-def print_event(printer: Printer, event: Stall | Moved | Killed) -> None:
-    """One event of the live watch as text."""
+def print_event(printer: Printer, event: Stall | Moved | Killed, told: Sequence[str] = ()) -> None:
+    """One event of the live watch as text; `told` is what else is known of a stall."""
     if isinstance(event, Stall):
         print_stall(printer, stall_view(event))
+        for line in told:
+            printer.line(line, indent=2)
     elif isinstance(event, Moved):
         printer.line(
             f"inductoscope: stall {event.stall.number} is over after {event.after:.0f} s "

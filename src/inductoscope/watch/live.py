@@ -52,12 +52,13 @@ class Watch:
 
     def _watch(self, stop: threading.Event) -> None:
         follower = Follower(self.folder, self.limit)
-        while not stop.wait(_TICK):
+        is_last = False
+        while not is_last:
+            # The last look, at a program that has ended, says what came of a stall.
+            is_last = stop.wait(_TICK)
             # A mistake in watching must not end the watch, let alone the program.
             with contextlib.suppress(Exception):
                 for event in follower.look():
-                    if stop.is_set():
-                        return
                     self._handle(event)
 
     def _handle(self, event: Event) -> None:

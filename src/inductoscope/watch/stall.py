@@ -128,11 +128,15 @@ class Follower:
         for stream in alive:
             if stream not in workers:
                 yield from self._look_at(stream, streams)
-        self._forget({stream.path for stream in alive})
+        yield from self._forget({stream.path for stream in alive})
 
-    def _forget(self, alive: set[Path]) -> None:
+    def _forget(self, alive: set[Path]) -> Iterator[Moved]:
+        """Processes that have ended; one that stood still may have gone on before that."""
         for path in [path for path in self._groups if path not in alive]:
-            del self._groups[path]
+            group = self._groups.pop(path)
+            if group.stall is not None and group.stream.moved > group.moved:
+                waited = group.stream.moved - group.moved
+                yield Moved(group.stall, waited, "it went on, and has ended by now")
 
     def _look_at(self, stream: Stream, streams: list[Stream]) -> Iterator[Event]:
         group = self._groups.setdefault(stream.path, _Group(stream, stream.moved))

@@ -89,10 +89,20 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
         from inductoscope.report.terminal import Printer
         from inductoscope.report.watch import print_event
 
-        print_event(Printer(sys.stderr), event)
+        print_event(Printer(sys.stderr), event, _stuck_choices(folder, event))
         sys.stderr.flush()
 
     return Watch(folder, say, limit=stall, kill_stuck=kill_stuck).over
+
+
+def _stuck_choices(folder: Path, event: Any) -> list[str]:
+    """What is known of stuck choices, where a stall is one of autotuning."""
+    if getattr(event, "stage", "") != "autotune":
+        return []
+    from inductoscope.hang.stuck_choices import stuck_choices, told
+
+    choices = stuck_choices(folder)
+    return [] if choices is None else told(choices)
 
 
 def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from inductoscope.hang.contrast import contrast
 from inductoscope.logs.autotune import AutotuneFold
 from inductoscope.logs.choice import Choice, parse_choice
 from inductoscope.logs.groups import Group
@@ -93,3 +94,17 @@ def _timed(events: list[Event]) -> StuckChoices | None:
         longest=max(finished.values(), default=0.0),
         while_timed=True,
     )
+
+
+def told(choices: StuckChoices) -> list[str]:
+    """What is stuck and what it has in common, in sentences."""
+    stuck, finished = choices.stuck, [c for c in choices.finished if c.configuration]
+    of = f" of {choices.operation}" if choices.operation else ""
+    waiting = f", {len(choices.waiting)} wait for a thread" if choices.waiting else ""
+    conditions = contrast([c.configuration for c in stuck], [c.configuration for c in finished])
+    names = ", ".join(choice.short_name or choice.kind for choice in stuck[:8])
+    return [
+        f"choices{of}: {len(stuck)} stuck, {len(choices.finished)} finished{waiting}",
+        *(f"{condition.text}: {condition.counts}" for condition in conditions),
+        f"stuck: {names}{' …' if len(stuck) > 8 else ''}",
+    ]
