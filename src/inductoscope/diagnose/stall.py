@@ -35,7 +35,8 @@ def _finding(stall: dict[str, Any], folder: Path) -> Finding:
     moved, ended = values.members(stall.get("moved")), values.members(stall.get("ended"))
     stage = str(stall.get("stage") or "none")
     is_problem = not moved and not judgement.get("moves")
-    choices = stuck_choices(folder) if is_problem and stage == "autotune" else None
+    # Choices are compiled and awaited inside of several stages.
+    choices = stuck_choices(folder) if not judgement.get("moves") else None
     return Finding(
         rule="stall",
         title=_title(stall, judgement, moved),

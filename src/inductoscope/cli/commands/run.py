@@ -96,10 +96,12 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
 
 
 def _stuck_choices(folder: Path, event: Any) -> list[str]:
-    """What is known of stuck choices, where a stall is one of autotuning."""
-    if getattr(event, "stage", "") != "autotune":
-        return []
+    """What is known of choices that the program waits for, where it does."""
     from inductoscope.hang.stuck_choices import stuck_choices, told
+    from inductoscope.watch.stall import Stall
+
+    if not isinstance(event, Stall):
+        return []
 
     choices = stuck_choices(folder)
     return [] if choices is None else told(choices)
