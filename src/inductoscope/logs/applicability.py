@@ -17,8 +17,10 @@ from inductoscope.logs.answer import (
     failure_evidence,
     line_evidence,
     present,
+    shortened,
 )
-from inductoscope.logs.program import CompileProgress, ProgramFold
+from inductoscope.logs.groups import Group
+from inductoscope.logs.program import CompileProgress, ProgramFold, SeenFailure
 from inductoscope.logs.reading import LogReading
 from inductoscope.logs.signs import Sign
 from inductoscope.logs.stages import WORDS, stage_of_module
@@ -61,13 +63,22 @@ def judge_program(program: ProgramFold) -> Answer:
 
 
 def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
-    """Add that errors were logged: a hang may only follow from one."""
+    """Add what else was logged: a hang may only follow from it."""
+    notes = [*answer.notes]
     by_interrupt = program.last_interrupt is not None and program.assemblers_killed
-    if answer.kind is Kind.ERROR or not program.errors or by_interrupt:
-        return answer
-    first = line_evidence(program.errors[0])
-    note = f"{program.number_of_errors} error(s) were logged; the first: {first.text}"
-    return replace(answer, notes=(*answer.notes, f"{note} ({first.place})"))
+    if answer.kind is not Kind.ERROR and program.errors and not by_interrupt:
+        first = line_evidence(program.errors[0])
+        number = program.number_of_errors
+        notes.append(f"{number} error(s) were logged; the first: {first.text} ({first.place})")
+    notes += [
+        f"a thread or a child failed: {shortened(seen.failure.error)} ({seen.origin.place})"
+        for seen in program.asides[-1:]
+    ]
+    if program.exit is not None and not program.has_failed:
+        notes.append(
+            f"it was ended by signal {-(program.exit_code or 0)} ({program.exit.origin.place})"
+        )
+    return replace(answer, notes=tuple(notes))
 
 
 # --- tracebacks -----------------------------------------------------------------------------------
@@ -76,17 +87,31 @@ def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
 def _error(program: ProgramFold) -> Answer | None:
     error = program.last_error
     if error is None:
-        return None
+        return _exit(program) if program.has_failed else None
     stage, frame = error.stage
     message = error.failure.error or "a traceback that is cut"
+    what = "a crash" if error.is_crash else "an exception"
     return Answer(
         kind=Kind.ERROR,
-        title=f"an exception, not a hang: {message[:160]}",
+        title=f"{what}, not a hang: {message[:160]}",
         program=program.program,
         confidence="proven" if error.failure.error and error.sure else "likely",
         stage="none" if stage == "user" else stage,
         evidence=failure_evidence(error, frame),
         advice=("Look into the exception: inductoscope doctor SCRIPT finds its cause",),
+    )
+
+
+def _exit(program: ProgramFold) -> Answer:
+    """Only the launcher tells that it failed."""
+    last = program.compiles[-1].last if program.compiles else program.last
+    return Answer(
+        kind=Kind.ERROR,
+        title=f"no hang: it ended with exit code {program.exit_code}, and the log does not say why",
+        program=program.program,
+        confidence="proven",
+        evidence=tuple(line_evidence(seen) for seen in (program.exit, last) if seen is not None),
+        advice=("Look into its standard error: inductoscope doctor SCRIPT finds the cause",),
     )
 
 
@@ -110,19 +135,24 @@ def _interrupted(program: ProgramFold) -> Answer | None:
         return None
     stage, frame = interrupt.stage
     if stage in ("autotune", "benchmark"):
-        kind, title = Kind.INTERRUPTED, f"interrupted in {WORDS[stage]}; the log names no choice"
+        kind = Kind.INTERRUPTED
+        title = f"{_seen_in(interrupt)} {WORDS[stage]}; the log names no choice"
     else:
         kind = _STAGE_KINDS.get(stage, Kind.INDUCTOR)
-        title = f"interrupted in {WORDS.get(stage, stage)}"
+        title = f"{_seen_in(interrupt)} {WORDS.get(stage, stage)}"
     return Answer(
         kind=kind,
         title=title,
         program=program.program,
-        confidence="proven",
-        stage="user" if stage == "user" else stage,
+        confidence="proven" if interrupt.sure else "likely",
+        stage=stage,
         evidence=failure_evidence(interrupt, frame),
         advice=_stage_advice(stage),
     )
+
+
+def _seen_in(stack: SeenFailure) -> str:
+    return "a dump of its stack shows it in" if stack.failure.is_dump else "interrupted in"
 
 
 # --- lines ----------------------------------------------------------------------------------------
@@ -151,20 +181,24 @@ def _notes(program: ProgramFold) -> tuple[str, ...]:
 
 
 def _unfinished(program: ProgramFold) -> CompileProgress | None:
-    """The compile that the program was in with its last line, unless it was done."""
-    compiles = program.compiles
-    return compiles[-1] if compiles and not compiles[-1].done else None
+    """The compile that the program was in with its last line, unless it was done.
+
+    Of a compile whose end the log would not show, it is not known.
+    """
+    last = program.compiles[-1] if program.compiles else None
+    return last if last is not None and last.telling and not last.done else None
 
 
 def _in_a_stage(program: ProgramFold) -> Answer | None:
     compile_ = _unfinished(program)
     if compile_ is None:
-        return None
+        return _submitted(program)
     if Sign.CODE in compile_.signs and Sign.OUTPUT not in _after(compile_, Sign.CODE):
         return _kernels(program, compile_)
     stage = _stage_of(compile_)
-    if stage == "autotune" and next(reversed(compile_.signs), None) in _SUBMISSIONS:
-        return _submitted(program, compile_)
+    submitted = _submitted(program)
+    if submitted is not None:
+        return submitted
     kind = _STAGE_KINDS.get(stage, Kind.INDUCTOR)
     ended = program.ending is not None
     return Answer(
@@ -179,17 +213,34 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
     )
 
 
-def _submitted(program: ProgramFold, compile_: CompileProgress) -> Answer:
+def _submitted(program: ProgramFold) -> Answer | None:
+    """The last that it did was to hand choices to the compilers; it does not wait for them yet."""
+    compile_ = program.compiles[-1] if program.compiles else None
+    if compile_ is None or next(reversed(compile_.signs), None) not in _SUBMISSIONS:
+        return None
+    groups = program.autotune.groups
+    if stage_of_module(compile_.last.module) != "autotune" or not groups:
+        return None
+    group = groups[-1]
     return Answer(
         kind=Kind.COMPILE_HANG,
         title="choices were handed to the compilers, and no line of this compile follows",
         program=program.program,
-        confidence="likely",
+        confidence="likely" if not group.submitted_seen else "unknown",
         stage="autotune",
         compile_id=compile_.compile_id,
         evidence=(line_evidence(compile_.last),),
-        advice=(f"To see which choices, and whether they are awaited: run again with {ALL_LOGS}",),
-        groups=tuple(program.autotune.groups[-1:]),
+        advice=_submitted_advice(group),
+        groups=(group,),
+    )
+
+
+def _submitted_advice(group: Group) -> tuple[str, ...]:
+    if not group.submitted_seen:
+        return (f"To see which choices, and whether they are awaited: run again with {ALL_LOGS}",)
+    return (
+        "No line says that it waits for them: it may as well be what comes next, in lowering",
+        "While it hangs: inductoscope attach PID shows the stack",
     )
 
 
@@ -215,7 +266,8 @@ def _stage_of(compile_: CompileProgress) -> str:
     """By the module of its last line, or, where that serves every stage, by what began last."""
     stage = stage_of_module(compile_.last.module)
     last = next((_BEGINNINGS[s] for s in reversed(compile_.signs) if s in _BEGINNINGS), "")
-    handed_over = stage == "dynamo" and last == "aot"  # What comes next writes nothing so far.
+    # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
+    handed_over = stage == "dynamo" and last in ("aot", "inductor")
     return last if last and (stage == "user" or handed_over) else stage
 
 
@@ -224,14 +276,17 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
     why = "the generated kernels are being compiled"
     if not on:
         why += "; autotuning is not on"
+    last_kernel = compile_.signs.get(Sign.KERNEL)
+    seen = (last_kernel, compile_.signs[Sign.CODE], compile_.last)
     return Answer(
         kind=Kind.KERNELS,
         title=why,
         program=program.program,
         confidence="likely",
-        stage="triton-compile",
+        # A kernel for the C++ compiler is generated without a line that says so.
+        stage="triton-compile" if last_kernel is not None else "cpp-compile",
         compile_id=compile_.compile_id,
-        evidence=present((line_evidence(compile_.signs[Sign.CODE]), line_evidence(compile_.last))),
+        evidence=present(line_evidence(line) for line in dict.fromkeys(seen) if line is not None),
         advice=(
             "While it hangs: inductoscope attach PID says which kernel and which compiler",
             "Or run it anew: inductoscope run SCRIPT",
@@ -241,21 +296,18 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
 
 def _compiled(program: ProgramFold) -> Answer | None:
     """Every compile that the log holds is done, but no line says that the program ended."""
-    if not program.compiles:
-        return None
-    last = program.compiles[-1].last
     told = any(sign in program.signs for sign in (Sign.INDUCTOR_DONE, Sign.RUN, Sign.GROUP))
+    if not program.compiles or not program.compiles[-1].done or not told:
+        return None
+    seen = dict.fromkeys((program.compiles[-1].last, program.last))
     return Answer(
-        kind=Kind.RUN_TIME if told else Kind.UNKNOWN,
+        kind=Kind.RUN_TIME,
         title="every compile is finished, then the log ends with no sign that the program ended: "
         "it ran on and hung or was killed, or it is still running",
         program=program.program,
-        confidence="likely" if told else "unknown",
-        stage="runtime" if told else "none",
-        is_problem=told,
-        evidence=present(
-            (line_evidence(last), line_evidence(program.last) if program.last else None)
-        ),
+        confidence="likely",
+        stage="runtime",
+        evidence=tuple(line_evidence(line) for line in seen if line is not None),
         advice=_stage_advice("runtime"),
     )
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
+from inductoscope.logs.choice import whole_choice
 from inductoscope.logs.groups import ChoiceState, Group, Progress, Stage
 from inductoscope.logs.lines import FAILED_CHOICE, pattern_of, recognise
 from inductoscope.logs.origin import Origin
@@ -66,8 +67,27 @@ class AutotuneFold:
         if handler is None:
             return False
         match = pattern.expression.match(text)
-        handler(self, match.groups() if match else (text[len(head) :],), origin)
+        values = match.groups() if match else (text[len(head) :],)
+        if pattern.sign in _NAMES_A_CHOICE:
+            choice = self._named(values[0].removeprefix(" "), origin)
+            if choice is None:
+                return True
+            values = (choice, *values[1:])
+        handler(self, values, origin)
         return True
+
+    def _named(self, text: str, origin: Origin) -> str | None:
+        """The choice that a line names; of a cut line the one that it can only be."""
+        choice = whole_choice(text)
+        if choice is not None:
+            return choice
+        known = {c for g in self._open.values() for c in g.choices if c.startswith(text)}
+        if len(known) == 1:
+            return known.pop()
+        group = self._awaited_group(origin) or next(reversed(self._open.values()), None)
+        if group is not None:
+            group.cut += 1
+        return None
 
     # --- which group ------------------------------------------------------------------------------
 
@@ -150,12 +170,17 @@ class AutotuneFold:
         if len(values) < 2:
             self._error[origin.compile_id] = values[0]
             return
-        self._fail(values[1], values[0], origin)
+        choice = self._named(values[1], origin)
+        if choice is not None:
+            self._fail(choice, values[0], origin)
 
     def _failed(self, text: str, origin: Origin) -> None:
         """The last line of a message of several: 'rest of it for benchmark choice X'."""
-        message, _, choice = text.rpartition(FAILED_CHOICE)
+        message, _, rest = text.rpartition(FAILED_CHOICE)
         first = self._error.pop(origin.compile_id, "")
+        choice = self._named(rest, origin)
+        if choice is None:
+            return
         self._fail(choice, f"{first} {message}".strip().removeprefix("Exception "), origin)
 
     def _fail(self, choice: str, message: str, origin: Origin) -> None:
@@ -191,7 +216,7 @@ class AutotuneFold:
 
     def _await(self, group: Group, origin: Origin) -> None:
         group.stage = Stage.AWAITED
-        group.awaited_at = self._waiting.pop(origin.compile_id, origin)
+        group.awaited_at = self._waiting.pop(origin.compile_id, None)
         group.last = origin
         group.operation, group.shapes = self._operation.pop(
             origin.compile_id, (group.operation, group.shapes)
@@ -268,6 +293,11 @@ class AutotuneFold:
         if len(measured) == 1:
             self._finish(measured[0])
 
+    def is_busy(self, *, benchmarking: bool) -> bool:
+        """Whether a group is awaited, or being benchmarked."""
+        waits = (Stage.BENCHMARKING,) if benchmarking else (Stage.AWAITED, Stage.COMPILED)
+        return any(group.stage in waits for group in self._open.values())
+
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
         """Waits of which the log does not say for which group they are."""
         for origin in self._waiting.values():
@@ -287,6 +317,14 @@ def _number(text: str) -> float | None:
         return None
 
 
+_NAMES_A_CHOICE = (
+    Sign.SUBMITTED_TO_POOL,
+    Sign.SUBMITTED_TO_THREAD,
+    Sign.STARTED,
+    Sign.SKIPPED,
+    Sign.FINISHED,
+    Sign.TIMED_OUT,
+)
 _Handler = Callable[[AutotuneFold, tuple[str, ...], Origin], None]
 _HANDLERS: dict[Sign, _Handler] = {
     Sign.CHOICES: AutotuneFold._choices,

@@ -59,6 +59,37 @@ def parse_choice(text: str) -> Choice:
     return _choice(call[1].rpartition(".")[2], arguments, text)
 
 
+def whole_choice(text: str) -> str | None:
+    """The choice that a text begins with; None if the text ends before the choice does.
+
+    Lines get cut, and lines of several processes get joined.
+    """
+    alone = ".py:" not in text  # No header of a further line.
+    if alone and text.endswith((")", ">")) and text.count("(") == text.count(")"):
+        return text
+    if text.startswith("<"):
+        end = text.find(">")
+        return text[: end + 1] if end >= 0 else None
+    return text[: _end_of_call(text)] or None
+
+
+def _end_of_call(text: str) -> int:
+    """Where the brackets are closed again; 0 if they are not."""
+    depth, quote = 0, ""
+    for place, letter in enumerate(text):
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "'\"":
+            quote = letter
+        elif letter == "(":
+            depth += 1
+        elif letter == ")":
+            depth -= 1
+            if depth == 0:
+                return place + 1
+    return 0
+
+
 def _choice(kind: str, arguments: list[str], text: str) -> Choice:
     names: list[str] = []
     configuration: dict[str, Value] = {}

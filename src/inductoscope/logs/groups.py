@@ -65,6 +65,7 @@ class Group:
     timed_out_after: int | None = None
     choices: dict[str, ChoiceState] = field(default_factory=dict)
     starts: int = 0  # How many are seen to have begun.
+    cut: int = 0  # How many lines end before the choice that they name does.
 
     def _in(self, *wanted: Progress) -> list[ChoiceState]:
         return [state for state in self.choices.values() if state.progress in wanted]
@@ -115,9 +116,16 @@ class Group:
     def unnamed(self) -> int:
         """At least so many are missing whose names the log does not hold (its level is INFO)."""
         seen = len(self.choices)
-        if self.stage is not Stage.AWAITED or self.announced is None or self.submitted_seen:
+        if self.stage is not Stage.AWAITED or self.announced is None:
+            return 0
+        if self.submitted_seen or self.cut:
             return 0
         return max(0, self.announced - seen)
+
+    @property
+    def is_illegible(self) -> bool:
+        """Whether it is awaited, and every line that names one of its choices is cut."""
+        return self.stage is Stage.AWAITED and bool(self.cut) and not self.choices
 
     @property
     def submitted_seen(self) -> bool:

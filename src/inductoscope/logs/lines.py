@@ -17,20 +17,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from inductoscope.logs.patterns import PATTERNS, LogPattern
+from inductoscope.logs.printed import COLLECTIVE, PRINTED, may_stand_before
 from inductoscope.logs.records import Record, read_record
-from inductoscope.logs.text import HEADER, LONGEST, PREFIX, decode, label_of, text_of_line
-from inductoscope.logs.tracebacks import Failure, find_failures
+from inductoscope.logs.signs import Sign
+from inductoscope.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
+from inductoscope.logs.tracebacks import Failure, find_failures, prefix_of
 
 _HEADS = {pattern.head: pattern for pattern in PATTERNS if pattern.head}
-# Not of torch's Python, so no pattern: its C++ part on a rank that waits for another one, and
-# Triton on an assembler that a signal ended.
-COLLECTIVE = "Watchdog caught collective operation timeout"
-ASSEMBLER_KILLED = "`ptxas` failed with error code -"
-_PRINTED = (
-    *(pattern.head for pattern in PATTERNS if pattern.level == "STDERR"),
-    COLLECTIVE,
-    ASSEMBLER_KILLED,
-)
+TABLE = next(pattern.head for pattern in PATTERNS if pattern.sign is Sign.TABLE)
+_PRINTED = (TABLE, *PRINTED)
 _ALTERNATIVES = b"|".join(
     re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)
 )
@@ -62,6 +57,8 @@ class Line(NamedTuple):
     compile_id: str
     pattern: str
     text: str
+    # Whether it was asked for by name, like [__output_code]: then others may have been left out.
+    artifact: bool = False
 
 
 Event = Line | Record | Failure
@@ -108,11 +105,15 @@ class _Header(NamedTuple):
     label: str
 
 
+# Label, process, compile id, and whether it is no artifact.
+_Key = tuple[str, bytes, bytes | None, bool]
+
+
 class _Finder:
     def __init__(self, data: bytes, end: int) -> None:
         self._data = data
         self._end = end
-        self._last: dict[tuple[str, bytes, bytes | None], tuple[re.Match[bytes], int, bytes]] = {}
+        self._last: dict[_Key, tuple[re.Match[bytes], int, bytes]] = {}
         self._error: tuple[str, bytes, bytes] | None = None
         self.number_of_torch_lines = 0
 
@@ -164,14 +165,14 @@ class _Finder:
     def _keep(self, match: re.Match[bytes], header: _Header) -> None:
         """Keep the last message of each compile, by its first line, which says most."""
         data = self._data
-        key = (header.label, data[header.process : header.module], match[2])
+        key = (header.label, data[header.process : header.module], match[2], match[3] is None)
         text = data[header.level : header.place]
         before = self._last.get(key)
         if before is None or before[2] != text:
             self._last[key] = match, header.level, text
 
     def last_lines(self) -> Iterator[tuple[int, Event]]:
-        for (label, _, _), (match, level, _) in self._last.items():
+        for (label, *_), (match, level, _) in self._last.items():
             line = self._line(match, level, label)
             if line is not None:
                 yield match.start(), line
@@ -217,11 +218,10 @@ class _Finder:
         place = self._data.find(head.encode(), 0, self._end)
         while place >= 0:
             start = self._data.rfind(b"\n", max(0, place - LONGEST), place) + 1
-            prefix = PREFIX.match(self._data, start, place)
-            at_start = prefix is not None and prefix.end() == place
-            if prefix is not None and (at_start or head == COLLECTIVE) and self._data[start] != 9:
-                label = decode(prefix[1]).strip()
+            prefix = prefix_of(self._data, start, place)
+            if prefix is not None and may_stand_before(head, prefix):
                 text = text_of_line(self._data, place)
+                label = label_of(prefix) if is_prefix(prefix) or head == COLLECTIVE else ""
                 yield start, Line(0, label, 0, "", "", "", "", head, text)
             place = self._data.find(head.encode(), place + 1, self._end)
 
@@ -246,6 +246,7 @@ class _Finder:
             decode(match[2] or b""),
             pattern,
             text,
+            match[3] is not None,
         )
 
     def _pattern_and_text(self, match: re.Match[bytes]) -> tuple[str, str]:

@@ -230,6 +230,13 @@ PATTERNS: tuple[LogPattern, ...] = (
         module="torch/_inductor/codecache.py",
     ),
     LogPattern(
+        "Generating kernel code with kernel_name: %s",
+        "DEBUG",
+        "a kernel is generated, for Triton and the like",
+        Sign.KERNEL,
+        module="torch/_inductor/codegen/simd.py",
+    ),
+    LogPattern(
         "Finished codegen for all nodes. The list of kernel names available: %s",
         "DEBUG",
         "kernels are generated, not yet compiled",

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
+import signal
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inductoscope.logs.autotune import AutotuneFold
-from inductoscope.logs.lines import (
-    ASSEMBLER_KILLED,
-    COLLECTIVE,
-    SETTING,
-    Event,
-    Line,
-    pattern_of,
-)
+from inductoscope.logs.lines import SETTING, Line, pattern_of
 from inductoscope.logs.origin import Origin, Program
 from inductoscope.logs.phases import PhaseFold
+from inductoscope.logs.printed import ASSEMBLER_KILLED, COLLECTIVE, CRASHED
 from inductoscope.logs.records import Record
 from inductoscope.logs.signs import Sign
 from inductoscope.logs.stages import stage_of_frames
 from inductoscope.logs.tracebacks import Failure
 
+# Signals that a program gets for what it did; others are sent to it.
+_FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)
 _MOST_COMPILES = 64
 _MOST_FAILURES = 8
 _MOST_ERRORS = 4
@@ -46,6 +43,11 @@ class SeenFailure:
     sure: bool = True
 
     @property
+    def is_crash(self) -> bool:
+        """Whether no exception ended it, but the system."""
+        return self.failure.error.startswith(CRASHED)
+
+    @property
     def stage(self) -> tuple[str, int]:
         """The stage that it was in, and the frame that says so."""
         return stage_of_frames([(frame.file, frame.function) for frame in self.failure.frames])
@@ -59,6 +61,8 @@ class CompileProgress:
     last: Seen
     signs: dict[Sign, Seen] = field(default_factory=dict)
     function: str = ""
+    # Whether the log would show its end.
+    telling: bool = False
 
     @property
     def done(self) -> bool:
@@ -77,7 +81,10 @@ _BOUNDS = (
     Sign.INDUCTOR,
     Sign.INDUCTOR_DONE,
 )
-_RUNS_AGAIN = (Sign.RUN,)
+# Their loggers tell when a compile is done, so a log with their lines would show that. One of
+# these is often asked for alone.
+_TELLING = ("torch/_inductor/", "torch/_dynamo/")
+_ALONE = "torch/_inductor/select_algorithm.py"
 
 
 class ProgramFold:
@@ -101,6 +108,10 @@ class ProgramFold:
         self._went_on = False
         self.collective: Seen | None = None
         self.assemblers_killed: list[Seen] = []
+        # What a launcher says about its end: the code, and the line.
+        self.exit_code: int | None = None
+        self.exit: Seen | None = None
+        self.asides: list[SeenFailure] = []
 
     @property
     def compiles(self) -> list[CompileProgress]:
@@ -133,6 +144,14 @@ class ProgramFold:
             return None
         return self.failures[-1]
 
+    @property
+    def has_failed(self) -> bool:
+        """Whether it came to an end of its own accord, and no good one."""
+        by_itself = self.exit_code is not None and (
+            self.exit_code > 0 or -self.exit_code in _FAULTS
+        )
+        return self.last_error is not None or (by_itself and self.last_interrupt is None)
+
     # --- lines ------------------------------------------------------------------------------------
 
     def take_line(self, line: Line, origin: Origin) -> None:
@@ -154,13 +173,14 @@ class ProgramFold:
             self._take_error(seen)
         if line.compile_id:
             self._went_on = self._went_on or self.ending is None
-            self._progress(line.compile_id, seen, sign)
+            self._progress(line, seen, sign)
 
     def _take_sign(self, line: Line, sign: Sign | None, seen: Seen) -> None:
         if sign is not None:
             self.signs[sign] = seen
         if sign is Sign.ENDING:
             self.ending = seen
+            self._went_on = self._went_on or (bool(self.failures) and self._was_dumped)
         elif sign is Sign.INDUCTOR_DONE:
             self.autotune.compile_is_over(line.compile_id)
         else:
@@ -176,7 +196,13 @@ class ProgramFold:
             del self.errors[_MOST_ERRORS]
         self.errors.append(seen)
 
-    def _progress(self, compile_id: str, seen: Seen, sign: Sign | None) -> None:
+    @property
+    def _was_dumped(self) -> bool:
+        """Whether the last stack is only a dump, after which a program goes on."""
+        return self.failures[-1].failure.is_dump
+
+    def _progress(self, line: Line, seen: Seen, sign: Sign | None) -> None:
+        compile_id = line.compile_id
         compile_ = self._compiles.get(compile_id)
         if compile_ is None:
             compile_ = self._compiles[compile_id] = CompileProgress(compile_id, seen)
@@ -187,6 +213,8 @@ class ProgramFold:
             self.compiles_done += 1
         if sign is Sign.TRACING:
             compile_.function = seen.text.partition("start tracing ")[2]
+        if sign in _BOUNDS or _is_telling(line):
+            compile_.telling = True
         if sign is not None:
             compile_.signs.pop(sign, None)  # The latest goes to the end.
             compile_.signs[sign] = seen
@@ -199,113 +227,77 @@ class ProgramFold:
                 del self._compiles[compile_id]
                 return
 
+    # --- which program it is ----------------------------------------------------------------------
+
+    def was_over_before(self, other: ProgramFold) -> bool:
+        """Whether its last line stands before the first one of another."""
+        if self is other or self.last is None or other.first is None:
+            return False
+        last, first = self.last.origin, other.first.origin
+        return last.file != first.file or last.line < first.line
+
+    def may_be_in(self, stage: str) -> bool:
+        """Whether its own lines allow that it is in this stage now."""
+        if stage in ("autotune", "benchmark"):
+            return self.autotune.is_busy(benchmarking=stage == "benchmark")
+        compiles = self.compiles
+        is_compiling = bool(compiles) and not compiles[-1].done
+        return is_compiling != (stage in ("runtime", "user"))
+
     # --- others -----------------------------------------------------------------------------------
 
     def take_record(self, record: Record, origin: Origin) -> None:
         """Take a record of a trace."""
         self.phases.take(record, origin)
 
-    def take_failure(self, seen: SeenFailure) -> None:
-        """Take a traceback that Python printed."""
+    def take_failure(self, seen: SeenFailure, *, aside: bool = False) -> None:
+        """Take a stack that Python printed; `aside` if it ends no program."""
+        if aside:
+            self.asides = [*self.asides[-_MOST_FAILURES:], seen]
+            return
+        crash = self.last_crash
+        if crash is not None and seen.failure.is_dump:
+            seen = replace(crash, failure=crash.failure._replace(frames=seen.failure.frames))
+            del self.failures[-1]
         self._went_on = False
         self.failures.append(seen)
         if len(self.failures) > _MOST_FAILURES:
             del self.failures[1]
 
-    def take_printed(self, line: Line, origin: Origin) -> None:
+    def take_printed(self, line: Line, origin: Origin, *, sure: bool) -> None:
         """Take a line with no header."""
         seen = Seen(origin, "", "", line.text)
         if line.pattern == COLLECTIVE:
             self.collective = self.collective or seen
         elif line.pattern == ASSEMBLER_KILLED:
             self.assemblers_killed = [*self.assemblers_killed[-99:], seen]
+        elif line.pattern in CRASHED:
+            self._crashed(line, origin, sure)
         else:
             self.autotune.printed_table()
+
+    def _crashed(self, line: Line, origin: Origin, sure: bool) -> None:
+        if self.last_crash is None:
+            failure = Failure(origin.line, line.label, origin.line, line.text[:200], ())
+            self.take_failure(SeenFailure(failure, origin, sure))
+
+    @property
+    def last_crash(self) -> SeenFailure | None:
+        """The crash that ended it."""
+        error = self.last_error
+        return error if error is not None and error.is_crash else None
+
+    def take_exit(self, code: int, seen: Seen) -> None:
+        """Take what a launcher says about how it ended."""
+        self.exit_code, self.exit = code, seen
+
+
+def _is_telling(line: Line) -> bool:
+    plain = line.level in ("V", "I") and not line.artifact
+    return plain and line.module.startswith(_TELLING) and line.module != _ALONE
 
 
 def _same_message(before: Seen, now: Seen) -> bool:
     """Whether a line only goes on with the message of the line before."""
     same = before.origin.time == now.origin.time and before.module == now.module
     return same and before.sign is None and now.sign is None
-
-
-class LogFold:
-    """Divides the events of one log among the programs that wrote it."""
-
-    def __init__(self, log: str) -> None:
-        self.log = log
-        self._current: dict[tuple[str, int], ProgramFold] = {}
-        self._by_label: dict[str, ProgramFold] = {}
-        self._all: list[ProgramFold] = []
-
-    @property
-    def programs(self) -> list[ProgramFold]:
-        """In the order of their first lines."""
-        return [program for program in self._all if not program.is_empty]
-
-    def take(self, event: Event, file: str) -> None:
-        """Take the next event."""
-        if isinstance(event, Failure):
-            program = self._owner(event.label)
-            sure = sum(label == event.label for label, _ in self._current) <= 1
-            origin = Origin(program.program, file, event.line)
-            program.take_failure(SeenFailure(event, origin, sure))
-            return
-        if isinstance(event, Line) and not event.module:
-            program = self._owner(event.label)
-            program.take_printed(event, Origin(program.program, file, event.line))
-            return
-        program = self._program(event)
-        origin = Origin(program.program, file, event.line, event.time, event.compile_id)
-        if isinstance(event, Record):
-            program.take_record(event, origin)
-        else:
-            program.take_line(event, origin)
-
-    def _program(self, event: Line | Record) -> ProgramFold:
-        key = (event.label, event.process)
-        program = self._current.get(key)
-        if program is None:
-            program = self._adopted(event) or self._new(Program(self.log, *key))
-            self._current[key] = program
-        elif isinstance(event, Line) and self._begins_anew(program, event):
-            program = self._new(Program(self.log, *key, program.program.run + 1))
-            self._current[key] = program
-        if not isinstance(event, Line) or event.pattern or event.level in "EC":
-            self._by_label[event.label] = program
-        return program
-
-    def _new(self, name: Program) -> ProgramFold:
-        program = ProgramFold(name)
-        self._all.append(program)
-        return program
-
-    def _adopted(self, event: Line | Record) -> ProgramFold | None:
-        """What was printed before a program's first line of torch's is its own."""
-        program = self._by_label.get(event.label)
-        if program is None or program.program.process:
-            return None
-        program.program = Program(self.log, event.label, event.process)
-        return program
-
-    def _begins_anew(self, program: ProgramFold, line: Line) -> bool:
-        pattern = pattern_of(line.pattern) if line.pattern else None
-        begins = pattern is not None and pattern.sign in _RUNS_AGAIN
-        return begins and bool(program.compiles or program.ending)
-
-    def _owner(self, label: str) -> ProgramFold:
-        """Lines with no header name no process: they go to the last one of their label.
-
-        A launcher marks every line, torch marks only its own with the rank, so a program may be
-        known by a longer label than its other lines have.
-        """
-        program = self._by_label.get(label)
-        if program is None:
-            same = [found for (name, _), found in self._current.items() if name == label]
-            program = same[-1] if same else None
-        if program is None:
-            longer = [found for name, found in self._by_label.items() if name.startswith(label)]
-            program = longer[0] if len(longer) == 1 else None
-        if program is None:
-            program = self._by_label[label] = self._new(Program(self.log, label))
-        return program

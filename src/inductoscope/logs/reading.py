@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from inductoscope.errors import UsageError
 from inductoscope.logs.blocks import AHEAD, BLOCK, read_events
 from inductoscope.logs.files import STDIN, Log, compression, find_logs, open_log
+from inductoscope.logs.fold import LogFold
 from inductoscope.logs.lines import Found
-from inductoscope.logs.program import LogFold, ProgramFold
+from inductoscope.logs.program import ProgramFold
 from inductoscope.logs.tracebacks import Failure
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[Found]]) -> 
             files.append(file)
             for found in read(path, file):
                 _take(fold, found, file)
+        fold.finish()
         programs += fold.programs
     return LogReading(programs, files)
 

@@ -16,6 +16,7 @@ class Sign(str, Enum):
     INDUCTOR = "Inductor begins with a graph"
     INDUCTOR_DONE = "Inductor has compiled a graph"
     SETTINGS = "the settings of Inductor follow"
+    KERNEL = "a kernel for a GPU is generated"
     CODE = "the code of all kernels is generated"
     OUTPUT = "the kernels are compiled"
     CHOICES = "an operation is to be autotuned"

@@ -12,15 +12,25 @@ LONGEST = 1 << 16
 HEADER = re.compile(rb"([VIWEC])(\d{4} \d\d:\d\d:\d\d\.\d+) (\d+) ([^\s\]:]+\.py):(\d+)\]")
 
 # Put before a line by a job system: a time, a stream, and the name of a rank or container.
+_CLOCK = rb"\d\d:\d\d:\d\d(?:[.,]\d+)?"
 _TIME = (
-    rb"(?:\[?\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?\]?[ \t]+"
-    rb"|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d[ \t]+|\d\d:\d\d:\d\d(?:[.,]\d+)?[ \t]+)?"
+    rb"(?:\[? *(?:\d{4}[-/]\d\d[-/]\d\d[T ]" + _CLOCK + rb"(?:Z|[+-]\d\d:?\d\d)?"
+    rb"|[A-Z][a-z]{2} [ \d]\d " + _CLOCK + rb"|" + _CLOCK + rb"|\d+\.\d{3,9})\]?[ \t])"
 )
-_NAMES = (
-    rb"((?:\[[\w./-]+\]:? ?|\[\d+,\d+\](?:<\w+>)?: ?|\d{1,6}: ?|[\w./-]+ *\| ?|\([\w .=,:/-]+\) ?"
-    rb"|[\w.-]+ [\w./-]+\[\d+\]: )*)"
+_STREAM = rb"(?:std(?:out|err) [FP] )?"
+_SURE_NAME = rb"\[[\w./-]+\]:? ?"
+_NAME = (
+    rb"|\[\d+,\d+\](?:<\w+>)?: ?|\d{1,6}: ?|[\w./-]+ *\| ?|\([\w .=,:/-]+\) ?"
+    rb"|[\w.-]+ [\w./-]+\[\d+\]: "
 )
-PREFIX = re.compile(rb"[\xef\xbb\xbf\xff\xfe]*" + _TIME + rb"(?:std(?:out|err) [FP] )?" + _NAMES)
+# In front of what is known to be a line of a program, more may be a name.
+_ANY_NAME = rb"\[[\w .:/=-]{1,60}\]:? ?|[A-Za-z][\w.-]*: ?"
+# Where torch's C++ part begins with a header of its own.
+_NO_NAME = rb"(?!" + _TIME + rb"|\[?[IWEF]\d{4} \d\d:)"
+_MARK = rb"[\xef\xbb\xbf\xff\xfe]*"
+_PREFIX = _TIME + rb"?" + _STREAM + rb"((?:" + _NO_NAME + rb"(?:%s))*)" + _TIME + rb"?"
+_SURE_LABEL = re.compile(_MARK + _PREFIX % (_SURE_NAME + _NAME))
+_LABEL = re.compile(_MARK + rb" *" + _PREFIX % (_ANY_NAME + _NAME))
 _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07")
 
 
@@ -34,8 +44,19 @@ def clean(data: bytes) -> bytes:
 @lru_cache(maxsize=4096)
 def label_of(prefix: bytes) -> str:
     """The rank or container that a launcher wrote before a line; no times."""
-    match = PREFIX.match(prefix)
+    match = _LABEL.match(prefix)
     return decode(match[1]).strip() if match else ""
+
+
+def is_prefix(text: bytes) -> bool:
+    """Whether it is what a launcher puts before a line, and no more."""
+    return _LABEL.fullmatch(text) is not None
+
+
+def has_label(line: bytes) -> bool:
+    """Whether a line with no header surely begins with the name of a rank or container."""
+    match = _SURE_LABEL.match(line)
+    return match is not None and bool(match[1].strip())
 
 
 def text_of_line(data: bytes, start: int) -> str:

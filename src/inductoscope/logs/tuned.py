@@ -23,7 +23,7 @@ _AFTER_WAITING = ("scheduler", "lowering", "codegen", "loop-body", "wrapper", "c
 
 
 def compile_hang(program: ProgramFold) -> Answer | None:
-    if program.last_error is not None:
+    if program.has_failed:
         return None
     groups = [group for group in program.autotune.groups if _is_stuck(program, group)]
     if not groups:
@@ -50,12 +50,24 @@ def compile_hang(program: ProgramFold) -> Answer | None:
         ),
         advice=_compile_advice(group),
         command=_alone(groups),
+        notes=_left_out(groups),
         groups=tuple(groups),
     )
 
 
+def _left_out(groups: list[Group]) -> tuple[str, ...]:
+    """What the log does not show of these groups."""
+    notes = []
+    if any(group.announced is None for group in groups):
+        notes.append("the log begins in the middle of this: more may be stuck than it names")
+    cut = sum(group.cut for group in groups)
+    if cut:
+        notes.append(f"{cut} line(s) end before the choice that they name does, and are left out")
+    return tuple(notes)
+
+
 def _is_stuck(program: ProgramFold, group: Group) -> bool:
-    if not group.stuck and not group.unnamed:
+    if not group.stuck and not group.unnamed and not group.is_illegible:
         return False
     return not _went_on(program, group)
 
@@ -72,6 +84,8 @@ def _went_on(program: ProgramFold, group: Group) -> bool:
 
 def _stuck_title(group: Group, groups: int) -> str:
     operation = f" of {group.operation}" if group.operation else ""
+    if group.is_illegible:
+        return f"choices{operation} are awaited; the lines that name them are cut"
     if not group.stuck:
         return (
             f"up to {group.unnamed} of {group.announced} choices{operation} had not been compiled "
@@ -135,7 +149,7 @@ def _alone(groups: list[Group]) -> str:
 
 def unclear_wait(program: ProgramFold) -> Answer | None:
     """A wait of which no line says for which of several groups it is."""
-    if program.last_error is not None:
+    if program.has_failed:
         return None
     for origin, groups in program.autotune.unclear_waits():
         if any(_went_on(program, group) for group in groups):
@@ -159,7 +173,7 @@ def unclear_wait(program: ProgramFold) -> Answer | None:
 
 
 def benchmark_hang(program: ProgramFold) -> Answer | None:
-    if program.last_error is not None:
+    if program.has_failed:
         return None
     stages = (Stage.BENCHMARKING, Stage.COMPILED)
     groups = [g for g in program.autotune.groups if g.stage in stages and not _went_on(program, g)]
@@ -181,12 +195,16 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
         confidence="proven" if interrupt is not None else "likely",
         stage="autotune",
         compile_id=group.origin.compile_id,
-        evidence=present(
-            (place_evidence(group.last or group.origin, "Starting autotuning"), *proof)
-        ),
+        evidence=present((place_evidence(group.last or group.origin, _last_step(group)), *proof)),
         advice=_benchmark_advice(ahead),
         groups=(group,),
     )
+
+
+def _last_step(group: Group) -> str:
+    if group.stage is Stage.BENCHMARKING:
+        return "Starting autotuning"
+    return "every choice is compiled, or has failed"
 
 
 def _benchmark_advice(ahead: bool) -> tuple[str, ...]:

@@ -254,7 +254,10 @@ def _print_contrast(printer: Printer, group: View) -> None:
         if condition["decided_by"]:
             printer.pair("", f"would decide: {condition['decided_by']}", width=16)
     if group["stuck"] and not group["conditions"]:
-        printer.pair("sets them apart", "unknown: nothing else finished to compare with", width=16)
+        why = "nothing else finished to compare with"
+        if group["finished"]:
+            why = "the log holds no configuration in which they differ from what finished"
+        printer.pair("sets them apart", f"unknown: {why}", width=16)
     for cause in group["causes"][:3]:
         text = f"{cause['title']} ({cause['evidence']}). {cause['reason']}"
         printer.pair("possible cause", text, width=16)
