@@ -183,7 +183,7 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS
-        if self._is_native or self._found.nodes == 0 or self._found.nodes > FEW_NODES:
+        if self._is_native or (self._found.nodes or self._whole.size) > FEW_NODES:
             return self._stall
         return min(_HANG_SECONDS, self._stall)
 

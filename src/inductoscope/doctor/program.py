@@ -36,6 +36,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.isolate.forks import processor_seconds
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.privacy import without_secrets
+from inductoscope.recording.values import real
 from inductoscope.recording.writer import StreamWriter
 
 Say = Callable[[str], None]
@@ -46,6 +47,8 @@ _TIME_FOR_INPUT = 2.0
 # A call of a compiled graph, which is also made in eager and in float64, may take longer than a
 # step of the compiler.
 _CALL_PATIENCE = 5
+# Once eager is known to be through with it: in how many times as long compiled code is, too.
+_EAGER_PATIENCE = 20
 # On a busy machine a process may be given this many times as long.
 _STARVED_PATIENCE = 4
 OUTPUT = "output.txt"
@@ -252,6 +255,8 @@ class StreamState:
     stages: list[dict[str, Any]] = field(default_factory=list)
     # Whether it is inside a compiled graph.
     is_in_call: bool = False
+    # Seconds that eager took for the call that it is in; None while eager is at it.
+    eager_seconds: float | None = None
     moved: float = field(default_factory=time.time)
     # The processor time that it had used by then.
     used: float = 0.0
@@ -284,6 +289,9 @@ class StreamState:
             self.stages.pop()
         elif kind in ("graph-call", "graph-returned"):
             self.is_in_call = kind == "graph-call"
+            self.eager_seconds = None
+        elif kind == "eager-returned":
+            self.eager_seconds = real(event.get("seconds"))
         elif kind == "process-end":
             self.stages.clear()
             self.is_in_call = False
@@ -310,11 +318,18 @@ class StallWatch:
     def _has_stalled(self, state: StreamState) -> bool:
         if not (state.stages or state.is_in_call) or not Path(f"/proc/{state.pid}").exists():
             return False
-        patience = self._seconds if state.stages else _CALL_PATIENCE * self._seconds
+        patience = self._patience(state)
         waited = time.time() - state.moved
         return waited > patience and not (
             waited < _STARVED_PATIENCE * patience and _is_starved(state, patience)
         )
+
+    def _patience(self, state: StreamState) -> float:
+        if state.stages:
+            return self._seconds
+        if state.eager_seconds is None:
+            return _CALL_PATIENCE * self._seconds
+        return max(self._seconds, _EAGER_PATIENCE * state.eager_seconds)
 
     def ask_for_stacks(self) -> None:
         """Have the processes that have stalled write where they are."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -227,8 +228,10 @@ class _Shadow:
         backward = _needs_backward(arguments)
         # By an interpreter: the code that FX writes for a graph may itself be wrong.
         case = Case(as_function(self.module), arguments, backward)
+        started = time.monotonic()
         try:
             case.eager  # noqa: B018
+            SCOPE.emit("eager-returned", seconds=round(time.monotonic() - started, 3))
         except Exception as error:
             self._note("eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None

@@ -349,6 +349,7 @@ HANDLERS: dict[str, Handler] = {
     "launch": _ignored,
     # Read by who looks for a stuck choice.
     "torch-log": _ignored,
+    "eager-returned": _ignored,
     "benchmark-start": _ignored,
     "benchmark-end": _ignored,
     "exited": _exited,
