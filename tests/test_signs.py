@@ -80,6 +80,15 @@ def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
     assert unseen.stage == "runtime"
 
 
+def test_what_fails_between_stages_fails_over_what_the_last_one_left() -> None:
+    ended = [{"kind": "stage", "stage": name} for name in ("joint-pass", "guards")]
+    seen = {"kind": "error", "stage": "inductor"}
+    raised = Failure(ERROR, "RuntimeError: no", aspect="RuntimeError").as_data()
+    found = failure_of_answer(Answer(result={"failure": raised}, events=[*ended, seen]))
+    assert found is not None
+    assert (found.stage, found.more["after"]) == ("inductor", "joint-pass")
+
+
 # --- what is the machine's ------------------------------------------------------------------------
 
 

@@ -59,7 +59,7 @@ from inductoscope.repro.failure_script import script_text
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
 # candidates are tried; both longer where a native compiler or a kernel may be at work.
-_HANG_SECONDS = 12.0
+_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
 # How long to look for something smaller; a candidate that hangs costs its time limit.
@@ -183,9 +183,9 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS
-        if self._is_native or (self._found.nodes or self._whole.size) > FEW_NODES:
+        if (self._found.nodes or self._whole.size) > FEW_NODES:
             return self._stall
-        return min(_HANG_SECONDS, self._stall)
+        return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
 
     def _wait_less(self, failure: Failure) -> None:
         """One that hangs is waited for in full: so wait no longer than a healthy one would take.

@@ -96,7 +96,14 @@ def _stage(found: Found) -> str:
     cure = _telling_cure(found)
     if stage in ("", "inductor") and cure is not None:  # Between its stages.
         return str(cure["stage"])
+    if stage == "inductor":
+        return _left_by(found) or "lowering"  # What checks the graph belongs to that.
     return stage
+
+
+def _left_by(found: Found) -> str:
+    """The stage whose result is refused by what comes between it and the next."""
+    return str(found.failure.get("more", {}).get("after") or "")
 
 
 def _telling_cure(found: Found) -> dict[str, Any] | None:
@@ -154,6 +161,8 @@ def _confidence(found: Found, stage: str) -> str:
     if found.failure.get("kind") in (f.WRONG, f.NAN):
         is_located = found.location.get("stage") and found.location.get("how")
         return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
+    if found.location.get("stage") == "inductor":
+        return "likely"  # Told by what came before it.
     if found.failure.get("kind") == f.HANG and found.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
     return "proven"

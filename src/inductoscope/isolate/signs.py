@@ -142,4 +142,15 @@ def _with_stage(found: Failure, answer: Answer) -> Failure:
         if event["kind"] == "native" and event.get("exit_code")
     ][-1:]
     data["more"]["graph"] = event.get("graph")
+    data["more"]["after"] = _last_ended(answer)
     return Failure(**data)
+
+
+# Stages that leave something behind for the next one.
+_MAKING = ("pre-grad-pass", "joint-pass", "post-grad-pass", "lowering", "scheduler")
+
+
+def _last_ended(answer: Answer) -> str:
+    """The last stage that came to its end: what fails between stages fails over what it left."""
+    ended = [event.get("stage", "") for event in answer.events if event["kind"] == "stage"]
+    return next((stage for stage in reversed(ended) if stage in _MAKING), "")
