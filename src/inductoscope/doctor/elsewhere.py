@@ -63,8 +63,8 @@ def failed_elsewhere(
 
 def _likely_rounding(rounding: list[Event]) -> Verdict:
     result = not_a_bug(
-        "Rounding, most likely: compiled and eager differ by no more than the order of a reduction "
-        "explains, and nothing else is known to be wrong (noise)",
+        "Rounding, most likely: compiled and eager differ by no more than rounding explains, going "
+        "by float64, and nothing else is known to be wrong (noise)",
         rounding,
     )
     result.confidence = "likely"

@@ -94,10 +94,13 @@ def _kind(found: Found) -> str:
 def _stage(found: Found) -> str:
     stage = str(found.location.get("stage") or found.failure.get("stage") or "")
     cure = _telling_cure(found)
-    if stage in ("", "inductor") and cure is not None:  # Between its stages.
+    if stage == "inductor":  # Between its stages.
+        left, cured = _left_by(found), {str(one["stage"]) for one in found.cures}
+        if left and (left in cured or cure is None):
+            return left
+        return str(cure["stage"]) if cure is not None else "lowering"
+    if not stage and cure is not None:
         return str(cure["stage"])
-    if stage == "inductor":
-        return _left_by(found) or "lowering"  # What checks the graph belongs to that.
     return stage
 
 
@@ -120,21 +123,51 @@ def _culprit(found: Found) -> Culprit:
     raised_in = found.failure.get("function") if found.failure.get("kind") == f.ERROR else ""
     function = str(location.get("function") or raised_in or "") or None
     cure = _telling_cure(found)
-    pass_name = str(location.get("pass_name") or "") or None
+    pass_name = str(location.get("pass_name") or "") or _pass_of_error(found) or None
     if pass_name and names:
         pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
     operation = str(location.get("operation") or "")
     if not operation or pass_name:
         # Where nothing could be cut down, the node that the compiler was at.
-        operation = ", ".join(found.operations[:6]) or operation or _node(found)
+        operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
     return Culprit(
         op=operation or None,
         pass_=pass_name,
         kernel=str(location.get("kernel") or "") or None,
         function=function,
-        config=None if cure is None else str(cure["title"]),
+        config=_setting(found, cure),
         source=_relative(found.sources[-1]) if found.sources else None,
     )
+
+
+def _setting(found: Found, telling: dict[str, Any] | None) -> str | None:
+    """What to switch off: of the stage that is blamed, if that helps."""
+    stage = _stage(found)
+    own = next((cure for cure in found.cures if cure["stage"] == stage), telling)
+    return None if own is None else str(own["title"])
+
+
+def _called(found: Found) -> str:
+    """What the program calls, where eager runs no operation of its own for it: a loop, a branch."""
+    return ", ".join(name for name in found.calls[:6] if name != "getitem")
+
+
+def _pass_of_error(found: Found) -> str:
+    """The pass that raised, or over whose result something raised: on the stack, or a cure."""
+    if found.failure.get("kind") != f.ERROR or not _stage(found).endswith("-pass"):
+        return ""
+    on_stack = [name for name in found.functions if "(torch/_inductor/fx_passes/" in name]
+    named = [name.partition(" ")[0] for name in on_stack]
+    telling = [name for name in named if name not in _AROUND_PASSES]
+    cures = [str(cure["name"]) for cure in found.cures if cure["axis"] == "patterns"]
+    return ", ".join(dict.fromkeys([*telling[:1], *cures]))
+
+
+# Functions that only call passes.
+_AROUND_PASSES = (
+    "<lambda>", "<listcomp>", "<genexpr>", "wrapper", "post_grad_passes", "joint_graph_passes",
+    "_recursive_joint_graph_passes", "_recursive_post_grad_passes", "pre_grad_passes",
+)  # fmt: skip
 
 
 def _node(found: Found) -> str:

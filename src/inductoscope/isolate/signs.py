@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Sequence
 
 from inductoscope.check.compare import Judgement
 from inductoscope.isolate.failure import (
@@ -49,8 +50,14 @@ def failure_of_error(error: BaseException) -> Failure:
         aspect=type(inner).__name__,
         function=functions[0].partition(" ")[0] if functions else "",
         message=message,
-        more={"functions": functions[:6], "outer": type(error).__name__},
+        more={"functions": _telling(functions), "outer": type(error).__name__},
     )
+
+
+def _telling(functions: Sequence[str]) -> list[str]:
+    """The innermost, and farther out those of Inductor: a check that raises is nobody's fault."""
+    of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
+    return [*functions[:6], *of_inductor[:8]]
 
 
 def _without_frames(message: str) -> str:
