@@ -15,8 +15,9 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
 
+# One more at a time than a small machine has cores: many tests wait for something to stall.
 test: $(VENV)/.installed-dev check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests bench battery
