@@ -17,7 +17,7 @@ demo: $(VENV)/.installed
 
 # One more at a time than a small machine has cores: many tests wait for something to stall.
 test: $(VENV)/.installed-dev check
-	$(BIN)/python -m pytest -n 3 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests bench battery

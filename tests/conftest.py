@@ -18,6 +18,19 @@ settings.register_profile("exploring", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
+# Few tests and long ones: begun last, they would run while all other workers have nothing to do.
+_LONG = (
+    "test_doctor", "test_doctor_bad_input", "test_battery", "test_watch_stalls", "test_capture",
+    "test_doctor_autotune", "test_doctor_healthy", "test_hostile_programs", "test_kernel_alone",
+)  # fmt: skip
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Files that take long first; see --no-loadscope-reorder in the Makefile."""
+    order = {name: number for number, name in enumerate(_LONG)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
 @pytest.fixture(autouse=True)
 def _plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """80 columns without colour, and a folder of recordings that is the test's own."""

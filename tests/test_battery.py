@@ -178,7 +178,7 @@ def test_the_doctor_is_right_about_a_sample(
 ) -> None:
     fault = BATTERY[name]
     cache = tmp_path_factory.getbasetemp() / "battery-cache"
-    outcome, verdict = run_doctor(fault, tmp_path_factory.mktemp(fault.folder), cache, limit=170)
+    outcome, verdict = run_doctor(fault, tmp_path_factory.mktemp(fault.folder), cache, limit=300)
     result = judge(fault, verdict, outcome.seconds, outcome.output[-2000:])
     assert result.named, list_misses([result])
     assert result.verified or not result.provable

@@ -141,10 +141,11 @@ def _culprit(found: Found) -> Culprit:
 
 
 def _setting(found: Found, telling: dict[str, Any] | None) -> str | None:
-    """What to switch off: of the stage that is blamed, if that helps."""
-    stage = _stage(found)
-    own = next((cure for cure in found.cures if cure["stage"] == stage), telling)
-    return None if own is None else str(own["title"])
+    """What to switch off: something of the stage, where that is told by what came before it."""
+    if found.location.get("stage") == "inductor":
+        stage = _stage(found)
+        telling = next((cure for cure in found.cures if cure["stage"] == stage), telling)
+    return None if telling is None else str(telling["title"])
 
 
 def _called(found: Found) -> str:
