@@ -12,7 +12,14 @@ import torch
 
 from examples import inductoscope
 from inductoscope.hang.contrast import Condition, contrast
-from inductoscope.hang.filters import PATCHED, patch_for, pattern_for, snippet_for
+from inductoscope.hang.filters import (
+    PATCHED,
+    VARIABLE,
+    assignment_for,
+    patch_for,
+    pattern_for,
+    snippet_for,
+)
 
 WARPS = {"BLOCK_K": 32, "BLOCK_M": 64, "num_stages": 3, "num_warps": 8}
 STUCK = [WARPS, {**WARPS, "BLOCK_M": 128}]
@@ -53,6 +60,14 @@ def test_of_a_bound_the_variable_names_the_values_that_were_seen() -> None:
         False,
         True,
     ]
+
+
+def test_a_value_with_quotes_in_it_still_fits_into_a_shell() -> None:
+    stuck = [{"ACC_TYPE": "tl.float32"}]
+    (condition,) = contrast(stuck, [{"ACC_TYPE": "tl.float16"}])
+    said = assignment_for(condition, stuck)
+    done = subprocess.run(["sh", "-c", f"{said} env"], capture_output=True, text=True, check=True)
+    assert f"{VARIABLE}={pattern_for(condition, stuck)}" in done.stdout.splitlines()
 
 
 def test_the_snippet_filters_what_torch_is_about_to_compile(condition: Condition) -> None:

@@ -14,7 +14,7 @@ from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
 from inductoscope.hang.causes import Cause, likely_causes
 from inductoscope.hang.contrast import Condition, contrast
-from inductoscope.hang.filters import VARIABLE, pattern_for, snippet_for
+from inductoscope.hang.filters import VARIABLE, assignment_for, pattern_for, snippet_for
 from inductoscope.hang.stuck_choices import StuckChoices, compiled_choices
 from inductoscope.hang.suspects import Suspect
 from inductoscope.hang.way_past import way_past, write_way_past
@@ -220,14 +220,16 @@ def _remaining(run: Watched) -> str:
 
 def _by_variable(known: Known, condition: Condition, rerun: Rerun) -> str:
     """The same for at once, without a change of the program."""
-    pattern = pattern_for(condition, [choice.configuration for choice in known.choices.stuck])
+    stuck = [choice.configuration for choice in known.choices.stuck]
+    pattern = pattern_for(condition, stuck)
     run = rerun(
         Orders(calls=0, investigate=False, variables={VARIABLE: pattern}),
         f"running the program with {VARIABLE}",
     )
     if run.ending.exit_code != 0 or run.stalled or run.over_time:
         return ""
-    return f"{VARIABLE}='{pattern}' does the same for at once: the program ends with it"
+    said = assignment_for(condition, stuck)
+    return f"{said} does the same for at once: the program ends with it"
 
 
 # --- the verdict ----------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import difflib
 import re
+import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
@@ -65,6 +66,11 @@ def pattern_for(condition: Condition, stuck: Sequence[Configuration]) -> str:
         if condition.holds(configuration):
             seen["".join(_ahead(name, configuration[name]) for name in condition.names)] = None
     return f"^(?!{'|'.join(seen)})" if len(seen) == 1 else f"^(?!(?:{'|'.join(seen)}))"
+
+
+def assignment_for(condition: Condition, stuck: Sequence[Configuration]) -> str:
+    """The variable and its value, as a shell takes them."""
+    return f"{VARIABLE}={shlex.quote(pattern_for(condition, stuck))}"
 
 
 def _ahead(name: str, value: object) -> str:

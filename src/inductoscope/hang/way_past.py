@@ -9,7 +9,7 @@ from pathlib import Path
 
 from inductoscope.errors import ToolFailure
 from inductoscope.hang.contrast import Condition
-from inductoscope.hang.filters import PATCHED, VARIABLE, patch_for, pattern_for, snippet_for
+from inductoscope.hang.filters import PATCHED, assignment_for, patch_for, snippet_for
 from inductoscope.hang.quantities import Configuration
 
 SNIPPET_FILE, PATCH_FILE = "filter.py", "filter.patch"
@@ -32,7 +32,7 @@ def way_past(
     """The filter for a condition, the patch made for the torch that is installed here."""
     return WayPast(
         condition.text,
-        f"{VARIABLE}='{pattern_for(condition, stuck)}'",
+        assignment_for(condition, stuck),
         snippet_for(condition),
         patch_for(condition, _installed_source(), device=device or "cuda"),
     )
