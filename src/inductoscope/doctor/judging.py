@@ -120,8 +120,9 @@ def _telling_cure(found: Found) -> dict[str, Any] | None:
 def _culprit(found: Found) -> Culprit:
     location = found.location
     names = [str(name) for name in location.get("names", ())]
-    raised_in = found.failure.get("function") if found.failure.get("kind") == f.ERROR else ""
-    function = str(location.get("function") or raised_in or "") or None
+    kind = found.failure.get("kind")
+    was_in = found.failure.get("function") if kind in (f.ERROR, f.HANG) else ""
+    function = str(location.get("function") or was_in or "") or None
     cure = _telling_cure(found)
     pass_name = str(location.get("pass_name") or "") or _pass_of_error(found) or None
     if pass_name and names:
@@ -219,6 +220,8 @@ def _summary(result: Verdict, found: Found) -> str:
     who = ""
     if culprit.pass_:
         who = f", because of the pass {culprit.pass_.partition(',')[0]}"
+    elif result.verdict == v.HANG and culprit.function:
+        who = f", in {culprit.function}, which goes round or waits"
     elif culprit.op:
         who = f", because of {culprit.op.partition(',')[0]}"
     elif culprit.function:

@@ -42,7 +42,9 @@ from inductoscope.recording.writer import StreamWriter
 Say = Callable[[str], None]
 
 _TICK = 0.25
-_TIME_TO_WRITE = 1.0
+_TIME_TO_WRITE = 0.1
+# How often a process that has stalled is asked where it is: what is there each time goes round.
+_LOOKS = 12
 _TIME_FOR_INPUT = 2.0
 # A call of a compiled graph, which is also made in eager and in float64, may take longer than a
 # step of the compiler.
@@ -332,11 +334,16 @@ class StallWatch:
         return max(self._seconds, _EAGER_PATIENCE * state.eager_seconds)
 
     def ask_for_stacks(self) -> None:
-        """Have the processes that have stalled write where they are."""
-        for state in self._stalled():
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(state.pid, STACK_SIGNAL)
-        time.sleep(_TIME_TO_WRITE)
+        """Have the processes that have stalled write where they are, several times over.
+
+        The pauses differ, so that a loop is not met at the same point of its round each time.
+        """
+        stalled = self._stalled()
+        for look in range(_LOOKS):
+            for state in stalled:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(state.pid, STACK_SIGNAL)
+            time.sleep(_TIME_TO_WRITE * (1 + look / 7))
 
 
 def _is_starved(state: StreamState, patience: float) -> bool:

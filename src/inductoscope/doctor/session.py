@@ -36,7 +36,7 @@ from inductoscope.doctor.unfound import (
     checks_of,
     verdict_without_finding,
 )
-from inductoscope.doctor.verdict import Repro, Verdict, Workaround
+from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
 from inductoscope.doctor.whereabouts import last_compile
 from inductoscope.hang.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
@@ -205,8 +205,10 @@ class Doctor:
             replace(orders, stop_at=place.compile, failure=failure, calls=0), why
         )
         self._found = read_found(again.folder / FOLDER)
-        if self._found is not None and not self._found.functions:
-            self._found.functions = place.functions
+        if self._found is not None:
+            found, known = self._found, self._found.failure.get("function")
+            found.functions = found.functions or place.functions
+            found.failure["function"] = known or place.function
 
     def _hangs_in_eager(self, first: Watched) -> Verdict | None:
         """A graph that does not end when it runs, and whose hang could not be narrowed down."""
@@ -317,6 +319,7 @@ class Doctor:
             output = self._verification.output if self._verification else ""
             path.write_text(issue_text(verdict, output), "utf-8")
             verdict.issue = str(path)
+        keep_verdict(verdict, self._request.folder)
         return verdict
 
     def interrupted(self) -> Verdict:

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
+
+from inductoscope.recording.layout import VERDICT
 
 SCHEMA = 1
 
@@ -86,3 +91,19 @@ class Verdict:
         culprit = data["culprit"]
         culprit["pass"] = culprit.pop("pass_")
         return data
+
+
+def keep_verdict(verdict: Verdict, folder: Path) -> None:
+    """Put the verdict into the recording, with the texts it points at, for the page to show."""
+    texts = {
+        "repro_text": _text_of(verdict.repro and verdict.repro.path),
+        "issue_text": _text_of(verdict.issue),
+    }
+    with contextlib.suppress(OSError):  # A full disk: the verdict is handed over all the same.
+        (folder / VERDICT).write_text(json.dumps({**verdict.as_data(), **texts}), "utf-8")
+
+
+def _text_of(path: str | None) -> str:
+    with contextlib.suppress(OSError):
+        return Path(path).read_text("utf-8", "replace") if path else ""
+    return ""

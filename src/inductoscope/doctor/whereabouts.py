@@ -10,10 +10,15 @@ from pathlib import Path
 
 from inductoscope.doctor.program import Watched, open_stages
 from inductoscope.recording.layout import STREAMS
-from inductoscope.recording.reader import open_recording
+from inductoscope.recording.reader import Event, open_recording
 from inductoscope.recording.signals import signal_name
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
+_THREAD = re.compile(r"^(?:Current t|T)hread (0x\w+)[^\n]*\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
+# Stacks from which on what is on all of them says something.
+_FEWEST_LOOKS = 4
+# Rounds of fusion that torch makes at most, with some to spare.
+_MOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -48,7 +53,7 @@ def last_compile(run: Watched) -> Whereabouts | None:
                 f"the program {how} in stage {stage} of compile {last['compile']}",
                 str(last.get("detail") or ""),
                 name,
-                functions[0].partition(" ")[0] if functions else "",
+                _function_of(run, functions),
                 functions,
             )
     return _in_a_call(run, name, functions)
@@ -91,11 +96,57 @@ def compiler_functions(stacks: str) -> list[str]:
     return every[-1] if every else []
 
 
+def _function_of(run: Watched, functions: list[str]) -> str:
+    """The function to name: what goes round and round, or what it was in when it died."""
+    if run.stalled or run.over_time:
+        return looping_function(run.stacks, returns=_functions_that_return(run))
+    return functions[0].partition(" ")[0] if functions else ""
+
+
+def _functions_that_return(run: Watched) -> tuple[str, ...]:
+    """Functions that were seen to end over and over: whoever calls them is the one that loops."""
+    rounds = (e.whole("round") for e in open_recording(run.folder).events() if _is_round(e))
+    return ("fuse_nodes_once",) if max(rounds, default=0) > _MOST_ROUNDS else ()
+
+
+def _is_round(event: Event) -> bool:
+    return event.kind == "fusion-round"
+
+
+def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
+    """The innermost function that is on every stack that a process was asked for.
+
+    What a loop calls comes and goes from one look to the next; the loop stays. So do functions that
+    are called anew each time, where nearly all time is spent in them: `returns` names those. Empty
+    where there were too few looks to tell.
+    """
+    looks: dict[str, list[list[re.Match[str]]]] = {}
+    for head, thread in _THREAD.findall(stacks):
+        if _functions_on(thread):
+            looks.setdefault(head, []).append([*_FRAME.finditer(thread)][::-1])
+    longest = max(looks.values(), key=len, default=[])
+    if len(longest) < _FEWEST_LOOKS:
+        return ""
+    name = ""
+    for frames in zip(*longest, strict=False):
+        if len({(frame["file"], frame["name"]) for frame in frames}) > 1:
+            break
+        if frames[0]["name"] in returns:
+            break
+        if _is_compilers(frames[0]["file"]) or (name and _is_programs(frames[0]["file"])):
+            name = frames[0]["name"]
+    return name
+
+
+def _is_compilers(path: str) -> bool:
+    return "torch/_inductor" in path or "torch/_dynamo" in path
+
+
 def _functions_on(thread: str) -> list[str]:
     found = []
     for frame in _FRAME.finditer(thread):
         path = frame["file"].rpartition("/site-packages/")[2]
-        is_compilers = "torch/_inductor" in path or "torch/_dynamo" in path
+        is_compilers = _is_compilers(path)
         if is_compilers or _is_programs(frame["file"]):
             found.append(
                 (is_compilers, f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")

@@ -7,6 +7,8 @@ from __future__ import annotations
 SCHEMA = 1
 
 MANIFEST = "recording.json"
+# What the doctor said of the run, with the texts that it wrote.
+VERDICT = "verdict.json"
 STREAMS = "streams"
 PAYLOADS = "payloads"
 STREAM_SUFFIX = ".jsonl"

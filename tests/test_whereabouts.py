@@ -1,0 +1,81 @@
+"""Where a program stands that does not get on: the function that loops, from looks at its stack."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.orders import STACK_SIGNAL
+from inductoscope.doctor.whereabouts import looping_function
+
+# A scheduler that goes round for ever, in a file that looks like the compiler's.
+SCHEDULER = """
+import time
+
+def score(pair):
+    time.sleep(0.011)
+
+def check(pair):
+    time.sleep(0.007)
+
+def fuse_once():
+    for pair in range(3):
+        score(pair)
+        check(pair)
+
+def fuse():
+    while True:
+        fuse_once()
+        check(None)
+
+def compile_graph():
+    fuse()
+"""
+
+PROGRAM = """
+import faulthandler, sys
+sys.path.insert(0, {folder!r})
+faulthandler.register({signal}, file=open({stacks!r}, "w"), all_threads=True)
+import scheduler
+print("ready", flush=True)
+scheduler.compile_graph()
+"""
+
+
+@pytest.fixture(scope="module")
+def stacks(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """What a program that loops writes when it is asked a dozen times where it is."""
+    place = tmp_path_factory.mktemp("looping")
+    folder = place / "torch" / "_inductor"
+    folder.mkdir(parents=True)
+    (folder / "scheduler.py").write_text(SCHEDULER)
+    written = place / "stacks.txt"
+    source = PROGRAM.format(folder=str(folder), signal=int(STACK_SIGNAL), stacks=str(written))
+    with subprocess.Popen([sys.executable, "-c", source], stdout=subprocess.PIPE) as program:
+        assert program.stdout is not None
+        program.stdout.readline()
+        for look in range(12):
+            time.sleep(0.02 + look / 700)
+            program.send_signal(STACK_SIGNAL)
+        time.sleep(0.2)
+        program.send_signal(signal.SIGKILL)
+    return Path(written).read_text()
+
+
+def test_the_loop_is_on_every_stack_and_what_it_calls_is_not(stacks: str) -> None:
+    assert stacks.count("most recent call first") == 12
+    assert looping_function(stacks) == "fuse"
+
+
+def test_a_function_that_is_known_to_return_is_not_the_one_that_loops(stacks: str) -> None:
+    assert looping_function(stacks, returns=("fuse",)) == "compile_graph"
+
+
+def test_one_look_tells_nothing(stacks: str) -> None:
+    one, _, _ = stacks.partition("\n\n")
+    assert looping_function(one[: one.find("Current", 10)]) == ""
