@@ -12,7 +12,21 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.report.plain_text import visible
 from inductoscope.version import __version__
 
-COMMANDS: tuple[str, ...] = ("doctor", "run", "show", "logs", "attach", "kernel", "env")
+COMMANDS: tuple[str, ...] = (
+    "doctor",
+    "run",
+    "show",
+    "report",
+    "serve",
+    "fusion",
+    "diff",
+    "export",
+    "explain",
+    "logs",
+    "attach",
+    "kernel",
+    "env",
+)
 
 
 class _LazyGroup(click.Group):

@@ -96,7 +96,7 @@ class Verdict:
 def keep_verdict(verdict: Verdict, folder: Path) -> None:
     """Put the verdict into the recording, with the texts it points at, for the page to show."""
     texts = {
-        "repro_text": _text_of(verdict.repro and verdict.repro.path),
+        "repro_text": _text_of(verdict.repro.path if verdict.repro else None),
         "issue_text": _text_of(verdict.issue),
     }
     with contextlib.suppress(OSError):  # A full disk: the verdict is handed over all the same.

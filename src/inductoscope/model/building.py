@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inductoscope.model import entities as E
+from inductoscope.model.fusions import fused, fusion_pair, fusion_round
 from inductoscope.recording.reader import Event
 from inductoscope.recording.values import members, whole
 
@@ -244,36 +245,15 @@ def _scheduler(stream: Stream, event: Event) -> None:
 
 
 def _fusion_round(stream: Stream, event: Event) -> None:
-    item = E.FusionRound(
-        event.whole("round"), event.whole("before"), event.whole("after"), event.real("seconds")
-    )
-    stream.graph_of(event).add("rounds", item)
+    stream.graph_of(event).add("rounds", fusion_round(event))
 
 
 def _fusion_pair(stream: Stream, event: Event) -> None:
-    item = E.FusionPair(
-        round=event.whole("round"),
-        first=event.text("first"),
-        second=event.text("second"),
-        type=event.text("type"),
-        possible=bool(event.fields.get("possible")),
-        reasons=event.texts("reasons"),
-    )
-    stream.graph_of(event).add("pairs", item)
+    stream.graph_of(event).add("pairs", fusion_pair(event))
 
 
 def _fused(stream: Stream, event: Event) -> None:
-    saved = event.fields.get("bytes_saved")
-    item = E.Fusion(
-        round=event.whole("round"),
-        first=event.text("first"),
-        second=event.text("second"),
-        result=event.text("result"),
-        type=event.text("type"),
-        bytes_saved=saved if isinstance(saved, int) else None,
-        score=members(event.fields.get("score")),
-    )
-    stream.graph_of(event).add("fusions", item)
+    stream.graph_of(event).add("fusions", fused(event))
 
 
 def _kernel(stream: Stream, event: Event) -> None:

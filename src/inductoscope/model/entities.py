@@ -73,6 +73,8 @@ class FusionRound:
     before: int
     after: int
     seconds: float
+    # What was set of torch's configuration that decides about fusion; in the first round.
+    settings: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,14 @@ class FusionPair:
     type: str
     possible: bool
     reasons: tuple[str, ...]
+    # Bytes that torch found the two to share; None where it did not come to that, or is not known.
+    shared: int | None = None
+    # What torch looked at before it refused without giving a reason.
+    decided: Mapping[str, Any] = field(default_factory=dict)
+    # The pair that this one was asked about for, where a pair is decided by its parts.
+    within: tuple[str, ...] = ()
+    # Whether the pair was about to be fused, or only looked at as a candidate.
+    attempted: bool = False
 
 
 @dataclass(frozen=True)

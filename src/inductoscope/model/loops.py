@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -50,79 +52,145 @@ class Step:
     expression: str
 
 
+@dataclass(frozen=True)
+class _Operation:
+    """What a line does, before it is known what its names stand for.
+
+    Operands are operations, names, or texts that stand for themselves.
+    """
+
+    name: str
+    operands: tuple[_Operation | _Name | str, ...]
+    # Infix operators are of values and of indices; only the first compute something.
+    is_infix: bool = False
+
+
+class _Name(str):
+    """A name whose value an earlier line may have computed."""
+
+
+# The same body is asked for once per operation in it.
+@lru_cache(maxsize=4096)
 def steps_of(source: str) -> tuple[Step, ...]:
     """The computing lines of an IR function or a loop body. Lines that do not parse are passed."""
     known: dict[str, str] = {}
     steps: list[Step] = []
-    for line in source.splitlines():
-        statement = _parse(line)
-        if statement is None:
-            continue
-        name, value = statement
-        try:
-            expression = _expression(value, known)
-        except (OverflowError, RecursionError):
-            continue
-        if expression is None:
-            continue
-        known[name] = _short(expression)
-        steps.append(Step(name, line.strip(), expression))
+    for line in source.split("\n"):
+        text = line.strip()
+        found = _parse(text)
+        expression = _expression(found[1], known) if found else None
+        if found and expression is not None:
+            known[found[0]] = _short(expression)
+            steps.append(Step(found[0], text, expression))
     return tuple(steps)
 
 
-def _parse(line: str) -> tuple[str, ast.expr] | None:
+_FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")
+_PLAIN = re.compile(r"[A-Za-z_]\w*")
+_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
+_QUOTED = re.compile(r"'[^'\\\\]*'")
+_DOTTED = re.compile(r"[A-Za-z_]\w*\.\w+")
+
+
+# Bodies of one model have many lines in common.
+@lru_cache(maxsize=1 << 16)
+def _parse(line: str) -> tuple[str, _Operation] | None:
+    """The name that a line gives and what it does; None for a line that computes nothing."""
+    flat = _FLAT_CALL.fullmatch(line)
+    operands = _flat_operands(flat[3]) if flat else None
+    if flat and operands is not None:
+        return flat[1], _Operation(flat[2], operands)
+    return _parse_any(line)
+
+
+def _flat_operands(text: str) -> tuple[_Name | str, ...] | None:
+    """The operands of a call that holds no other; None where the grammar has to be asked."""
+    found: list[_Name | str] = []
+    for word in text.split(", ") if text else ():
+        if word == "None" or word == "True" or word == "False":
+            found.append(word)
+        elif _PLAIN.fullmatch(word):
+            found.append(_Name(word))
+        elif _NUMBER.fullmatch(word):
+            found.append(str(float(word)))
+        elif _QUOTED.fullmatch(word):
+            found.append(word[1:-1])
+        elif _DOTTED.fullmatch(word):
+            found.append(word)
+        else:
+            return None
+    return tuple(found)
+
+
+def _parse_any(line: str) -> tuple[str, _Operation] | None:
     try:
-        body = ast.parse(line.strip()).body
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-    if len(body) == 1 and isinstance(body[0], ast.Assign):
-        target = body[0].targets[0]
-        if isinstance(target, ast.Name):
-            return target.id, body[0].value
+        body = ast.parse(line).body
+        statement = body[0] if len(body) == 1 else None
+        if isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
+            operation = _operation(statement.value)
+            return None if operation is None else (statement.targets[0].id, operation)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        pass
     return None
 
 
-def _expression(node: ast.expr, known: dict[str, str]) -> str | None:
-    """What a right-hand side computes; None for index arithmetic and other bookkeeping."""
+def _operation(node: ast.expr) -> _Operation | None:
+    """What a right-hand side does; None for index arithmetic and other bookkeeping."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         owner = node.func.value
         if isinstance(owner, ast.Name) and owner.id == "ops":
-            return _operation(node.func.attr, node.args, known)
+            return _Operation(node.func.attr, tuple(map(_operand, node.args)))
         return None
     if isinstance(node, ast.BinOp):
-        return _combine(type(node.op), (node.left, node.right), known)
-    if isinstance(node, ast.UnaryOp):
-        return _combine(type(node.op), (node.operand,), known)
+        return _infix(node.op, node.left, node.right)
+    if isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
+        return _infix(node.op, node.operand)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
-        return _combine(type(node.ops[0]), (node.left, node.comparators[0]), known)
+        return _infix(node.ops[0], node.left, node.comparators[0])
     return None
 
 
-def _operation(name: str, arguments: list[ast.expr], known: dict[str, str]) -> str:
-    if name == "load":
-        return f"load({_text(arguments[0])})" if arguments else "load()"
-    if name in _STORES:
-        value = _operand(arguments[2], known) if len(arguments) > 2 else ""
-        return f"{name}({_text(arguments[0]) if arguments else ''}, {value})"
-    return f"{name}({', '.join(_operand(argument, known) for argument in arguments)})"
+def _infix(operator: ast.AST, *operands: ast.expr) -> _Operation:
+    name = _OPERATORS.get(type(operator), type(operator).__name__)
+    return _Operation(name, tuple(map(_operand, operands)), is_infix=True)
 
 
-def _combine(
-    operator: type[ast.AST], operands: Iterable[ast.expr], known: dict[str, str]
-) -> str | None:
-    inner = [_operand(operand, known) for operand in operands]
-    # Index arithmetic combines names that are no values.
-    if not any(text in known.values() for text in inner):
-        return None
-    return f"{_OPERATORS.get(operator, operator.__name__)}({', '.join(inner)})"
-
-
-def _operand(node: ast.expr, known: dict[str, str]) -> str:
+def _operand(node: ast.expr) -> _Operation | _Name | str:
     if isinstance(node, ast.Name):
-        return known.get(node.id, node.id)
+        return _Name(node.id)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
         return str(float(node.value))
-    return _short(_expression(node, known) or _text(node))
+    return _operation(node) or ast.unparse(node)
+
+
+def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
+    """What an operation computes, with everything below it written out."""
+    name, operands = operation.name, operation.operands
+    if operation.is_infix:
+        inner = [_value(operand, known) for operand in operands]
+        # Index arithmetic combines names that are no values.
+        return f"{name}({', '.join(inner)})" if set(inner) & set(known.values()) else None
+    if name == "load":
+        return f"load({_plain(operands[0])})" if operands else "load()"
+    if name in _STORES:
+        value = _value(operands[2], known) if len(operands) > 2 else ""
+        return f"{name}({_plain(operands[0]) if operands else ''}, {value})"
+    return f"{name}({', '.join([_value(operand, known) for operand in operands])})"
+
+
+def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
+    if isinstance(operand, _Operation):
+        return _short(_expression(operand, known) or _plain(operand))
+    return known.get(operand, operand) if isinstance(operand, _Name) else operand
+
+
+def _plain(operand: _Operation | _Name | str) -> str:
+    """An operand as it stands there."""
+    if isinstance(operand, _Operation):
+        return f"{operand.name}({', '.join(_plain(inner) for inner in operand.operands)})"
+    return str(operand)
 
 
 def _short(expression: str) -> str:
@@ -130,12 +198,6 @@ def _short(expression: str) -> str:
         return expression
     data = expression.encode("utf-8", "backslashreplace")
     return hashlib.blake2b(data, digest_size=16).hexdigest()
-
-
-def _text(node: ast.expr) -> str:
-    if isinstance(node, ast.Constant) and isinstance(node.value, str):
-        return node.value
-    return ast.unparse(node)
 
 
 def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from functools import cached_property
+from typing import Any, TypeVar
 
 from inductoscope.model.entities import Compile, Kernel, NativeCompile, Recording
 from inductoscope.recording.reader import Event
 from inductoscope.recording.values import members, real
+
+Item = TypeVar("Item")
+
+# Characters of a C++ kernel that tell it from nearly all others.
+_BEGINNING = 400
 
 
 def fold_natives(events: Iterable[Event]) -> tuple[NativeCompile, ...]:
@@ -60,21 +66,49 @@ def _maybe_whole(value: Any) -> int | None:
 
 
 def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:
-    """The native compiles of a kernel: by its name for Triton, by its text for C++.
+    """The native compiles of a kernel."""
+    return NativeIndex(recording).of(kernel)
+
+
+class NativeIndex:
+    """Finds the native compiles of kernels: by name for Triton, by text for C++.
 
     The C++ compiler is given the kernel's text inside a larger file whose name is a hash, so the
     text itself is what joins the two.
     """
-    if kernel.language == "Triton":
-        return tuple(native for native in recording.natives if native.kernel == kernel.name)
-    text = _core(recording.payload(kernel.digest))
-    if not text:
-        return ()
-    return tuple(
-        native
-        for native in recording.natives
-        if native.digest and text in recording.payload(native.digest)
-    )
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    @cached_property
+    def _by_name(self) -> dict[str, list[NativeCompile]]:
+        return _grouped((native.kernel, native) for native in self._recording.natives)
+
+    @cached_property
+    def _texts(self) -> list[tuple[str, NativeCompile]]:
+        natives = [native for native in self._recording.natives if native.digest]
+        return [(_core(self._recording.payload(native.digest)), native) for native in natives]
+
+    @cached_property
+    def _by_beginning(self) -> dict[str, list[tuple[str, NativeCompile]]]:
+        return _grouped((pair[0][:_BEGINNING], pair) for pair in self._texts)
+
+    def of(self, kernel: Kernel) -> tuple[NativeCompile, ...]:
+        """The native compiles of one kernel."""
+        if kernel.language == "Triton":
+            return tuple(self._by_name.get(kernel.name, ()))
+        text = _core(self._recording.payload(kernel.digest))
+        if not text:
+            return ()
+        likely = self._by_beginning.get(text[:_BEGINNING], self._texts)
+        return tuple(native for found, native in likely if text in found)
+
+
+def _grouped(pairs: Iterable[tuple[str, Item]]) -> dict[str, list[Item]]:
+    found: dict[str, list[Item]] = {}
+    for key, item in pairs:
+        found.setdefault(key, []).append(item)
+    return found
 
 
 def _core(source: str) -> str:

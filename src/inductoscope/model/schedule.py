@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import texts
+from inductoscope.recording.values import members, texts
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,8 @@ class ScheduledNode:
     body: str
     buffers: tuple[Buffer, ...]
     parts: tuple[ScheduledNode, ...]
+    # Bytes that it reads or writes of each buffer; empty where that was not recorded.
+    bytes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def leaves(self) -> tuple[ScheduledNode, ...]:
@@ -81,6 +83,7 @@ def _node(item: dict[str, Any]) -> ScheduledNode:
         body=str(item.get("body", "")),
         buffers=tuple(_buffer(b) for b in (buffers if isinstance(buffers, list) else [])),
         parts=tuple(_nodes(item.get("nodes"))),
+        bytes={k: v for k, v in members(item.get("bytes")).items() if isinstance(v, int)},
     )
 
 

@@ -15,7 +15,7 @@ from inductoscope.model.entities import (
     Recording,
 )
 from inductoscope.model.fx import Frame, FxGraph, FxNode, read_graph
-from inductoscope.model.loops import matching_steps, own_expressions
+from inductoscope.model.join import GraphJoin, Steps, captured_graph, final_graph, lines_of_steps
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 
@@ -94,71 +94,36 @@ def trace(recording: Recording, select: Selector) -> Iterator[OperationTrace]:
     """Every operation that `select` chooses, in every graph that was compiled."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
-            yield from _trace_graph(recording, compile_, graph, select)
+            yield from _trace_graph(GraphJoin(recording, compile_, graph), select)
 
 
-def _trace_graph(
-    recording: Recording, compile_: Compile, graph: InductorGraph, select: Selector
-) -> Iterator[OperationTrace]:
-    final = read_graph(recording, final_graph(compile_, graph))
-    if final is None:
+def _trace_graph(join: GraphJoin, select: Selector) -> Iterator[OperationTrace]:
+    if join.final is None:
         return
-    captured = captured_graph(recording, compile_)
+    captured = captured_graph(join.recording, join.compile)
     chosen_before = {node.name for node in captured.calls if select(node)} if captured else set()
-    before = read_schedule(recording, graph.scheduled_before)
-    after = read_schedule(recording, graph.scheduled_after)
-    for node in final.calls:
+    for node in join.final.calls:
         if select(node) or chosen_before & set(node.origins):
-            yield _trace_node(recording, compile_, graph, final, node, before, after, captured)
+            yield _trace_node(join, node, captured)
 
 
-def final_graph(compile_: Compile, graph: InductorGraph) -> str:
-    """The digest of the graph that was lowered: after the post-grad passes."""
-    for item in reversed(compile_.graphs):
-        if item.stage == "post-grad" and item.key == graph.key:
-            return item.digest
-    return ""
-
-
-def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
-    """The graph that Dynamo took from the user's frame."""
-    for item in reversed(compile_.graphs):
-        if item.stage == "dynamo":
-            return read_graph(recording, item.digest)
-    return None
-
-
-def _trace_node(
-    recording: Recording,
-    compile_: Compile,
-    graph: InductorGraph,
-    final: FxGraph,
-    node: FxNode,
-    before: tuple[ScheduledNode, ...],
-    after: tuple[ScheduledNode, ...],
-    captured: FxGraph | None,
-) -> OperationTrace:
-    lowered = next((item for item in graph.lowered if item.node == node.name), None)
-    leaves = [leaf for item in before for leaf in item.leaves if node.name in leaf.origins]
-    names = {leaf.name for leaf in leaves}
-    groups = [item for item in after if names & {leaf.name for leaf in item.leaves}]
-    steps = _loop_steps(recording, graph, final, node, groups, names)
+def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> OperationTrace:
+    leaves = join.leaves(node)
+    steps = join.steps(node, leaves)
     return OperationTrace(
-        compile=compile_,
-        graph=graph,
+        compile=join.compile,
+        graph=join.graph,
         place=node.place,
         captured=_captured_nodes(captured, node),
         node=node,
-        lowered=lowered,
+        lowered=join.lowered.get(node.name),
         scheduled=tuple(leaves),
-        groups=tuple(groups),
+        groups=tuple(join.groups(leaves)),
         loop_lines=tuple(
-            LoopLines(name, tuple(text for _, text in lines)) for name, lines in steps.items()
+            LoopLines(name, tuple(step.text for step in found)) for name, found in steps.items()
         ),
         kernels=tuple(
-            _kernel_lines(recording, kernel, steps)
-            for kernel in graph.kernels
-            if names & set(kernel.nodes)
+            _kernel_lines(join.recording, kernel, steps) for kernel in join.kernels(leaves)
         ),
     )
 
@@ -174,51 +139,8 @@ def _captured_nodes(captured: FxGraph | None, node: FxNode) -> tuple[FxNode, ...
     )
 
 
-def _loop_steps(
-    recording: Recording,
-    graph: InductorGraph,
-    final: FxGraph,
-    node: FxNode,
-    groups: list[ScheduledNode],
-    names: set[str],
-) -> dict[str, list[tuple[str, str]]]:
-    """Per scheduler node: (operation in the loop body, its line) that `node` contributed."""
-    own = _own_expressions(graph, final, node)
-    found: dict[str, list[tuple[str, str]]] = {}
-    for group in groups:
-        for leaf in group.leaves:
-            if leaf.name not in names:
-                continue
-            stored = [buffer.name for buffer in leaf.buffers if buffer.origin == node.name]
-            ends_here = bool(stored) and leaf.loops.endswith("Reduction")
-            steps = matching_steps(
-                recording.payload(leaf.body), own, stores=stored, reduces=ends_here
-            )
-            if steps:
-                found[leaf.name] = [(step.name, step.text) for step in steps]
-    return found
-
-
-def _own_expressions(graph: InductorGraph, final: FxGraph, node: FxNode) -> frozenset[str]:
-    functions = {item.node: _inner(item) for item in graph.lowered}
-    inputs = set(re.findall(r"[A-Za-z_]\w*", node.args + " " + node.kwargs))
-    below = [functions[name] for name in inputs if name in functions and name != node.name]
-    return own_expressions(functions.get(node.name, ""), below)
-
-
-def _inner(lowered: LoweredNode) -> str:
-    items = lowered.ir if isinstance(lowered.ir, list) else [lowered.ir]
-    return "\n".join(str(i.get("inner", "")) for i in items if isinstance(i, dict))
-
-
-def _kernel_lines(
-    recording: Recording, kernel: Kernel, steps: dict[str, list[tuple[str, str]]]
-) -> KernelLines:
-    wanted = {
-        line
-        for owner, operation, line in kernel.lines
-        if any(operation == name for name, _ in steps.get(owner, ()))
-    }
+def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelLines:
+    wanted = lines_of_steps(kernel, steps)
     source = recording.payload(kernel.digest).splitlines()
     lines = tuple(
         (number, text) for number, text in enumerate(source, start=1) if text.strip() in wanted

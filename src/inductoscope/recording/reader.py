@@ -7,7 +7,9 @@ never executed, and a digest is checked before it becomes part of a path.
 from __future__ import annotations
 
 import errno
+import os
 import re
+import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -101,7 +103,7 @@ class RecordingReader:
         if not _DIGEST.fullmatch(digest):
             return None
         try:
-            return _read_text(self.path / payload_path(digest))
+            return _read_text(f"{self.path}/{payload_path(digest)}")
         except OSError:
             return None
 
@@ -143,14 +145,16 @@ def _refuse_what_is_no_recording(path: Path) -> None:
         )
 
 
-def _open_file(path: Path) -> IO[bytes]:
+def _open_file(path: str | Path) -> IO[bytes]:
     """Open an ordinary file; a pipe in its place would be waited for without end."""
-    if path.exists() and not path.is_file():
+    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file")
-    return path.open("rb")
+    return os.fdopen(descriptor, "rb")
 
 
-def _read_text(path: Path) -> str:
+def _read_text(path: str | Path) -> str:
     with _open_file(path) as file:
         return file.read().decode("utf-8", "replace")
 

@@ -17,30 +17,32 @@ _LARGEST = 1e15
 
 def parse(text: str | bytes) -> Any:
     """The data that a JSON text stands for; ValueError where it is none."""
+    data = text.encode("utf-8", "replace") if isinstance(text, str) else text
+    # Looking at every number costs more than seeing whether there is one that is worth a look.
+    decode = _decode_carefully if _LONG_NUMBER in data.translate(_DIGITS) else _decode
     try:
-        value = _decode(text if isinstance(text, str) else text.decode("utf-8"))
+        value = decode(text if isinstance(text, str) else text.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if _is_too_deep(value):
+    # Nothing is deeper than it has brackets.
+    if data.count(b"{") + data.count(b"[") > _DEEPEST and _is_too_deep(value):
         raise ValueError("nested too deeply")
     return value
 
 
 def _is_too_deep(value: Any) -> bool:
-    level = [value]
+    level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_DEEPEST):
-        level = [child for item in level for child in _inside(item)]
+        # What JSON decodes to is of exactly these types.
+        level = [
+            child
+            for item in level
+            for child in (item.values() if type(item) is dict else item)
+            if type(child) is dict or type(child) is list
+        ]
         if not level:
             return False
     return True
-
-
-def _inside(value: Any) -> list[Any]:
-    """The objects and lists directly inside a value."""
-    children = value.values() if isinstance(value, dict) else value
-    if not isinstance(value, (dict, list)):
-        return []
-    return [child for child in children if isinstance(child, (dict, list))]
 
 
 def _integer(digits: str) -> int | str:
@@ -53,7 +55,12 @@ def _fraction(digits: str) -> float | str:
 
 
 # Numbers that JSON or a float cannot hold are kept as the text that stands there.
-_decode = json.JSONDecoder(parse_int=_integer, parse_float=_fraction, parse_constant=str).decode
+_decode = json.JSONDecoder(parse_float=_fraction, parse_constant=str).decode
+_decode_carefully = json.JSONDecoder(
+    parse_int=_integer, parse_float=_fraction, parse_constant=str
+).decode
+_DIGITS = bytes(ord("0") if chr(byte).isdecimal() else 0 for byte in range(128)) + bytes(128)
+_LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
 
 
 def real(value: Any) -> float:
@@ -68,7 +75,7 @@ def whole(value: Any) -> int:
 
 def texts(value: Any) -> tuple[str, ...]:
     """A tuple of texts; empty where it is no list."""
-    return tuple(str(item) for item in value) if isinstance(value, list) else ()
+    return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def members(value: Any) -> dict[str, Any]:

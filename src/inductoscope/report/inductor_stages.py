@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
 
+from inductoscope.fusion.decisions import Consideration, decisions_of
 from inductoscope.model.entities import (
     Compile,
-    FusionPair,
     InductorGraph,
     Kernel,
     NativeCompile,
@@ -81,29 +80,31 @@ def _scheduled(graph: InductorGraph, node: ScheduledNode) -> Section:
 
 
 def fusion(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
-    """Rounds, fusions, and pairs that were refused with torch's reason."""
+    """Rounds, fusions, and pairs that were refused, with the reason."""
     for graph in _graphs(compiles):
+        before = read_schedule(recording, graph.scheduled_before)
+        nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
+        decisions = decisions_of(graph, nodes)
         for round_ in graph.rounds:
-            fused = [f for f in graph.fusions if f.round == round_.number]
-            pairs = [p for p in graph.pairs if p.round == round_.number]
+            found = [item for item in decisions if item.round == round_.number]
+            fused = [_decision_line(item) for item in found if item.outcome == "fused"]
+            others = [_decision_line(item) for item in found if item.outcome != "fused"]
             yield Section(
                 f"{graph.key} round {round_.number}: {round_.before} nodes became {round_.after}",
-                {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(pairs)},
-                "\n".join([*(_fusion_line(f) for f in fused), *map(_refusal_line, pairs)]).strip(),
+                {"milliseconds": round(round_.seconds * 1000, 2), "pairs_considered": len(others)},
+                "\n".join([*fused, *others]).strip(),
             )
 
 
-def _fusion_line(item: Any) -> str:
-    saved = "" if item.bytes_saved is None else f", {item.bytes_saved} bytes saved"
-    return f"fused    {item.first} + {item.second} ({item.type}{saved})"
-
-
-def _refusal_line(pair: FusionPair) -> str:
-    names = f"{pair.first} + {pair.second}"
-    kind = f" ({pair.type})" if pair.type else ""
-    if pair.possible:
-        return f"possible {names}{kind}"
-    return f"refused  {names}{kind}: {'; '.join(pair.reasons) or 'torch gives no reason'}"
+def _decision_line(item: Consideration) -> str:
+    kind = item.kind
+    if item.outcome == "fused" and item.score and "memory_score" in item.score:
+        kind += f", {item.score['memory_score']} bytes saved"
+    about = f"{item.outcome:8} {item.first} + {item.second}" + (f" ({kind})" if kind else "")
+    if item.outcome != "refused":
+        return about
+    words = item.torch or item.explanation.words or "torch gives no reason"
+    return f"{about}: {words}"
 
 
 def loop_body(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:

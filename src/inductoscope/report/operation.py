@@ -24,7 +24,7 @@ def operation_view(found: OperationTrace) -> View:
         "aten": {"name": node.name, "text": str(node), "value": describe_value(node.value)},
         "made_from": node.aten if node.aten and node.aten != _overload(node.target) else None,
         "ir": None if found.lowered is None else _ir(found),
-        "scheduler": [_scheduled(item) for item in found.scheduled],
+        "scheduler": [scheduled_view(item) for item in found.scheduled],
         "fused_group": [_group(item) for item in found.groups],
         "loop_body": [{"node": item.node, "lines": list(item.lines)} for item in found.loop_lines],
         "kernel": [_kernel(item) for item in found.kernels],
@@ -47,7 +47,8 @@ def _ir(found: OperationTrace) -> View:
     }
 
 
-def _scheduled(node: ScheduledNode) -> View:
+def scheduled_view(node: ScheduledNode) -> View:
+    """A scheduler node as data."""
     return {
         "name": node.name,
         "class": node.kind,

@@ -9,7 +9,8 @@ from typing import Any
 from inductoscope.diagnose import diagnose
 from inductoscope.errors import UsageError
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.model.trace import by_operation, by_source, captured_graph, trace
+from inductoscope.model.join import captured_graph
+from inductoscope.model.trace import by_operation, by_source, trace
 from inductoscope.report import frame_stages, graph_stages, inductor_stages
 from inductoscope.report.operation import operation_view, print_operation
 from inductoscope.report.runnable import print_runnable, runnable_view
@@ -55,7 +56,7 @@ class Selection:
     form: str = ""
     compile: str = ""
     runnable: str = ""
-    target: str = ""
+    write_to: str = ""
 
 
 def choose_view(recording: Recording, selection: Selection) -> tuple[View, Render]:
@@ -64,7 +65,7 @@ def choose_view(recording: Recording, selection: Selection) -> tuple[View, Rende
     if selection.compile:
         recording = _only(recording, selection.compile)
     if selection.runnable:
-        return runnable_view(recording, selection.runnable, selection.target), print_runnable
+        return runnable_view(recording, selection.runnable, selection.write_to), print_runnable
     if selection.kernel:
         return _kernel_view(recording, selection.kernel, selection.form), print_sections
     if selection.operation or selection.source:
@@ -87,7 +88,7 @@ def _refuse_contradictions(selection: Selection) -> None:
         raise UsageError(f"{' and '.join(chosen)} are views of their own. Choose one of them.")
     if selection.form and not selection.kernel:
         raise UsageError("--form is of a kernel: name it with --kernel.")
-    if selection.target and not selection.runnable:
+    if selection.write_to and not selection.runnable:
         raise UsageError("--to is where --runnable writes: name the graph with --runnable.")
 
 

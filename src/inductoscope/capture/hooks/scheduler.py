@@ -26,7 +26,8 @@ def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
 def _listed(when: str) -> Replacement:
     def before(args: Arguments, kwargs: Keywords) -> None:
         # One by one: a node that cannot be described must not take the list with it.
-        described = [SCOPE.guard(describe_node, node) for node in args[0]]
+        describe = _measured_node if when == "before" else describe_node
+        described = [SCOPE.guard(describe, node) for node in args[0]]
         nodes = [node for node in described if node is not BROKEN]
         SCOPE.emit("scheduler", graph=SCOPE.graph, when=when, payload=SCOPE.json(nodes))
         if when == "after":
@@ -74,6 +75,25 @@ def _describe_single(node: Any) -> dict[str, Any]:
     if body is not None:
         found["body"] = _stored_body(body)
     return found
+
+
+def _measured_node(node: Any) -> dict[str, Any]:
+    moved = SCOPE.guard(_bytes_moved, node)
+    return {**describe_node(node), **({} if moved is BROKEN else {"bytes": moved})}
+
+
+def _bytes_moved(node: Any) -> dict[str, int]:
+    """Bytes that a node reads or writes of each buffer, by torch's own estimate."""
+    from torch._inductor.virtualized import V
+
+    size_of = getattr(V.graph, "get_dep_size_hint", None)
+    found: dict[str, int] = {}
+    for dep in (*node.read_writes.reads, *node.read_writes.writes):
+        # A dependency that only keeps the order moves nothing.
+        if type(dep).__name__ != "WeakDep":
+            size = dep.numbytes_hint() if size_of is None else size_of(dep)
+            found[dep.name] = found.get(dep.name, 0) + int(size)
+    return {name: size for name, size in found.items() if size}
 
 
 class _Printed(threading.local):

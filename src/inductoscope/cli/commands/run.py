@@ -15,6 +15,7 @@ from inductoscope.errors import InductoscopeError
 
 if TYPE_CHECKING:
     from inductoscope.capture.launch import Observer
+    from inductoscope.kernels.target import Target
 
 
 @click.command(
@@ -43,6 +44,17 @@ if TYPE_CHECKING:
     is_flag=True,
     help="End a compiler or worker that is stuck, so that the run goes on without it.",
 )
+@click.option(
+    "--target",
+    metavar="T",
+    help="Then compile its graphs for a GPU that is not there: cuda:80, cuda:90, cuda:100, "
+    "hip:gfx90a, hip:gfx942.",
+)
+@click.option(
+    "--pretend",
+    is_flag=True,
+    help="With --target: the whole program believes in the GPU; no tensor has a value.",
+)
 @click.argument(
     "words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE|COMMAND [ARGS]..."
 )
@@ -54,6 +66,8 @@ def command(
     findings_exit_code: bool,
     stall: float | None,
     kill_stuck: bool,
+    target: str | None,
+    pretend: bool,
     words: tuple[str, ...],
 ) -> None:
     """Run a program under the scope and keep what every compiler stage did.
@@ -61,24 +75,79 @@ def command(
     The program runs unchanged: its output, arguments, signals and exit code stay as they are. A
     summary follows on standard error, and 'inductoscope show' reads the recording.
 
+    With --target what was captured is compiled once more for that GPU, in a child process: nothing
+    runs on a GPU and none is needed. A program that asks for a GPU itself needs --pretend too.
+
     \b
     inductoscope run train.py --epochs 1
+    inductoscope run --target cuda:90 train.py
     inductoscope run -m package.train
     inductoscope run torchrun --nproc-per-node 2 train.py
     """
     from inductoscope.capture.launch import resolve_command, run_recorded
     from inductoscope.recording.location import create_recording
 
+    wanted = _wanted_target(target, pretend)
     to_run = resolve_command(words)
-    folder = create_recording(to_run, output=output, fresh=fresh)
+    details = _pretend(str(wanted)) if pretend else {}
+    fresh = fresh or pretend  # Made-up times must not get into the user's cache.
+    folder = create_recording(to_run, output=output, fresh=fresh, **details)
     watch = _watch(folder, stall, kill_stuck) if stall != 0 else None
     ending = run_recorded(to_run, folder, fresh=fresh, observer=watch)
     problems = False
     if json_path or findings_exit_code or not quiet:
         problems = _try_to_report(folder, json_path, quiet=quiet)
+    if wanted is not None and not pretend:
+        _compile_for(wanted, folder, quiet=quiet, failed=ending.exit_code != 0)
     if findings_exit_code:
         sys.exit(1 if problems else 0)
     _end_as(ending.exit_code, ending.signal)
+
+
+# --- a GPU that is not there ----------------------------------------------------------------------
+
+
+def _wanted_target(target: str | None, pretend: bool) -> Target | None:
+    from inductoscope.errors import UsageError
+    from inductoscope.target.architectures import read_target
+
+    if target is None and pretend:
+        raise UsageError("--pretend needs the GPU to pretend: give --target, as in cuda:90.")
+    return None if target is None else read_target(target)
+
+
+def _pretend(target: str) -> dict[str, Any]:
+    """Have the program start with the device; what its recording is to say of itself."""
+    from inductoscope.target.inside import MODULE, TARGET_VARIABLE
+    from inductoscope.target.pretending import has_triton
+
+    os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
+    os.environ[TARGET_VARIABLE] = target
+    return {"target": target, "ran_on_gpu": False, "machine_code": has_triton(), "pretended": True}
+
+
+def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> None:
+    """Compile what was captured for the target, into a second recording; the program has ended."""
+    from inductoscope.recompile.kept import recording_for_target
+    from inductoscope.report.progress import Progress
+
+    try:
+        with Progress(quiet=quiet) as progress:
+            made = recording_for_target(folder, target, say=progress.say)
+    except InductoscopeError as error:
+        click.echo(f"inductoscope: {error}", err=True)
+        if failed:
+            click.echo(
+                "inductoscope: the program failed. If it asks for a GPU itself (device='cuda'), "
+                f"run it with --target {target} --pretend.",
+                err=True,
+            )
+        return
+    if not quiet:
+        _try_to_report(made, None, quiet=False)
+
+
+# --- while it runs, and afterwards ----------------------------------------------------------------
 
 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
@@ -120,17 +189,25 @@ def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
     """Print and write the summary; True if there is a problem in it."""
     from inductoscope.diagnose import diagnose
     from inductoscope.model.fold import load
+    from inductoscope.model.target import target_view
     from inductoscope.report.summary import print_summary, summary_view
+    from inductoscope.report.target import print_target
     from inductoscope.report.terminal import Printer, write_json
 
     recording = load(folder)
     findings = diagnose(recording)
     view = summary_view(recording, findings)
+    about = target_view(recording)
+    if about is not None:
+        view["target"] = about
     if json_path:
         write_json(view, json_path)
     if not quiet:
         try:
-            print_summary(Printer(sys.stderr), view)
+            printer = Printer(sys.stderr)
+            if about is not None:
+                print_target(printer, about)
+            print_summary(printer, view)
             sys.stderr.flush()
         except (OSError, ValueError):
             pass  # Standard error may be closed; the program's own result must still get through.

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from inductoscope.report.stage_names import STAGES
+
+if TYPE_CHECKING:
+    from inductoscope.model.entities import Recording
 
 
 @click.command("show")
@@ -24,18 +27,25 @@ from inductoscope.report.stage_names import STAGES
 @click.option("--kernel", metavar="NAME", help="One kernel: source, contents, native compile.")
 @click.option(
     "--form",
-    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "amdgcn"]),
+    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn"]),
     help="With --kernel: a Triton kernel on its way to machine code.",
 )
 @click.option("--compile", "compile_id", metavar="ID", help="Only this compile, for instance 0/0.")
+@click.option(
+    "--target",
+    metavar="T",
+    help="What a GPU that is not there would get: cuda:80, cuda:90, cuda:100, hip:gfx90a, "
+    "hip:gfx942.",
+)
 @click.option("--runnable", metavar="GRAPH", help="Write a graph as a script, e.g. '0/0 dynamo'.")
-@click.option("--to", "target", metavar="PATH", help="Where --runnable writes ('-': stdout).")
+@click.option("--to", "write_to", metavar="PATH", help="Where --runnable writes ('-': stdout).")
 @click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
 @click.option("--list", "list_all", is_flag=True, help="List all recordings.")
 def command(
     recording: Path | None,
     json_path: str | None,
     list_all: bool,
+    target: str | None,
     **options: str | None,
 ) -> None:
     """Show what a recording holds: compiles, stages, kernels.
@@ -43,10 +53,14 @@ def command(
     Without RECORDING it is the last one that was made. Without an option it is the summary, which
     exits with 1 if there is a problem in it.
 
+    With --target the recorded graphs are compiled once more, for that GPU, in a child process.
+    Nothing runs on a GPU and none is needed; the result is kept inside of the recording.
+
     \b
     inductoscope show --op relu
     inductoscope show --stage fusion
     inductoscope show --source model.py:12
+    inductoscope show --op softmax --target cuda:90
     inductoscope show --runnable "0/0 post-grad" --to graph.py
     """
     from inductoscope.report.terminal import Printer, write_json
@@ -54,11 +68,14 @@ def command(
     if list_all:
         view, render = _list_recordings()
     else:
-        view, render = _build(recording, options)
+        view, render = _build(_recording(recording, target), options)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        render(Printer(), view)
+        printer = Printer()
+        if view.get("target"):
+            _print_target(printer, view["target"])
+        render(printer, view)
     sys.exit(1 if any(finding["is_problem"] for finding in view.get("findings", ())) else 0)
 
 
@@ -69,9 +86,24 @@ def _list_recordings() -> tuple[Any, Any]:
     return recordings_view(all_recordings()), print_recordings
 
 
-def _build(path: Path | None, options: dict[str, str | None]) -> tuple[Any, Any]:
+def _recording(path: Path | None, target: str | None) -> Recording:
+    """The recording that is asked for, or what belongs to it for a target."""
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
+
+    if target is None:
+        return load(path or last_recording())
+    from inductoscope.recompile.kept import recording_for_target
+    from inductoscope.report.progress import Progress
+    from inductoscope.target.architectures import read_target
+
+    wanted = read_target(target)
+    with Progress(quiet=False) as progress:
+        return load(recording_for_target(path or last_recording(), wanted, say=progress.say))
+
+
+def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, Any]:
+    from inductoscope.model.target import target_view
     from inductoscope.report.show import Selection, choose_view
 
     selection = Selection(
@@ -82,6 +114,14 @@ def _build(path: Path | None, options: dict[str, str | None]) -> tuple[Any, Any]
         form=options["form"] or "",
         compile=options["compile_id"] or "",
         runnable=options["runnable"] or "",
-        target=options["target"] or "",
+        write_to=options["write_to"] or "",
     )
-    return choose_view(load(path or last_recording()), selection)
+    view, render = choose_view(recording, selection)
+    about = target_view(recording)
+    return ({**view, "target": about} if about else view), render
+
+
+def _print_target(printer: Any, about: dict[str, Any]) -> None:
+    from inductoscope.report.target import print_target
+
+    print_target(printer, about)

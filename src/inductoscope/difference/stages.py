@@ -1,0 +1,88 @@
+"""Compares one graph stage by stage."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+from collections.abc import Iterator
+
+from inductoscope.difference.entities import StageComparison
+from inductoscope.difference.materials import STAGES, Material
+from inductoscope.difference.missing import why_missing
+from inductoscope.difference.side import Side
+
+_LONGEST_DIFF = 2000  # lines
+
+
+def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
+    """Every stage that at least one of the runs went through, in the compiler's order."""
+    for stage, extract in STAGES.items():
+        one, other = extract(first), extract(second)
+        if one is not None and other is not None:
+            yield _compared(stage, one, other)
+        elif one is not None:
+            why = why_missing(second, stage, run="second")
+            yield StageComparison(stage, "not compared", why=why)
+        elif other is not None:
+            why = why_missing(first, stage, run="first")
+            yield StageComparison(stage, "not compared", why=why)
+
+
+def _compared(stage: str, one: Material, other: Material) -> StageComparison:
+    if one.canonical == other.canonical:
+        same = one.lines == other.lines
+        return StageComparison(stage, "same" if same else "renamed")
+    return StageComparison(
+        stage,
+        "different",
+        detail=_operations(one, other) or _first_line(one, other),
+        diff=unified(one, other),
+    )
+
+
+def _operations(one: Material, other: Material) -> str:
+    """Operations that only one of two graphs has."""
+    ours, theirs = Counter(one.operations), Counter(other.operations)
+    only = [("only in the first", ours - theirs), ("only in the second", theirs - ours)]
+    return "; ".join(f"{where}: {_counted(names)}" for where, names in only if names)
+
+
+def _counted(names: Counter[str]) -> str:
+    shown = [f"{name} ({n} times)" if n > 1 else name for name, n in names.most_common(4)]
+    return ", ".join(shown) + (", …" if len(names) > 4 else "")
+
+
+def _first_line(one: Material, other: Material) -> str:
+    """The first line that is not the same, as both runs wrote it."""
+    count = min(len(one.canonical), len(other.canonical))
+    number = next((n for n in range(count) if one.canonical[n] != other.canonical[n]), count)
+    return f"{_line(one, number)} became {_line(other, number)}"
+
+
+def _line(material: Material, number: int) -> str:
+    text = material.lines[number] if number < len(material.lines) else "(nothing)"
+    squeezed = " ".join(text.split())
+    return squeezed if len(squeezed) <= 120 else squeezed[:119] + "…"
+
+
+def unified(one: Material, other: Material) -> str:
+    """The lines that changed under canonical names, as each run wrote them.
+
+    Comparing canonical lines keeps a renumbering from marking everything that follows.
+    """
+    is_long = len(one.canonical) + len(other.canonical) > _LONGEST_DIFF
+    matcher = difflib.SequenceMatcher(None, one.canonical, other.canonical, autojunk=is_long)
+    lines = ["--- first", "+++ second"]
+    for group in matcher.get_grouped_opcodes(2):
+        start, end = group[0], group[-1]
+        lines.append(
+            f"@@ -{start[1] + 1},{end[2] - start[1]} +{start[3] + 1},{end[4] - start[3]} @@"
+        )
+        for tag, a, b, c, d in group:
+            if tag == "equal":
+                lines += [f" {line}" for line in one.lines[a:b]]
+                continue
+            lines += [f"-{line}" for line in one.lines[a:b]]
+            lines += [f"+{line}" for line in other.lines[c:d]]
+    more = len(lines) - _LONGEST_DIFF
+    return "\n".join(lines[:_LONGEST_DIFF]) + (f"\n… {more} more line(s)" if more > 0 else "")

@@ -1,0 +1,34 @@
+"""A recording in forms that other programs read: one function per form, listed in `FORMS`.
+
+A form says which files it is made of; one place writes them, safely. A new form is one file and
+one line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from inductoscope.export.everything import everything
+from inductoscope.export.folder import Written, write_all
+from inductoscope.export.graphviz import graphviz
+from inductoscope.export.item import Item
+from inductoscope.export.perfetto import perfetto
+from inductoscope.export.raw import raw
+from inductoscope.model.entities import Recording
+
+Form = Callable[[Recording], Iterator[Item]]
+
+FORMS: dict[str, Form] = {
+    "perfetto": perfetto,
+    "graphviz": graphviz,
+    "json": everything,
+    "raw": raw,
+}
+
+
+def export(recording: Recording, folder: Path, forms: tuple[str, ...] = ()) -> tuple[Written, ...]:
+    """Write the forms, all where none is named, into a folder; returns what was written."""
+    chosen = forms or tuple(FORMS)
+    items = [item for form in chosen for item in FORMS[form](recording)]
+    return write_all(folder, items, recording=recording.path, forms=list(chosen))

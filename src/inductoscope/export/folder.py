@@ -1,0 +1,120 @@
+"""Writes an export into a folder, over nothing that it has not written itself.
+
+A manifest in the folder says what each file is, with its digest: a file is replaced only if it is
+listed there and has not been changed since.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.export.item import Item
+from inductoscope.recording.values import members, parse
+from inductoscope.version import __version__
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of the export."""
+
+    path: str
+    what: str
+    graph: str
+    stage: str
+    bytes: int
+    sha256: str
+
+
+def write_all(folder: Path, items: Iterable[Item], **about: Any) -> tuple[Written, ...]:
+    """Write every item and the manifest; UsageError before anything is written over."""
+    items = _with_unique_paths(items)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        earlier = _earlier_files(folder)
+        own = {str(row.get("path")): str(row.get("sha256")) for row in earlier}
+        for path in (*(item.path for item in items), MANIFEST):
+            _refuse_foreign(folder, path, own)
+        written = tuple(_write(folder, item) for item in items)
+        paths = {file.path for file in written}
+        # What an earlier export of another form left stays its own.
+        kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
+        _write_manifest(folder, [*map(vars, written), *kept], about)
+    except OSError as error:
+        raise ToolFailure(f"{folder} cannot be written to: {error.strerror}.") from error
+    return written
+
+
+def _with_unique_paths(items: Iterable[Item]) -> list[Item]:
+    """Numbers names that are there already, also where only the case of letters differs."""
+    taken = {MANIFEST}
+    found = []
+    for item in items:
+        stem, dot, suffix = item.path.rpartition(".")
+        path, number = item.path, 1
+        while path.lower() in taken:
+            number += 1
+            path = f"{stem}_{number}{dot}{suffix}"
+        taken.add(path.lower())
+        found.append(Item(path, item.what, item.make, item.graph, item.stage))
+    return found
+
+
+def _write_manifest(folder: Path, files: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    head = {"schema": SCHEMA, "tool": f"inductoscope {__version__}", **about}
+    text = json.dumps({**head, "files": files}, indent=1) + "\n"
+    _create(folder, MANIFEST, text.encode("utf-8"))
+
+
+def _earlier_files(folder: Path) -> list[dict[str, Any]]:
+    """What the manifest of an earlier export lists, and that manifest itself."""
+    try:
+        known = members(parse((folder / MANIFEST).read_bytes()))
+    except (OSError, ValueError):
+        return []
+    if not str(known.get("tool", "")).startswith("inductoscope"):
+        return []
+    files = known.get("files")
+    rows = [members(row) for row in files] if isinstance(files, list) else []
+    return [*rows, {"path": MANIFEST, "sha256": ""}]
+
+
+def _refuse_foreign(folder: Path, path: str, own: dict[str, str]) -> None:
+    target = folder / path
+    for parent in target.relative_to(folder).parents[:-1]:
+        place = folder / parent
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise UsageError(f"{place} is not a folder of an export. Choose another --to.")
+    if not os.path.lexists(target):
+        return
+    is_own = path in own and not target.is_symlink() and target.is_file()
+    if not is_own or (own[path] and own[path] != _digest(target.read_bytes())):
+        raise UsageError(f"{target} exists and is not of an export. Choose another --to.")
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _write(folder: Path, item: Item) -> Written:
+    data = item.make().encode("utf-8", "backslashreplace")
+    _create(folder, item.path, data)
+    return Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
+
+
+def _create(folder: Path, path: str, data: bytes) -> None:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    # Exclusively: a link that somebody puts there meanwhile is not followed.
+    with open(target, "xb") as file:
+        file.write(data)

@@ -1,0 +1,155 @@
+"""The values that decided about a pair: index expressions, loops, what lies between, limits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from inductoscope.fusion.decisions import Consideration
+from inductoscope.fusion.pairs import Pair
+from inductoscope.fusion.silent import read_loops
+from inductoscope.model.entities import Recording
+from inductoscope.model.schedule import ScheduledNode
+
+_INDEX = re.compile(r"^(index\d+) = (.*)$", re.MULTILINE)
+_RANGES = re.compile(r"^var_ranges = \{(.*)\}$", re.MULTILINE)
+_GET = re.compile(r"^\s*(\w+) = self\.get_index\('(\w+)'\)$", re.MULTILINE)
+_ACCESS = re.compile(r"^\s*\w+ = ops\.(load|store|store_reduction)\('([^']*)', (\w+)", re.MULTILINE)
+_MOST_NAMED = 6
+
+
+@dataclass(frozen=True)
+class Accesses:
+    """Where one node reads and writes each buffer, and over which ranges."""
+
+    ranges: str
+    places: Mapping[tuple[str, str], tuple[str, ...]]
+
+    def of(self, buffer: str) -> str:
+        """How the buffer is used, in a few words; empty where it is not."""
+        found = [
+            f"{verb} {buffer}[{', '.join(indices)}]"
+            for (verb, name), indices in self.places.items()
+            if name == buffer
+        ]
+        return " and ".join(found)
+
+
+def read_accesses(body: str) -> Accesses:
+    """Index expressions of a loop body, as it was recorded."""
+    ranges = _RANGES.search(body)
+    expressions = dict(_INDEX.findall(body))
+    taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
+    places: dict[tuple[str, str], tuple[str, ...]] = {}
+    for operation, buffer, name in _ACCESS.findall(body):
+        key = ("reads" if operation == "load" else "writes", buffer)
+        index = taken.get(name, "a place that depends on data")
+        if index not in places.get(key, ()):
+            places[key] = (*places.get(key, ()), index)
+    return Accesses(ranges[1] if ranges else "", places)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Finds values in one graph's schedule."""
+
+    recording: Recording
+    nodes: Mapping[str, ScheduledNode]
+    # The group that each node is in at the end.
+    finals: Mapping[str, str]
+    settings: Mapping[str, Any]
+    _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
+
+    def values(self, pair: Pair, last: Consideration) -> tuple[str, ...]:
+        """What the last decision about a pair hung on."""
+        return tuple(dict.fromkeys(self._values(pair, last)))
+
+    def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
+        text = last.torch
+        if text.startswith(("no shared data", "memory deps", "score_fusion")):
+            yield from self._accesses(pair)
+        if text.startswith("score_fusion") and last.shared is not None:
+            limit = self.settings.get("score_fusion_memory_threshold", "not recorded")
+            yield f"shared {last.shared} bytes, score_fusion_memory_threshold {limit}"
+        if text.startswith("exceeds max fusion"):
+            yield from self._sizes(pair)
+        if text.startswith(("intermediate nodes", "will create cycle")):
+            yield from self._between(pair)
+        if text.startswith(("numel", "nodes numel", "tiling", "invalid", "Nodes are too far")):
+            yield from self._loops(pair)
+
+    def accesses(self, name: str) -> Accesses:
+        """How a node uses its buffers."""
+        if name not in self._bodies:
+            self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
+        return self._bodies[name]
+
+    def _accesses(self, pair: Pair) -> Iterator[str]:
+        for moved in pair.moved:
+            for name in (pair.first, pair.second):
+                found = self.accesses(name)
+                if used := found.of(moved.buffer):
+                    yield f"{name} {used} over {{{found.ranges}}}"
+
+    def _loops(self, pair: Pair) -> Iterator[str]:
+        for name in (pair.first, pair.second):
+            loops = read_loops(self.nodes[name].group)
+            group = str(loops) if loops else self.nodes[name].group
+            if group:
+                yield f"{name} loops over {group}"
+
+    def _sizes(self, pair: Pair) -> Iterator[str]:
+        counts = [
+            sum(1 for final in self.finals.values() if final == self.finals[name])
+            for name in (pair.first, pair.second)
+        ]
+        limit = self.settings.get("max_fusion_size", "not recorded")
+        yield f"{counts[0]} + {counts[1]} operations at the end, max_fusion_size {limit}"
+
+    def _between(self, pair: Pair) -> Iterator[str]:
+        start, end = self.finals[pair.first], self.finals[pair.second]
+        names = [
+            name
+            for name, final in self.finals.items()
+            if final not in (start, end)
+            and start in self._ancestors.get(final, ())
+            and final in self._ancestors.get(end, ())
+        ]
+        if names:
+            shown = ", ".join(self.label(name) for name in names[:_MOST_NAMED])
+            more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+            yield f"between them: {shown}{more}"
+
+    def label(self, name: str) -> str:
+        """A node with the last operation in it: 'op5 (addmm)'."""
+        node = self.nodes[name]
+        return f"{name} ({node.origins[-1]})" if node.origins else name
+
+    @cached_property
+    def _ancestors(self) -> dict[str, set[str]]:
+        """For every group at the end, the groups that have to run before it."""
+        writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
+        direct: dict[str, set[str]] = {}
+        for name, node in self.nodes.items():
+            final = self.finals[name]
+            needs = {self.finals[writers[read]] for read in node.reads if read in writers}
+            direct.setdefault(final, set()).update(needs - {final})
+        return _closure(direct)
+
+
+def _closure(direct: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
+    """Everything that can be reached; a graph that was damaged into a ring does no harm."""
+    found: dict[str, set[str]] = {}
+    for start in direct:
+        seen: set[str] = set()
+        waiting = list(direct[start])
+        while waiting:
+            name = waiting.pop()
+            if name not in seen:
+                seen.add(name)
+                waiting.extend(found.get(name) or direct.get(name, ()))
+        found[start] = seen
+    return found

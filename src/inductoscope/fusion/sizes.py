@@ -1,0 +1,46 @@
+"""Sizes of buffers in bytes, and how they are written for people."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from inductoscope.model.schedule import Buffer
+
+_TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat)(\d+)")
+
+
+def buffer_bytes(buffer: Buffer) -> int | None:
+    """Bytes of a buffer by its recorded layout; None where a size is no number."""
+    return bytes_of(buffer.dtype, buffer.size)
+
+
+def bytes_of(dtype: str, size: Iterable[str]) -> int | None:
+    """Bytes of a tensor; None where a size is no number or the type not known."""
+    sizes = list(size)
+    width = type_width(dtype)
+    if width is None or not all(part.isdecimal() and len(part) < 19 for part in sizes):
+        return None
+    return math.prod(map(int, sizes)) * width
+
+
+def type_width(dtype: str) -> int | None:
+    """Bytes of one element."""
+    name = dtype.removeprefix("torch.")
+    if name == "bool":
+        return 1
+    match = _TYPE_BITS.match(name)
+    return int(match[1]) // 8 if match and len(match[1]) < 4 else None
+
+
+def bytes_text(count: int | None) -> str:
+    """A number of bytes in at most eight characters."""
+    if count is None:
+        return "?"
+    value = float(count)
+    for unit in ("B", "KB", "MB", "GB"):
+        if value < 1000:
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
+        value /= 1000
+    return f"{value:.1f} TB"

@@ -1,0 +1,286 @@
+"""The assembly of a recorded C++ kernel, made on demand, linked to the kernel's lines.
+
+A recording is untrusted. Its source is given to the machine's own C++ compiler and never linked or
+run; of its compile command only flags that choose code are taken, headers come from the installed
+torch, Python and compiler alone, and the compiler runs under limits in an empty folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.kernels.assembly_text import Listing, listing
+from inductoscope.model.entities import Kernel, NativeCompile, Recording
+from inductoscope.model.native import compile_of_kernel
+
+_SOURCE = "kernel.cpp"
+_COMPILERS = ("g++", "c++", "clang++")
+_SAFE_COMPILER = re.compile(r"(?:g\+\+|c\+\+|clang\+\+)(?:-\d{1,2})?")
+
+# Flags that only choose how code is made. None of them names a file, a plugin or a program.
+_SAFE_FLAG = re.compile(
+    r"-O(?:[0-3sgz]|fast)?"
+    r"|-std=(?:c|gnu)\+\+(?:17|1z|20|2a|23|2b|26)"
+    r"|-m(?:arch|cpu|tune|abi)=[A-Za-z0-9_.+-]+"
+    r"|-m(?:no-)?(?:avx|sse|ssse|amx|fma|f16c|bmi|popcnt|vsx|altivec|zvector|sve)[A-Za-z0-9.-]*"
+    r"|-mprefer-vector-width=\d+"
+    r"|-D[A-Za-z_]\w*(?:=(?:[A-Za-z_]\w*|-?[0-9][\w.]*))?"
+    r"|-f(?:no-)?(?:fast-math|finite-math-only|unsafe-math-optimizations|trapping-math|math-errno"
+    r"|signed-zeros|associative-math|reciprocal-math|rounding-math|omit-frame-pointer|openmp"
+    r"|tree-loop-vectorize|tree-vectorize|tree-slp-vectorize|unroll-loops|strict-aliasing|wrapv"
+    r"|inline-functions|exceptions|plt)"
+    r"|-f(?:fp-contract|excess-precision)=[a-z-]+"
+    r"|-f(?:PIC|pic|PIE|pie)"
+)
+# Flags that have the next word as their value.
+_WITH_VALUE = ("-o", "-I", "-L", "-l", "-include", "-isystem", "-iquote", "-idirafter", "-x")
+
+_SPLICE = re.compile(r"\\[ \t]*\r?\n")
+_INCLUDE = re.compile(
+    r"(?:\#|%:|\?\?=)(?:[ \t\f\v]|/\*.*?\*/)*(?:include_next|include|import|embed)\b"
+    r"(?:[ \t\f\v]|/\*.*?\*/)*(<[^>\n]*>|\"[^\"\n]*\"|[^\n]*)",
+    re.DOTALL,
+)
+_HEADER = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_+.-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_+.-]*)*")
+
+# Sets limits, then becomes the compiler: in a process of its own, so it is safe beside threads.
+_LIMITER = (
+    "import os, resource, sys\n"
+    "for name, most in zip(('CPU', 'AS', 'FSIZE', 'CORE'), sys.argv[1:5]):\n"
+    "    resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (int(most), int(most)))\n"
+    "os.execvp(sys.argv[5], sys.argv[5:])\n"
+)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run of the compiler may take."""
+
+    seconds: int = 60
+    memory_bytes: int = 4 << 30
+    output_bytes: int = 64 << 20
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """Assembly of one kernel. `links`: line of the kernel's source → lines of `text`, from 1."""
+
+    kernel: str
+    text: str
+    links: Mapping[int, tuple[int, ...]]
+    # Lines of `text` that a header's code became, called from the line that links to them.
+    inlined: frozenset[int]
+    compiler: str
+    flags: tuple[str, ...]
+    left_out: tuple[str, ...]
+    notes: tuple[str, ...] = field(default=())
+
+
+def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None = None) -> Assembly:
+    """Compile a recorded kernel as it was compiled then, up to assembly."""
+    native = _compiled(recording, kernel)
+    whole, own = recording.payload(native.digest), recording.payload(kernel.digest)
+    first = _first_line(whole, own)
+    flags, left_out = safe_flags(native.command)
+    _refuse_foreign_includes(whole)
+    compiler = _find_compiler(native.command)
+    command = [compiler, *flags, *_torch_includes(), *_debug_flags(compiler), "-S", "-o", "-"]
+    made = _run([*command, _SOURCE], whole, limits or Limits())
+    found = listing(made, _SOURCE, range(first, first + len(own.splitlines())))
+    return Assembly(
+        kernel=kernel.name,
+        text=_demangled(found.text),
+        links={line - first + 1: numbers for line, numbers in found.links.items()},
+        inlined=found.inlined,
+        compiler=_version(compiler),
+        flags=flags,
+        left_out=left_out,
+        notes=tuple(_notes(native, found)),
+    )
+
+
+def _debug_flags(compiler: str) -> list[str]:
+    """Lines, and with GCC in words which call was inlined where."""
+    return ["-w", "-Wfatal-errors", "-g1", *(["-dA"] if "clang" not in Path(compiler).name else [])]
+
+
+def _notes(native: NativeCompile, found: Listing) -> Iterator[str]:
+    yield "Compiled now, on this machine: another compiler or processor makes other code."
+    if not found.links:
+        yield "The compiler left no line of the kernel in the assembly."
+    if native.exit_code:
+        yield f"In the recorded run the compiler ended with {native.exit_code}."
+
+
+def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
+    if kernel.language != "C++":
+        raise UsageError(
+            f"{kernel.name} is no C++ kernel ({kernel.language}): assembly is made of C++ alone."
+        )
+    natives = [n for n in compile_of_kernel(recording, kernel) if n.tool == "c++" and n.digest]
+    if not natives:
+        raise UsageError(
+            f"The recording does not say how {kernel.name} was compiled: it came out of a cache, "
+            "or the run ended before. Record again with 'inductoscope run --fresh SCRIPT'."
+        )
+    return natives[-1]
+
+
+def _first_line(whole: str, own: str) -> int:
+    """The line of the compiled file that the kernel's first line would be.
+
+    The two agree from the signature on: the file has another head.
+    """
+    start = own.find("void ")
+    place = whole.find(own[start:].strip()) if start >= 0 else -1
+    if place < 0:
+        raise UsageError("The kernel's text is not in the file that was compiled.")
+    return whole.count("\n", 0, place) - own.count("\n", 0, start) + 1
+
+
+# --- what is taken from the recorded command ------------------------------------------------------
+
+
+def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Flags that are taken over, and words that are not."""
+    try:
+        words = shlex.split(command)[1:]
+    except ValueError as error:
+        raise UsageError(f"The recorded compile command cannot be read: {error}.") from error
+    taken, left_out = [], []
+    rest = iter(words)
+    for word in rest:
+        if word == "-D":
+            word += next(rest, "")
+        if _SAFE_FLAG.fullmatch(word):
+            taken.append(word)
+        else:
+            value = next(rest, "") if word in _WITH_VALUE else ""
+            left_out.append(f"{word} {value}".strip())
+    return tuple(taken), tuple(left_out)
+
+
+def _find_compiler(command: str) -> str:
+    """The compiler that was used then if it is a known one that is here, else the machine's."""
+    recorded = os.path.basename(command.split(maxsplit=1)[0]) if command.split() else ""
+    names = [recorded] if _SAFE_COMPILER.fullmatch(recorded) else []
+    for name in (*names, *_COMPILERS):
+        found = shutil.which(name)
+        if found is not None:
+            return found
+    raise ToolFailure("No C++ compiler was found: install g++ or clang++ to see assembly.")
+
+
+def _refuse_foreign_includes(source: str) -> None:
+    """Only headers of torch and those that a compiler brings: nothing by path, nothing computed."""
+    folders = _include_folders()
+    for match in _INCLUDE.finditer(_SPLICE.sub("", source)):
+        quoted = match[1].strip()
+        name = quoted[1:-1] if quoted[:1] in '<"' and len(quoted) > 2 else ""
+        if not _HEADER.fullmatch(name):
+            raise UsageError(f"The recorded source includes {quoted[:80]}, which is not compiled.")
+        if "/" in name and not any((folder / name).is_file() for folder in folders):
+            raise UsageError(
+                f"The recorded source includes {name}, which is no header of the installed torch."
+            )
+
+
+def _include_folders() -> list[Path]:
+    """Headers of the installed torch, found without importing it, and of Python."""
+    spec = importlib.util.find_spec("torch")
+    places = list(spec.submodule_search_locations or ()) if spec else []
+    if not places:
+        raise ToolFailure("The headers of torch are needed: install torch to see assembly.")
+    include = Path(places[0]) / "include"
+    return [
+        include,
+        include / "torch" / "csrc" / "api" / "include",
+        Path(sysconfig.get_paths()["include"]),
+    ]
+
+
+def _torch_includes() -> list[str]:
+    return [f"-I{folder}" for folder in _include_folders()]
+
+
+# --- the compiler's process -----------------------------------------------------------------------
+
+
+def _run(command: list[str], source: str, limits: Limits) -> str:
+    with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
+        folder = Path(name)
+        (folder / _SOURCE).write_text(source, "utf-8", errors="replace")
+        code = _limited(command, folder, limits)
+        if code is None:
+            raise ToolFailure(f"The compiler did not end within {limits.seconds} s.")
+        if code != 0:
+            raise ToolFailure(_failure(command[0], code, folder))
+        return (folder / "stdout").read_text("utf-8", errors="replace")
+
+
+def _limited(command: list[str], folder: Path, limits: Limits) -> int | None:
+    """The exit code; None where its time was up."""
+    most = (limits.seconds, limits.memory_bytes, limits.output_bytes, 0)
+    words = [sys.executable, "-I", "-S", "-c", _LIMITER, *map(str, most), *command]
+    environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": str(folder)}
+    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
+        child = subprocess.Popen(
+            words,
+            cwd=folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            return child.wait(timeout=limits.seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            if child.returncode is None:
+                os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+
+
+def _failure(compiler: str, code: int, folder: Path) -> str:
+    said = (folder / "stderr").read_text("utf-8", errors="replace").strip().splitlines()
+    first = next((line for line in said if "error" in line), said[0] if said else "")
+    return f"{Path(compiler).name} ended with {code}: {first[:300] or 'it says nothing'}"
+
+
+def _demangled(text: str) -> str:
+    """With C++ names as they are written, where the tool for it is there."""
+    tool = shutil.which("c++filt")
+    if tool is None:
+        return text
+    try:
+        done = subprocess.run(
+            [tool], input=text, capture_output=True, text=True, timeout=30, check=True
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return text
+    return done.stdout
+
+
+def _version(compiler: str) -> str:
+    try:
+        done = subprocess.run(
+            [compiler, "--version"], capture_output=True, text=True, timeout=20, check=True
+        )
+    except (OSError, subprocess.SubprocessError, UnicodeError):
+        return compiler
+    return (done.stdout.splitlines() or [compiler])[0]

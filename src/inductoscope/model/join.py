@@ -1,0 +1,151 @@
+"""Joins the stages of one graph: which scheduler nodes, loop lines and kernel lines a node became.
+
+Looking something up costs no walk over the whole graph, so that all nodes of a large graph can be
+followed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from functools import cached_property
+
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
+from inductoscope.model.fx import FxGraph, FxNode, read_graph
+from inductoscope.model.loops import Step, matching_steps, own_expressions
+from inductoscope.model.schedule import ScheduledNode, read_schedule
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
+
+# Per scheduler node: the lines of its loop body that belong to an operation.
+Steps = dict[str, tuple[Step, ...]]
+
+
+class GraphJoin:
+    """One Inductor graph with everything that was recorded of it, read when it is needed."""
+
+    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
+        self.recording, self.compile, self.graph = recording, compile_, graph
+        self._texts: dict[str, str] = {}
+
+    @cached_property
+    def final(self) -> FxGraph | None:
+        """The graph that was lowered: after the post-grad passes."""
+        return read_graph(self.recording, final_graph(self.compile, self.graph))
+
+    @cached_property
+    def before(self) -> tuple[ScheduledNode, ...]:
+        """The scheduler's nodes before fusion."""
+        return read_schedule(self.recording, self.graph.scheduled_before)
+
+    @cached_property
+    def after(self) -> tuple[ScheduledNode, ...]:
+        """The scheduler's nodes after fusion."""
+        return read_schedule(self.recording, self.graph.scheduled_after)
+
+    @cached_property
+    def lowered(self) -> dict[str, LoweredNode]:
+        """What each FX node became."""
+        return {item.node: item for item in reversed(self.graph.lowered)}
+
+    @cached_property
+    def _leaves_by_origin(self) -> dict[str, list[ScheduledNode]]:
+        return _by_origin(leaf for item in self.before for leaf in item.leaves)
+
+    @cached_property
+    def _groups(self) -> dict[str, ScheduledNode]:
+        """The final node that a single one ended up in."""
+        return {leaf.name: item for item in self.after for leaf in item.leaves}
+
+    @cached_property
+    def _final_leaves(self) -> dict[str, ScheduledNode]:
+        return {leaf.name: leaf for item in self.after for leaf in item.leaves}
+
+    @cached_property
+    def _kernels_by_node(self) -> dict[str, list[Kernel]]:
+        found: dict[str, list[Kernel]] = defaultdict(list)
+        for kernel in self.graph.kernels:
+            for name in kernel.nodes:
+                found[name].append(kernel)
+        return found
+
+    @cached_property
+    def _functions(self) -> dict[str, str]:
+        return {name: _inner(item) for name, item in self.lowered.items()}
+
+    def text(self, digest: str) -> str:
+        """A text of the recording, read once."""
+        if digest not in self._texts:
+            self._texts[digest] = self.recording.payload(digest)
+        return self._texts[digest]
+
+    def leaves(self, node: FxNode) -> list[ScheduledNode]:
+        """The scheduler nodes that an operation is part of, before fusion."""
+        return self._leaves_by_origin.get(node.name, [])
+
+    def groups(self, leaves: list[ScheduledNode]) -> list[ScheduledNode]:
+        """The final nodes that scheduler nodes ended up in."""
+        found = {id(g): g for leaf in leaves if (g := self._groups.get(leaf.name)) is not None}
+        return list(found.values())
+
+    def kernels(self, leaves: list[ScheduledNode]) -> list[Kernel]:
+        """The kernels that scheduler nodes ended up in."""
+        found = {id(k): k for leaf in leaves for k in self._kernels_by_node.get(leaf.name, ())}
+        return list(found.values())
+
+    def steps(self, node: FxNode, leaves: list[ScheduledNode]) -> Steps:
+        """The lines of loop bodies that an operation contributed."""
+        own = self._own_expressions(node)
+        found: Steps = {}
+        for name in dict.fromkeys(leaf.name for leaf in leaves):
+            leaf = self._final_leaves.get(name)
+            if leaf is None:
+                continue
+            stored = [buffer.name for buffer in leaf.buffers if buffer.origin == node.name]
+            ends_here = bool(stored) and leaf.loops.endswith("Reduction")
+            body = self.text(leaf.body)
+            steps = matching_steps(body, own, stores=stored, reduces=ends_here)
+            if steps:
+                found[name] = steps
+        return found
+
+    def _own_expressions(self, node: FxNode) -> frozenset[str]:
+        inputs = set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name}
+        below = [self._functions[name] for name in inputs if name in self._functions]
+        return own_expressions(self._functions.get(node.name, ""), below)
+
+
+def lines_of_steps(kernel: Kernel, steps: Steps) -> set[str]:
+    """The texts of the kernel's lines that were written for loop body lines."""
+    names = {(owner, step.name) for owner, found in steps.items() for step in found}
+    return {line for owner, operation, line in kernel.lines if (owner, operation) in names}
+
+
+def final_graph(compile_: Compile, graph: InductorGraph) -> str:
+    """The digest of the graph that was lowered: after the post-grad passes."""
+    for item in reversed(compile_.graphs):
+        if item.stage == "post-grad" and item.key == graph.key:
+            return item.digest
+    return ""
+
+
+def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
+    """The graph that Dynamo took from the user's frame."""
+    for item in reversed(compile_.graphs):
+        if item.stage == "dynamo":
+            return read_graph(recording, item.digest)
+    return None
+
+
+def _by_origin(leaves: Iterable[ScheduledNode]) -> dict[str, list[ScheduledNode]]:
+    found: dict[str, list[ScheduledNode]] = defaultdict(list)
+    for leaf in leaves:
+        for origin in leaf.origins:
+            found[origin].append(leaf)
+    return found
+
+
+def _inner(lowered: LoweredNode) -> str:
+    items = lowered.ir if isinstance(lowered.ir, list) else [lowered.ir]
+    return "\n".join(str(i.get("inner", "")) for i in items if isinstance(i, dict))

@@ -1,0 +1,38 @@
+"""C++ kernels are written and not compiled: enough to see what the scheduler decided, in seconds.
+
+Only for a process that compiles rebuilt graphs and runs none of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+
+def write_cpp_only() -> None:
+    """From now on no compiler for C++ is started in this process."""
+    from torch._inductor import async_compile, cpu_vec_isa
+
+    compiler = async_compile.AsyncCompile
+    for name in ("cpp", "cpp_pybinding"):
+        if hasattr(compiler, name):
+            setattr(compiler, name, lambda *args, **kwargs: _not_compiled)
+    # Whether the compiler knows an instruction set is found out by compiling something.
+    with contextlib.suppress(AttributeError):
+        cpu_vec_isa.VecISA.__bool__ = lambda self: True
+
+
+def _not_compiled(*args: Any, **kwargs: Any) -> None:
+    raise RuntimeError("This kernel was written and not compiled.")
+
+
+def time_nothing() -> None:
+    """Choices that would be timed are taken in the order in which torch lists them."""
+    from torch._inductor import select_algorithm
+
+    def make_benchmark_fn(cls: type, *args: Any, **kwargs: Any) -> Any:
+        return lambda choices: {choice: 1.0 + n * 1e-3 for n, choice in enumerate(choices)}
+
+    cache = select_algorithm.AlgorithmSelectorCache
+    if hasattr(cache, "make_benchmark_fn"):
+        cache.make_benchmark_fn = classmethod(make_benchmark_fn)

@@ -1,0 +1,188 @@
+"""The one thing that Python cannot pretend: torch's C++ side asks for a device guard and hooks.
+
+A torch without CUDA has neither; one with CUDA has ones that look for a driver. A little library
+brings some that do nothing. It is compiled once, and kept in a folder that only its owner can
+write to: loading it is running it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure
+
+_COMPILERS = ("g++", "clang++", "c++")
+_COMPILE_SECONDS = 300
+
+# A torch with CUDA registers its own guard when it is imported, so this one can do so again.
+# Its hooks are kept out by priority.
+_SOURCE = r"""
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+
+using c10::Device;
+using c10::DeviceIndex;
+using c10::DeviceType;
+using c10::Stream;
+
+static const Device only(DeviceType::CUDA, 0);
+static const Stream stream(Stream::DEFAULT, only);
+
+struct Guard final : c10::impl::DeviceGuardImplInterface {
+  DeviceType type() const override { return DeviceType::CUDA; }
+  Device exchangeDevice(Device) const override { return only; }
+  Device getDevice() const override { return only; }
+  void setDevice(Device) const override {}
+  void uncheckedSetDevice(Device) const noexcept override {}
+  Stream getStream(Device) const noexcept override { return stream; }
+  Stream getDefaultStream(Device) const override { return stream; }
+  Stream getNewStream(Device, int) const override { return stream; }
+  Stream exchangeStream(Stream) const noexcept override { return stream; }
+  DeviceIndex deviceCount() const noexcept override { return 1; }
+  void record(void**, const Stream&, const DeviceIndex, const c10::EventFlag) const override {}
+  void block(void*, const Stream&) const override {}
+  bool queryEvent(void*) const override { return true; }
+  void destroyEvent(void*, const DeviceIndex) const noexcept override {}
+  bool queryStream(const Stream&) const override { return true; }
+  void synchronizeStream(const Stream&) const override {}
+};
+extern "C" void use_stand_in() {
+  static c10::impl::DeviceGuardImplRegistrar guard(DeviceType::CUDA, new Guard());
+}
+
+struct Hooks : at::CUDAHooksInterface {
+  Hooks(at::CUDAHooksArgs) {}
+  void init() const override {}
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasCUDA() const override { return true; }
+  bool hasPrimaryContext(DeviceIndex) const override { return false; }
+  DeviceIndex deviceCount() const override { return 1; }
+  DeviceIndex current_device() const override { return 0; }
+  DeviceIndex getCurrentDevice() const override { return 0; }
+  void setCurrentDevice(DeviceIndex) const override {}
+  DeviceIndex exchangeDevice(DeviceIndex) const override { return 0; }
+  DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
+  int getNumGPUs() const override { return 1; }
+  void deviceSynchronize(DeviceIndex) const override {}
+};
+namespace at {
+C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(
+    CUDAHooksRegistry, "CUDAHooks", c10::REGISTRY_PREFERRED, ::Hooks)
+}
+"""
+
+
+class StandIn:
+    """The library, loaded before torch; to be told when torch has been imported."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._library = library
+
+    def take_over(self) -> None:
+        """Be the guard of the device from now on."""
+        self._library.use_stand_in()
+
+
+def load_stand_in() -> StandIn:
+    """Load the library into this process, built if need be. torch is not imported yet."""
+    root = _torch_root()
+    compiler = _compiler()
+    name = f"{_key(root, compiler)}.so"
+    folder = _own_folder()
+    if folder is None:
+        with tempfile.TemporaryDirectory(prefix="inductoscope-target-") as temporary:
+            return StandIn(ctypes.CDLL(str(_build(root, compiler, Path(temporary), name))))
+    library = folder / name
+    if not _is_own_file(library):
+        library = _build(root, compiler, folder, name)
+    return StandIn(ctypes.CDLL(str(library)))
+
+
+def _torch_root() -> Path:
+    spec = importlib.util.find_spec("torch")
+    if spec is None or not spec.submodule_search_locations:
+        raise ToolFailure("torch is not installed. Install it (a CPU build will do).")
+    return Path(spec.submodule_search_locations[0])
+
+
+def _compiler() -> list[str]:
+    chosen = (
+        shlex.split(os.environ.get("CXX", ""))
+        or [name for name in _COMPILERS if shutil.which(name)][:1]
+    )
+    if not chosen or shutil.which(chosen[0]) is None:
+        raise ToolFailure(
+            "A device that is not there needs a C++ compiler once, and there is none. "
+            "Install g++, or name one with CXX."
+        )
+    return chosen
+
+
+def _key(root: Path, compiler: list[str]) -> str:
+    """Whatever would make another library of it."""
+    version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
+    torch = importlib.metadata.version("torch")
+    parts = (_SOURCE, torch, str(root), " ".join(compiler), version, platform.machine())
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
+# --- a folder of the user's own -------------------------------------------------------------------
+
+
+def _own_folder() -> Path | None:
+    """Where built libraries are kept; None where there is no place that is safe."""
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
+    folder = Path(cache) / "inductoscope" / "target"
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        found = folder.lstat()
+        if stat.S_ISDIR(found.st_mode) and _is_ours(found):
+            return folder
+    return None
+
+
+def _is_own_file(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        found = path.lstat()
+        return stat.S_ISREG(found.st_mode) and _is_ours(found)
+    return False
+
+
+def _is_ours(found: os.stat_result) -> bool:
+    """Nobody else can have written it."""
+    writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return found.st_uid == os.geteuid() and not writable_by_others
+
+
+def _build(root: Path, compiler: list[str], folder: Path, name: str) -> Path:
+    """Compile it beside its place and move it there in one step, so that no half is ever seen."""
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
+        source, built = Path(scratch, "stand_in.cpp"), Path(scratch, "stand_in.so")
+        source.write_text(_SOURCE, "utf-8")
+        command = [*compiler, "-shared", "-fPIC", "-std=c++20", "-O1", str(source)]
+        command += [f"-I{root}/include", f"-L{root}/lib", "-lc10", "-ltorch_cpu"]
+        command += [f"-Wl,-rpath,{root}/lib", "-o", str(built)]
+        try:
+            subprocess.run(
+                command, check=True, capture_output=True, text=True, timeout=_COMPILE_SECONDS
+            )
+        except (OSError, subprocess.SubprocessError) as error:
+            said = str(getattr(error, "stderr", "") or error).strip()[-1000:]
+            raise ToolFailure(
+                f"The stand-in for the device does not compile with {compiler[0]}: {said}"
+            ) from error
+        built.chmod(0o700)
+        return built.replace(folder / name)
