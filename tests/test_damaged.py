@@ -23,6 +23,8 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.model import building, fold, native
 from inductoscope.model.building import HANDLERS
 from inductoscope.model.fold import load
+from inductoscope.page.contents import Contents
+from inductoscope.page.packing import dumps
 from inductoscope.recording.reader import open_recording
 from inductoscope.report.recordings import print_recordings, recordings_view
 from inductoscope.report.show import Selection, choose_view
@@ -49,12 +51,21 @@ def show_everything(folder: Path) -> None:
         recording = load(folder)
     except InductoscopeError:
         return
-    runnable = [Selection(runnable=graph.name, target="-") for graph in graph_names(recording)[:3]]
+    runnable = [
+        Selection(runnable=graph.name, write_to="-") for graph in graph_names(recording)[:3]
+    ]
     for selection in (*SELECTIONS, *runnable):
         with contextlib.suppress(InductoscopeError):
             view, render = choose_view(recording, selection)
             render(page, view)
             json.dumps(view, allow_nan=False)
+    page_of(Contents(recording))
+
+
+def page_of(contents: Contents) -> None:
+    """Everything that the page holds, as a browser would read it."""
+    for value in (contents.index, *(make() for make in contents.chunks.values())):
+        json.loads(dumps(value, ascii_only=True))
 
 
 # --- stored recordings, changed in one place ------------------------------------------------------
