@@ -87,7 +87,7 @@ def steps_of(source: str) -> tuple[Step, ...]:
 
 _FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
-_NUMBER = re.compile(r"-?\d+(?:\.\d*)?(?:e[+-]?\d+)?")
+_NUMBER = re.compile(r"-?\d{1,20}(?:\.\d{0,20})?(?:e[+-]?\d\d)?")
 _QUOTED = re.compile(r"'[^'\\\\]*'")
 _DOTTED = re.compile(r"[A-Za-z_]\w*\.\w+")
 
