@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 from examples import NAMES, stored, write_recording
 from inductoscope.errors import InductoscopeError
-from inductoscope.model import building, fold, native
+from inductoscope.model import building, fold, fusions, native, timeline
 from inductoscope.model.building import HANDLERS
 from inductoscope.model.fold import load
 from inductoscope.page.contents import Contents
@@ -200,9 +200,10 @@ def _is_data(path: Path) -> bool:
 FIELDS = sorted(
     {
         name
-        for module in (building, fold, native)
+        for module in (building, fold, fusions, native, timeline)
         for name in re.findall(
-            r'(?:text|texts|whole|real|get)\("(\w+)"', Path(module.__file__).read_text()
+            r'(?:text|texts|whole|real|get|_number)\((?:event, )?"(\w+)"',
+            Path(module.__file__).read_text(),
         )
     }
 )
