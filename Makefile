@@ -3,6 +3,8 @@
 # make bench-capture   what recording costs, beside what torch's own tracing costs
 # make bench-doctor    the doctor beside torch's bisector and minifier
 # make bench-logs      reading large logs, beside tlparse
+# make bench-report    the page of 2,000 kernels, beside tlparse's
+# make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
 
 PYTHON ?= python3
@@ -10,7 +12,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check bench-capture bench-doctor bench-logs battery recordings clean
+.PHONY: demo test check web bench-capture bench-doctor bench-logs bench-report battery recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -33,6 +35,13 @@ bench-doctor: $(VENV)/.installed
 bench-logs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet tlparse || true
 	$(BIN)/python -m bench.logs --json bench-results/logs.json
+
+bench-report: $(VENV)/.installed-dev
+	$(BIN)/python -m pip install --quiet tlparse || true
+	$(BIN)/python -m bench.report --json bench-results/report.json
+
+web:
+	cd web && npm ci --no-audit --no-fund && npm run build
 
 battery: $(VENV)/.installed
 	$(BIN)/python -m battery.run --markdown docs/battery.md

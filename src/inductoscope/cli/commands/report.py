@@ -19,8 +19,16 @@ import click
     show_default=True,
     help="Where to write the page.",
 )
+@click.option(
+    "--target",
+    metavar="GPU",
+    help="What a GPU that is not there would get: cuda:80, cuda:90, cuda:100, hip:gfx90a, "
+    "hip:gfx942.",
+)
 @click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
-def command(recording: Path | None, output: Path, json_path: str | None) -> None:
+def command(
+    recording: Path | None, output: Path, target: str | None, json_path: str | None
+) -> None:
     """Write one HTML page of a recording: every stage, linked line by line.
 
     Without RECORDING it is the last one that was made. The page is one file with everything in it:
@@ -30,6 +38,7 @@ def command(recording: Path | None, output: Path, json_path: str | None) -> None
     \b
     inductoscope report
     inductoscope report recordings/train -o train.html
+    inductoscope report --target cuda:90
     """
     from inductoscope.model.fold import load
     from inductoscope.page.contents import Contents
@@ -38,7 +47,8 @@ def command(recording: Path | None, output: Path, json_path: str | None) -> None
     from inductoscope.report.terminal import Printer, write_json
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
-    found = Contents(load(recording or last_recording()))
+    path = recording or last_recording()
+    found = Contents(load(_for_target(path, target) if target else path))
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
     if json_path:
@@ -51,3 +61,13 @@ def command(recording: Path | None, output: Path, json_path: str | None) -> None
         )
     problems = any(finding["severity"] == "error" for finding in found.index["findings"])
     sys.exit(1 if problems else 0)
+
+
+def _for_target(path: Path, target: str) -> Path:
+    """What was recorded, compiled once more for that GPU, in a child process."""
+    from inductoscope.recompile.kept import recording_for_target
+    from inductoscope.report.progress import Progress
+    from inductoscope.target.architectures import read_target
+
+    with Progress(quiet=False) as progress:
+        return recording_for_target(path, read_target(target), say=progress.say)
