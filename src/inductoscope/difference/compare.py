@@ -20,25 +20,27 @@ from inductoscope.difference.side import Side
 from inductoscope.difference.stages import compare_stages
 from inductoscope.difference.surroundings import notes, surroundings
 from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.native import NativeIndex
 
 _UNSEEN = (
     "Versions and environment are the same. Settings made in the program itself "
     "(torch._inductor.config) are in no recording: look for the cause there or in the program."
 )
 
+Run = tuple[Recording, NativeIndex]
+Runs = tuple[Run, Run]
 Seconds = Mapping[str, tuple[float, float]]
 
 
 def compare(first: Recording, second: Recording) -> Difference:
     """Everything that differs, and what could not be compared."""
     compiles = match_compiles(first, second)
+    runs = (first, NativeIndex(first)), (second, NativeIndex(second))
     found = Difference(
         first=first.path,
         second=second.path,
         surroundings=surroundings(first, second),
-        graphs=tuple(
-            graph for pair in compiles.pairs for graph in _compare_compile(first, second, *pair)
-        ),
+        graphs=tuple(graph for pair in compiles.pairs for graph in _compare_compile(runs, *pair)),
         only=tuple(_only(compiles)),
         outcomes=tuple(_outcomes(compiles)),
         seconds=_joined(_seconds(first), _seconds(second)),
@@ -51,16 +53,18 @@ def compare(first: Recording, second: Recording) -> Difference:
 # --- one compile ----------------------------------------------------------------------------------
 
 
-def _compare_compile(
-    first: Recording, second: Recording, one: Compile, other: Compile
-) -> Iterator[GraphDifference]:
+def _compare_compile(runs: Runs, one: Compile, other: Compile) -> Iterator[GraphDifference]:
+    (first, first_natives), (second, second_natives) = runs
     found = match_graphs((first, second), one, other)
     pairs: list[tuple[InductorGraph | None, InductorGraph | None]] = [*found.pairs]
     pairs += [(graph, None) for graph in found.only_first]
     pairs += [(None, graph) for graph in found.only_second]
     for number, (ours, theirs) in enumerate(pairs or [(None, None)]):
-        sides = Side(first, one, ours), Side(second, other, theirs)
-        yield _compare_graph(*sides, of_compile=number == 0)
+        yield _compare_graph(
+            Side(first, one, ours, first_natives),
+            Side(second, other, theirs, second_natives),
+            of_compile=number == 0,
+        )
 
 
 def _compare_graph(first: Side, second: Side, *, of_compile: bool) -> GraphDifference:

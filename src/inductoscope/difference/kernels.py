@@ -39,6 +39,8 @@ def _identity(item: Kernel, names: Identities) -> Hashable:
 
 
 def _changed(first: Side, second: Side, one: Kernel, other: Kernel) -> Iterator[KernelChange]:
+    if one.digest and (one.digest, one.name) == (other.digest, other.name):
+        return
     ours, theirs = kernel_material(first, one), kernel_material(second, other)
     if ours is None or theirs is None or ours.canonical == theirs.canonical:
         return

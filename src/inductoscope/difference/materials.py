@@ -15,7 +15,6 @@ from inductoscope.difference.canonical import Renaming, graph_lines, without_com
 from inductoscope.difference.side import Side
 from inductoscope.model.entities import Kernel, NativeCompile
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
-from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode
 
 _HASHES = re.compile(r"\b[0-9A-F]{64}\b|\bc[a-z0-9]{51}\b")
@@ -103,7 +102,10 @@ def ir(side: Side) -> Material | None:
     ]
     return Material(
         lines=tuple(f"{i.node} = {part}" for i, part in zip(lowered, parts, strict=True)),
-        canonical=tuple(renaming.text(part.replace("\\n", "\n")) for part in parts),
+        # Without its quotes: names lie inside of longer texts.
+        canonical=tuple(
+            renaming.text(part.replace("\\n", "\n").replace('"', " ")) for part in parts
+        ),
         operations=tuple(item.target for item in lowered),
     )
 
@@ -222,7 +224,7 @@ def native(side: Side) -> Material | None:
     lines = [
         f"{item.name}: {line}"
         for item in kernels
-        for line in sorted({_native(n) for n in compile_of_kernel(side.recording, item)})
+        for line in sorted({_native(n) for n in side.natives.of(item)})
     ]
     return _renamed(lines, side.renaming())
 

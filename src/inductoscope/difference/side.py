@@ -9,6 +9,7 @@ from inductoscope.difference.canonical import Renaming
 from inductoscope.model.entities import Compile, InductorGraph, Process, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import captured_graph, final_graph
+from inductoscope.model.native import NativeIndex
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 
 
@@ -19,6 +20,16 @@ class Side:
     recording: Recording
     compile: Compile
     graph: InductorGraph | None
+    # One per recording: it reads every file that a native compiler was given.
+    natives: NativeIndex
+
+    @cached_property
+    def _final_nodes(self) -> dict[str, FxNode]:
+        return {node.name: node for node in self.final.nodes} if self.final else {}
+
+    @cached_property
+    def _captured_nodes(self) -> dict[str, FxNode]:
+        return {node.name: node for node in self.captured.nodes} if self.captured else {}
 
     @cached_property
     def final(self) -> FxGraph | None:
@@ -66,10 +77,9 @@ class Side:
         """The user's operations inside a scheduler node, as far back as they are known."""
         if self.final is None:
             return leaf.origins
-        nodes = [node for name in leaf.origins if (node := self.final.node(name)) is not None]
+        nodes = [self._final_nodes[name] for name in leaf.origins if name in self._final_nodes]
         return tuple(dict.fromkeys(word for node in nodes for word in self._words(node)))
 
     def _words(self, node: FxNode) -> list[str]:
-        sources = [self.captured.node(name) for name in node.origins] if self.captured else []
-        known = [source.operation for source in sources if source and source.op != "placeholder"]
-        return known or [node.operation]
+        known = [self._captured_nodes[n] for n in node.origins if n in self._captured_nodes]
+        return [n.operation for n in known if n.op != "placeholder"] or [node.operation]

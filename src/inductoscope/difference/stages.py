@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from inductoscope.difference.entities import StageComparison
 from inductoscope.difference.materials import STAGES, Material
 from inductoscope.difference.missing import why_missing
 from inductoscope.difference.side import Side
 
-_LONGEST_DIFF = 2000  # lines
+_LONGEST_DIFF = 1000  # lines
+
+# What to do, and the ranges of lines in both that it is done with.
+Change = tuple[str, int, int, int, int]
 
 
 def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
@@ -54,9 +57,13 @@ def _counted(names: Counter[str]) -> str:
 
 def _first_line(one: Material, other: Material) -> str:
     """The first line that is not the same, as both runs wrote it."""
-    count = min(len(one.canonical), len(other.canonical))
-    number = next((n for n in range(count) if one.canonical[n] != other.canonical[n]), count)
+    number = _first_change(one.canonical, other.canonical)
     return f"{_line(one, number)} became {_line(other, number)}"
+
+
+def _first_change(one: Sequence[str], other: Sequence[str]) -> int:
+    count = min(len(one), len(other))
+    return next((number for number in range(count) if one[number] != other[number]), count)
 
 
 def _line(material: Material, number: int) -> str:
@@ -70,10 +77,8 @@ def unified(one: Material, other: Material) -> str:
 
     Comparing canonical lines keeps a renumbering from marking everything that follows.
     """
-    is_long = len(one.canonical) + len(other.canonical) > _LONGEST_DIFF
-    matcher = difflib.SequenceMatcher(None, one.canonical, other.canonical, autojunk=is_long)
     lines = ["--- first", "+++ second"]
-    for group in matcher.get_grouped_opcodes(2):
+    for group in _changes(one.canonical, other.canonical):
         start, end = group[0], group[-1]
         lines.append(
             f"@@ -{start[1] + 1},{end[2] - start[1]} +{start[3] + 1},{end[4] - start[3]} @@"
@@ -86,3 +91,17 @@ def unified(one: Material, other: Material) -> str:
             lines += [f"+{line}" for line in other.lines[c:d]]
     more = len(lines) - _LONGEST_DIFF
     return "\n".join(lines[:_LONGEST_DIFF]) + (f"\n… {more} more line(s)" if more > 0 else "")
+
+
+def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[list[Change]]:
+    """Groups of changes with two lines around each.
+
+    Matching takes time with the product of both lengths, so what both begin with is left out, and
+    of what follows only so much is looked at as can be shown.
+    """
+    start = max(0, _first_change(one, other) - 2)
+    ends = min(len(one), start + _LONGEST_DIFF), min(len(other), start + _LONGEST_DIFF)
+    parts = one[start : ends[0]], other[start : ends[1]]
+    matcher = difflib.SequenceMatcher(None, *parts, autojunk=False)
+    for group in matcher.get_grouped_opcodes(2):
+        yield [(t, a + start, b + start, c + start, d + start) for t, a, b, c, d in group]

@@ -9,7 +9,7 @@ from functools import partial
 from inductoscope.export.item import Item, safe_name
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
 from inductoscope.model.fx import describe_value, read_graph
-from inductoscope.model.native import compile_of_kernel
+from inductoscope.model.native import NativeIndex
 from inductoscope.model.schedule import read_schedule
 
 _SUFFIXES = {"C++": "cpp", "Triton": "py"}
@@ -17,12 +17,15 @@ _SUFFIXES = {"C++": "cpp", "Triton": "py"}
 
 def raw(recording: Recording) -> Iterator[Item]:
     """One folder per compile, one in it per graph that Inductor compiled."""
+    natives = NativeIndex(recording)
     for compile_ in recording.compiles:
         folder = f"raw/{safe_name(compile_.id)}-{safe_name(compile_.function, 'frame')}"
         yield from _of_compile(recording, compile_, folder)
         for graph in compile_.inductor:
             inner = f"{folder}/{safe_name(graph.key.partition(' ')[2], 'graph')}"
             yield from _of_graph(recording, graph, inner)
+            for kernel in graph.kernels:
+                yield from _forms(recording, natives, graph, kernel, inner)
     yield from _natives(recording)
 
 
@@ -109,12 +112,18 @@ def _kernel(
     suffix = _SUFFIXES.get(kernel.language)
     if suffix is None:
         return
-    name = f"{folder}/kernels/{safe_name(kernel.name)}"
-    yield _text(recording, kernel.digest, f"{name}.{suffix}", f"kernel {kernel.name}", graph.key)
-    for native in compile_of_kernel(recording, kernel):
+    path = f"{folder}/kernels/{safe_name(kernel.name)}.{suffix}"
+    yield _text(recording, kernel.digest, path, f"kernel {kernel.name}", graph.key)
+
+
+def _forms(
+    recording: Recording, natives: NativeIndex, graph: InductorGraph, kernel: Kernel, folder: str
+) -> Iterator[Item]:
+    """A Triton kernel on its way to machine code, once per configuration."""
+    for native in natives.of(kernel):
         config = f"-{safe_name(native.config)}" if native.config else ""
         for form, digest in native.forms.items():
-            path = f"{name}{config}.{safe_name(form)}"
+            path = f"{folder}/kernels/{safe_name(kernel.name)}{config}.{safe_name(form)}"
             what = f"{form} of {kernel.name} {native.config}".strip()
             yield _text(recording, str(digest), path, what, graph.key)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 from inductoscope.fusion.decisions import Consideration
-from inductoscope.fusion.pairs import Pair
+from inductoscope.fusion.overlaps import common_share
+from inductoscope.fusion.pairs import Moved, Pair
 from inductoscope.fusion.silent import read_loops
 from inductoscope.model.entities import Recording
 from inductoscope.model.schedule import ScheduledNode
@@ -86,6 +87,20 @@ class Evidence:
         if name not in self._bodies:
             self._bodies[name] = read_accesses(self.recording.payload(self.nodes[name].body))
         return self._bodies[name]
+
+    def in_common(self, pair: Pair) -> tuple[Moved, ...]:
+        """What two nodes really both read, as far as their index expressions tell."""
+        return tuple(self._in_common(pair, moved) for moved in pair.moved)
+
+    def _in_common(self, pair: Pair, moved: Moved) -> Moved:
+        first, second = self.accesses(pair.first), self.accesses(pair.second)
+        key = ("reads", moved.buffer)
+        if moved.read is None or key not in first.places or key not in second.places:
+            return moved
+        share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
+        if share is None:
+            return moved
+        return replace(moved, read=int(moved.read * share), certain=True)
 
     def _accesses(self, pair: Pair) -> Iterator[str]:
         for moved in pair.moved:

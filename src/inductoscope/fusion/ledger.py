@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inductoscope.fusion.costs import Bandwidth, bandwidth_for
 from inductoscope.fusion.decisions import Consideration, Groups, considered, fusion_settings
 from inductoscope.fusion.evidence import Evidence
 from inductoscope.fusion.never import unfusable, why_never
-from inductoscope.fusion.pairs import Moved, Pair, related_pairs
+from inductoscope.fusion.pairs import SHARED, Moved, Pair, related_pairs
 from inductoscope.fusion.reasons import Settings
 from inductoscope.fusion.sizes import bytes_of
 from inductoscope.model.entities import Compile, InductorGraph, Recording
@@ -58,6 +58,11 @@ class LedgerRow:
     def bytes(self) -> int | None:
         """Bytes that are moved once more because the two are not one kernel, or no longer are."""
         return Pair(self.first, self.second, self.relation, self.moved).bytes
+
+    @property
+    def certain(self) -> bool:
+        """Whether `bytes` is known, or the most that it can be."""
+        return all(moved.certain for moved in self.moved)
 
     @property
     def rounds(self) -> tuple[int, ...]:
@@ -155,6 +160,8 @@ class _Scene:
     def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:
         """The pair's line in the ledger."""
         first, second = self.nodes[pair.first], self.nodes[pair.second]
+        if pair.relation == SHARED and self.finals[pair.first][0] != self.finals[pair.second][0]:
+            pair = replace(pair, moved=self.evidence.in_common(pair))
         return LedgerRow(
             graph=self.graph.key,
             first=pair.first,
@@ -177,7 +184,8 @@ class _Scene:
         decided = [item for item in items if not item.within]
         if decided:
             refused, last = _refused(decided)
-            return {**refused, "values": self.evidence.values(pair, last)}
+            values = self.evidence.values(pair, last)
+            return {**refused, **_told_apart(pair, last), "values": values}
         never = why_never(pair, self.nodes, self.users, self.settings)
         explanation = never.explanation
         return _result(
@@ -241,6 +249,25 @@ def _refused(items: list[Consideration]) -> tuple[dict[str, Any], Consideration]
     return result, last
 
 
+def _told_apart(pair: Pair, last: Consideration) -> dict[str, Any]:
+    """'no shared data' of two that read the same buffer: other parts of it, or another order."""
+    certain = pair.relation == SHARED and all(moved.certain for moved in pair.moved)
+    if not certain or not last.torch.startswith("no shared data"):
+        return {}
+    if not pair.bytes:
+        return {
+            "label": "different parts of a buffer",
+            "reason": "They read different parts of the same buffer: they have no data in common.",
+            "change": "Nothing to change: fused, they would read as much as now.",
+            "tries": (),
+        }
+    return {
+        "label": "no shared data: another order",
+        "reason": "They read the same data, but each walks through it in another order, or with "
+        "another number of steps; torch counts as shared only what is read in step.",
+    }
+
+
 def _result(outcome: str, **known: Any) -> dict[str, Any]:
     words = dict.fromkeys(("kind", "reason", "torch", "change", "label"), "")
     empty = {**words, "score": None, "tries": (), "values": (), "confidence": "proven"}
@@ -279,6 +306,7 @@ def _plain(row: LedgerRow, speed: Bandwidth | None) -> dict[str, Any]:
         "kind": row.kind,
         "score": row.score,
         "bytes": row.bytes,
+        "at_most": not row.certain,
         "microseconds": None if speed is None else speed.microseconds(row.bytes),
         "reason": row.reason,
         "values": list(row.values),

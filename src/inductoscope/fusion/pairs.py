@@ -14,8 +14,9 @@ PRODUCER = "producer-consumer"
 SHARED = "shared input"
 UNRELATED = "no common data"
 
-# A buffer that a thousand nodes read makes half a million pairs; torch looks at the nearest 64.
-MOST_READERS = 300
+# A buffer that a thousand nodes read makes half a million pairs; torch looks at the next 64, and so
+# each reader is listed with the next few more than that.
+MOST_READERS = 80
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,8 @@ class Moved:
     read: int | None
     # The buffer itself, where nobody else needs it: fused, it would not have to exist.
     written: int | None = None
+    # Whether `read` is what is really read twice, or the most that it can be.
+    certain: bool = True
 
     @property
     def bytes(self) -> int | None:
@@ -108,7 +111,7 @@ class _Schedule:
     def read_twice(self, first: ScheduledNode, second: ScheduledNode, name: str) -> Moved:
         sizes = [self._moved(node, name) for node in (first, second)]
         known = [size for size in sizes if size is not None]
-        return Moved(name, min(known) if known else None)
+        return Moved(name, min(known) if known else None, certain=False)
 
     def _moved(self, node: ScheduledNode, name: str) -> int | None:
         """What a node reads or writes of a buffer; all of it where that was not recorded."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure
+from inductoscope.fusion.decisions import fusion_settings
 from inductoscope.fusion.ledger import FUSED, LedgerRow, graph_ledger
 from inductoscope.kernels.target import parse_target
 from inductoscope.model.entities import InductorGraph, Recording
@@ -20,6 +21,28 @@ from inductoscope.model.target import recording_target
 from inductoscope.recompile import RecompileLimits, recompile
 
 Say = Callable[[str], None]
+
+# Settings of the recorded program that are kept for the trials: numbers and switches only, since
+# a stranger's recording must not set anything else.
+_KEPT = (
+    "max_fusion_size",
+    "max_fusion_buffer_group_pairwise_attempts",
+    "max_fusion_unique_io_buffers",
+    "score_fusion_memory_threshold",
+    "min_overlap_ratio",
+    "aggressive_fusion",
+    "epilogue_fusion",
+    "prologue_fusion",
+    "loop_ordering_after_fusion",
+    "loop_reindexing_after_fusion",
+    "loop_index_inversion_in_fusion",
+    "max_autotune",
+    "max_autotune_gemm",
+    "cpp.max_horizontal_fusion_size",
+    "triton.tiling_prevents_pointwise_fusion",
+    "triton.tiling_prevents_reduction_fusion",
+    "triton.mix_order_reduction",
+)
 
 
 @dataclass(frozen=True)
@@ -83,7 +106,7 @@ def _trial(
             path = recompile(
                 recording,
                 target=parse_target(target) if target else None,
-                settings=settings,
+                settings={**_kept(recording, row.graph), **settings},
                 into=Path(folder, "recording"),
                 limits=limits,
                 say=say,
@@ -91,6 +114,12 @@ def _trial(
         except ToolFailure as error:
             return Trial(settings, "", "", error=str(error))
         return _judge(load(path), row, settings)
+
+
+def _kept(recording: Recording, key: str) -> dict[str, Any]:
+    """What was set in the recorded run, as far as it decides about fusion."""
+    found = next((fusion_settings(g) for g in recording.graphs if g.key == key), {})
+    return {name: found[name] for name in _KEPT if isinstance(found.get(name), (bool, int, float))}
 
 
 def _judge(again: Recording, row: LedgerRow, settings: Mapping[str, Any]) -> Trial:

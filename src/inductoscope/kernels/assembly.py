@@ -88,6 +88,16 @@ class Assembly:
     left_out: tuple[str, ...]
     notes: tuple[str, ...] = field(default=())
 
+    @property
+    def numbered(self) -> str:
+        """The text with the kernel's line before each instruction, where it is known."""
+        lines = {asm: str(line) for line, found in self.links.items() for asm in found}
+        width = max(map(len, lines.values()), default=0)
+        return "\n".join(
+            f"{lines.get(number, ''):>{width}}  {text.expandtabs()}".rstrip()
+            for number, text in enumerate(self.text.splitlines(), start=1)
+        )
+
 
 def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None = None) -> Assembly:
     """Compile a recorded kernel as it was compiled then, up to assembly."""

@@ -25,7 +25,7 @@ def target_note(recording: Recording) -> str:
     target = recording_target(recording)
     if not target:
         return ""
-    note = f"Compiled for {target}. Nothing ran on a GPU: no value and no time here is measured."
+    note = f"Compiled for {target}. Nothing ran on a GPU: no kernel was launched or timed."
     if recording.manifest.get("machine_code") is False:
         note += (
             " Kernels end as Triton source: machine code needs 'pip install triton' "
@@ -41,6 +41,13 @@ def left_out(recording: Recording) -> tuple[tuple[str, str], ...]:
     return tuple((str(item.get("compile", "")), str(item.get("reason", ""))) for item in found)
 
 
+def target_notes(recording: Recording) -> tuple[tuple[str, str], ...]:
+    """Per compile, what is not as it would be on the device."""
+    listed = recording.manifest.get("notes")
+    found = [members(item) for item in (listed if isinstance(listed, list) else [])]
+    return tuple((str(item.get("compile", "")), str(item.get("note", ""))) for item in found)
+
+
 def target_view(recording: Recording) -> dict[str, Any] | None:
     """The same as data; None for a recording of a real run."""
     target = recording_target(recording)
@@ -51,4 +58,5 @@ def target_view(recording: Recording) -> dict[str, Any] | None:
         "ran_on_gpu": False,
         "note": target_note(recording),
         "left_out": [{"compile": name, "reason": why} for name, why in left_out(recording)],
+        "notes": [{"compile": name, "note": text} for name, text in target_notes(recording)],
     }

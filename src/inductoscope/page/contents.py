@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from functools import cached_property
 from typing import Any
 
@@ -28,8 +28,9 @@ Chunk = Callable[[], Any]
 class Contents:
     """The page as data; each part is made when it is asked for."""
 
-    def __init__(self, recording: Recording, *, live: bool = False) -> None:
-        self._recording, self._live = recording, live
+    def __init__(self, recording: Recording, *, live: bool = False, assembly: int = 0) -> None:
+        """`assembly`: of how many C++ kernels machine code is made; a live page makes it late."""
+        self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
 
@@ -67,7 +68,7 @@ class Contents:
         found: dict[str, Chunk] = {}
         for number, (compile_, graph) in enumerate(self._graphs):
             join = GraphJoin(self._recording, compile_, graph)
-            found.update(_chunks_of_graph(number, join, self._natives))
+            found.update(_chunks_of_graph(number, join, self._natives, self._assembled))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -82,6 +83,16 @@ class Contents:
             "ledger": lambda: self._ledger,
             "timeline": lambda: run_chunks.timeline_view(self._timeline, numbers),
         }
+
+    @property
+    def compiles(self) -> bool:
+        """Whether chunks take compilers, and so seconds."""
+        return len(self._assembled) > 1
+
+    @cached_property
+    def _assembled(self) -> frozenset[Kernel]:
+        every = [k for _, graph in self._graphs for k in graph.kernels if k.language == "C++"]
+        return frozenset(every if self._live else every[: self._assembly])
 
     @cached_property
     def _ledger(self) -> list[View]:
@@ -295,8 +306,10 @@ def _most(values: Any) -> int | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _chunks_of_graph(number: int, join: GraphJoin, natives: NativeIndex) -> dict[str, Chunk]:
-    forms = graph_chunks.forms_of(number, join.graph, natives)
+def _chunks_of_graph(
+    number: int, join: GraphJoin, natives: NativeIndex, assembled: Container[Kernel]
+) -> dict[str, Chunk]:
+    forms = graph_chunks.forms_of(number, join.graph, natives, assembled)
     found: dict[str, Chunk] = {
         f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
         f"passes-{number}": lambda: graph_chunks.passes(join),

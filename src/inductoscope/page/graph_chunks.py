@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.errors import InductoscopeError
 from inductoscope.fusion.sizes import buffer_bytes
+from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph, read_graph
 from inductoscope.model.join import GraphJoin
@@ -41,10 +43,14 @@ class Form:
     chunk: str
 
 
-def forms_of(number: int, graph: InductorGraph, natives: NativeIndex) -> list[Form]:
-    """All native forms of a graph's kernels."""
+def forms_of(
+    number: int, graph: InductorGraph, natives: NativeIndex, assembled: Container[Kernel]
+) -> list[Form]:
+    """All native forms of a graph's kernels; assembly of those in `assembled`."""
     found: list[Form] = []
     for kernel in graph.kernels:
+        if kernel in assembled:
+            found.append(Form(kernel, "asm", "", "", f"form-{number}-{len(found)}"))
         for native in natives.of(kernel):
             for name in _FORMS:
                 digest = str(native.forms.get(name, ""))
@@ -58,12 +64,25 @@ def form_chunk(recording: Recording, form: Form) -> Callable[[], View]:
     """What makes the chunk of a form."""
 
     def make() -> View:
-        text = recording.payload(form.digest)
+        text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
         # The pane begins each kernel with a line that names it.
-        links = {str(line + 1): lines for line, lines in source_links(form.name, text).items()}
+        links = {str(line + 1): list(found) for line, found in lines.items()}
         return {"text": text, "language": _FORMS[form.name], "links": links}
 
     return make
+
+
+def _read(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    text = recording.payload(form.digest)
+    return text, source_links(form.name, text)
+
+
+def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    try:
+        made = kernel_assembly(recording, form.kernel)
+    except InductoscopeError as error:
+        return f"# {error}", {}
+    return made.text, made.links
 
 
 def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> View:
@@ -116,7 +135,8 @@ def _no_forms(kernel: Kernel) -> str:
         return "A call of a library: there is no generated code."
     if kernel.language == "C++":
         return (
-            "The assembly of C++ kernels is made on demand: "
+            "Assembly takes seconds per kernel, so it is made on demand: "
+            "'inductoscope report --assembly N', 'inductoscope serve', or "
             "'inductoscope show --kernel NAME --form asm'."
         )
     return "Not compiled in this recording: from a cache, or Triton is not installed."

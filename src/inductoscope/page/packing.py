@@ -48,7 +48,8 @@ def _executor(contents: Contents) -> Executor | None:
     """Processes that have the recording already; None where that is not worth it or cannot be."""
     cores = min(_MOST_PROCESSES, os.cpu_count() or 1)
     can_fork = "fork" in multiprocessing.get_all_start_methods()
-    if len(contents.chunks) < _FEW_CHUNKS or cores < 2 or not can_fork:
+    is_quick = len(contents.chunks) < _FEW_CHUNKS and not contents.compiles
+    if is_quick or cores < 2 or not can_fork:
         return None
     _inherited[:] = [contents]
     gc.collect()

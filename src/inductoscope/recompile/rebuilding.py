@@ -25,6 +25,9 @@ from inductoscope.recompile.unbuildable import Unbuildable
 from inductoscope.recording.values import members
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
+_ATTENTION = (
+    "scaled_dot_product_attention is decomposed here; a real GPU would call a fused kernel for it"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -112,6 +115,8 @@ class Rebuilder:
             _check_attribute(target, arguments)
         else:
             raise Unbuildable(f"{node.name} calls a module whose code is not in the recording")
+        if self._devices and node.target.endswith("scaled_dot_product_attention"):
+            self._note(_ATTENTION)
         call = move_call(Call(target, arguments, keywords), names)
         return built.create_node(
             node.op, call.target, call.arguments, call.keywords, name=node.name
@@ -131,10 +136,14 @@ class Rebuilder:
         if inputs is None:
             return  # Inner graphs are called by the outer one.
         if node.op == "get_attr":
-            self._notes.append(f"the constant {node.target[:60]} is taken as an input")
+            self._note(f"the constant {node.target[:60]} is taken as an input")
         example = self._example(value, node.name)
         inputs.append(example)
         made.meta["example_value"] = example
+
+    def _note(self, text: str) -> None:
+        if text not in self._notes:
+            self._notes.append(text)
 
     def _example(self, value: dict[str, Any], name: str) -> Any:
         import torch

@@ -70,7 +70,7 @@ def recompile(
     details = _details(recording, order, made_with or {})
     folder = create_recording(_command(recording), output=into, **details)
     ended, results = _run(order, folder, limits or RecompileLimits(), say)
-    _note(folder, _left_out(order, ended, results))
+    _note(folder, _left_out(order, ended, results), _notes(order, results))
     return folder
 
 
@@ -157,11 +157,21 @@ def _why_not(ended: Ended) -> str:
     return f"the compiler ended with exit code {ended.exit_code}: {last[0][:300]}"
 
 
-def _note(folder: Path, left_out: Mapping[str, str]) -> None:
+def _notes(order: Order, results: Mapping[int, Event]) -> list[dict[str, str]]:
+    """What is not as it would be, per compile."""
+    return [
+        {"compile": order.graphs[number].compile, "note": note}
+        for number, result in sorted(results.items())
+        for note in texts(result.get("notes"))
+    ]
+
+
+def _note(folder: Path, left_out: Mapping[str, str], notes: list[dict[str, str]]) -> None:
     """The manifest says what is not in the recording, so that every view can."""
     path = folder / MANIFEST
     manifest = json.loads(path.read_text("utf-8"))
     manifest["left_out"] = [{"compile": name, "reason": why} for name, why in left_out.items()]
+    manifest["notes"] = notes
     unfinished = path.with_suffix(".new")
     unfinished.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     unfinished.replace(path)

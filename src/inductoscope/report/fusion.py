@@ -130,6 +130,7 @@ def _loss(loss: Loss) -> View:
         "label": pair_label(row),
         "pairs": len(loss.rows),
         "bytes": loss.bytes,
+        "at_most": not all(one.certain for one in loss.rows),
         "device": row.device,
         "values": list(row.values),
     }
@@ -232,7 +233,7 @@ def _print_losses(printer: Printer, view: View) -> None:
     found.sort(key=lambda item: -(item[0]["bytes"] or 0))
     table = [(_size(loss, view), loss["graph"], loss["label"], number) for loss, number in found]
     printer.heading("Costliest refusals")
-    legend = "->: the second reads what the first writes; &: both read the same"
+    legend = "->: the second reads what the first writes; &: both read the same buffer"
     printer.line(legend, indent=2, style=FAINT)
     _print_table(printer, table[: view["limit"]])
     _print_more(printer, len(table), view["limit"])
@@ -278,7 +279,8 @@ def _size(item: View, view: View) -> str:
     time = item.get("microseconds")
     if speed and item["bytes"] is not None:
         time = item["bytes"] / (speed["gigabytes_per_second"] * 1000)
-    return f"{bytes_text(item['bytes'])}" + (f" {time_text(time)}" if time is not None else "")
+    size = ("<=" if item["at_most"] and item["bytes"] else "") + bytes_text(item["bytes"])
+    return size + (f" {time_text(time)}" if time is not None else "")
 
 
 def time_text(microseconds: float) -> str:

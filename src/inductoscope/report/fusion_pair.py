@@ -145,7 +145,8 @@ def _print_costs(printer: Printer, view: View) -> None:
     pair = view["pair"]
     words = "saves" if pair["outcome"] == FUSED else "costs"
     time = pair["microseconds"]
-    total = bytes_text(pair["bytes"]) + (f", {time_text(time)}" if time is not None else "")
+    most = "at most " if pair["at_most"] and pair["bytes"] else ""
+    total = most + bytes_text(pair["bytes"]) + (f", {time_text(time)}" if time is not None else "")
     parts = [
         f"{moved['buffer']} read {bytes_text(moved['read_bytes'])}"
         + (f" and written {bytes_text(moved['written_bytes'])}" if moved["written_bytes"] else "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from inductoscope.fusion.decisions import Consideration, decisions_of
+from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.entities import (
     Compile,
     InductorGraph,
@@ -166,6 +167,21 @@ def kernel_form_sections(
                 {"config": native.config, "output": native.output},
                 recording.payload(str(native.forms[form])) or "(missing from the recording)",
             )
+
+
+def assembly_section(recording: Recording, graph: InductorGraph, item: Kernel) -> Section:
+    """The machine code of a C++ kernel, compiled once more, with the lines that it is for."""
+    made = kernel_assembly(recording, item)
+    return Section(
+        f"{graph.key} {item.name}: asm",
+        {
+            "compiler": made.compiler,
+            "flags": list(made.flags),
+            "left_out": list(made.left_out),
+            "notes": list(made.notes),
+        },
+        made.numbered,
+    )
 
 
 def _duration(item: NativeCompile) -> str:

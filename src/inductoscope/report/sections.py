@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from inductoscope.report.terminal import Printer
+from inductoscope.report.terminal import FAINT, Printer
 
 View = dict[str, Any]
 
@@ -30,6 +30,8 @@ def sections_view(stage: str, sections: list[Section], *, empty: str) -> View:
 
 def print_sections(printer: Printer, view: View) -> None:
     """Sections as text."""
+    if view.get("explanation"):
+        printer.line(view["explanation"], style=FAINT)
     if view["empty"]:
         printer.line(view["empty"])
     for section in view["sections"]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from inductoscope.diagnose import diagnose
 from inductoscope.errors import UsageError
+from inductoscope.explanations import one_line
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.join import captured_graph
 from inductoscope.model.trace import by_operation, by_source, trace
@@ -111,7 +112,10 @@ def _print_overview(printer: Printer, view: View) -> None:
 
 def _stage_view(recording: Recording, stage: str) -> View:
     sections = list(STAGE_VIEWS[stage](recording, recording.compiles))
-    return sections_view(stage, sections, empty=_why_empty(recording, stage))
+    return {
+        "explanation": one_line(stage),
+        **sections_view(stage, sections, empty=_why_empty(recording, stage)),
+    }
 
 
 def _why_empty(recording: Recording, stage: str) -> str:
@@ -142,6 +146,9 @@ def _kernel_view(recording: Recording, name: str, form: str) -> View:
         raise UsageError(f"There is no kernel {name}. There are: {known or 'none'}.")
     if not form:
         sections = [inductor_stages.kernel_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    if form == "asm":
+        sections = [inductor_stages.assembly_section(recording, *pair) for pair in found]
         return sections_view("kernel", sections, empty="")
     sections = [
         section

@@ -77,6 +77,10 @@ struct Hooks : at::CUDAHooksInterface {
   DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
   int getNumGPUs() const override { return 1; }
   void deviceSynchronize(DeviceIndex) const override {}
+  // Not all versions of torch ask for these.
+  long versionCuDNN() const { return 0; }
+  long versionRuntimeCuDNN() const { return 0; }
+  long versionCuDNNFrontend() const { return 0; }
 };
 namespace at {
 C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(

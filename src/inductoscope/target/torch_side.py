@@ -35,6 +35,7 @@ def pretend_in_torch(target: Target) -> None:
     _pretend_in_copies({**answers, "get_raw_stream": raw_stream})
     _pretend_in_fake_tensors()
     _fold_constants_on_the_cpu()
+    _choose_no_attention_kernel()
 
 
 def _answers(about: Architecture, arch: str) -> dict[str, Any]:
@@ -107,6 +108,15 @@ def _pretend_in_fake_tensors() -> None:
     guards._reinterpret_tensor = lambda tensor, size, stride, offset=0: torch.as_strided(
         tensor, size, stride, tensor.storage_offset() + offset
     )
+
+
+def _choose_no_attention_kernel() -> None:
+    """Which fused kernel attention would call is asked of the device: here it is decomposed."""
+    import torch
+
+    for name in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
+        with contextlib.suppress(AttributeError, RuntimeError):
+            getattr(torch.backends.cuda, name)(False)
 
 
 def _fold_constants_on_the_cpu() -> None:

@@ -25,9 +25,20 @@ import click
     help="What a GPU that is not there would get: cuda:80, cuda:90, cuda:100, hip:gfx90a, "
     "hip:gfx942.",
 )
+@click.option(
+    "--assembly",
+    type=click.IntRange(min=0),
+    default=4,
+    show_default=True,
+    help="Machine code of so many C++ kernels; each is compiled once more, in seconds.",
+)
 @click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
 def command(
-    recording: Path | None, output: Path, target: str | None, json_path: str | None
+    recording: Path | None,
+    output: Path,
+    target: str | None,
+    assembly: int,
+    json_path: str | None,
 ) -> None:
     """Write one HTML page of a recording: every stage, linked line by line.
 
@@ -48,7 +59,8 @@ def command(
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
-    found = Contents(load(_for_target(path, target) if target else path))
+    read = load(_for_target(path, target) if target else path)
+    found = Contents(read, assembly=assembly)
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
     if json_path:

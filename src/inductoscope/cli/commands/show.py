@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 @click.option("--kernel", metavar="NAME", help="One kernel: source, contents, native compile.")
 @click.option(
     "--form",
-    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn"]),
-    help="With --kernel: a Triton kernel on its way to machine code.",
+    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn", "asm"]),
+    help="With --kernel: a kernel on its way to machine code; asm is of C++ ones.",
 )
 @click.option("--compile", "compile_id", metavar="ID", help="Only this compile, for instance 0/0.")
 @click.option(
