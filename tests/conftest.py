@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 from inductoscope.environment import Environment, collect_environment
-from programs import Workplace
+from programs import SEARCH_PATH, Workplace, install_compiler
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
 # pytest --hypothesis-profile exploring tests/test_damaged.py
@@ -29,6 +32,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Files that take long first; see --no-loadscope-reorder in the Makefile."""
     order = {name: number for number, name in enumerate(_LONG)}
     items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+
+
+@pytest.fixture(scope="session")
+def remembering_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """A folder with a g++ that keeps what it has compiled until all tests have ended."""
+    if shutil.which("g++", path=SEARCH_PATH) is None:
+        return None
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # All workers have this one.
+    return install_compiler(folder / "remembering")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _compile_once(remembering_compiler: Path | None) -> Iterator[None]:
+    """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER."""
+    with pytest.MonkeyPatch.context() as patch:
+        if remembering_compiler is not None:
+            patch.setenv("PATH", os.pathsep.join([str(remembering_compiler), SEARCH_PATH]))
+        yield
 
 
 @pytest.fixture(autouse=True)

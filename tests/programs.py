@@ -18,6 +18,27 @@ from inductoscope.model.fold import load
 
 TOOL = (sys.executable, "-m", "inductoscope")
 
+# Where programs are found, but for the compiler that remembers what it has compiled.
+SEARCH_PATH = os.environ.get("PATH", os.defpath)
+
+# The environment of tests in which it matters that the compiler works, and how.
+REAL_COMPILER = {"PATH": SEARCH_PATH}
+
+
+def install_compiler(folder: Path, path: str = SEARCH_PATH) -> Path:
+    """Put a g++ into the folder that remembers what the one on `path` compiles.
+
+    Several processes may do so at once, and use it while another one does.
+    """
+    (folder / "kept").mkdir(parents=True, exist_ok=True)
+    script = Path(__file__).resolve().with_name("remembering_cxx").read_text()
+    for name, text in (("path", f"{path}\n"), ("g++", script)):
+        written = folder / f"{name}.{os.getpid()}"
+        written.write_text(text)
+        written.chmod(0o755)
+        written.replace(folder / name)
+    return folder
+
 
 def with_small_disk(disk: Path, size: str = "64k") -> tuple[str, ...]:
     """What to put before a command so that a new folder is a disk of that size.

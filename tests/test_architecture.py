@@ -38,8 +38,8 @@ ORDER = (
     "watch",
     "kernels",
     "hang",
-    "environment",
     "target",
+    "environment",
     "recompile",
     "fusion",
     "diagnose",
@@ -91,6 +91,7 @@ MAY_IMPORT_TORCH = (
     "target/source_only.py",
     "target/torch_side.py",
     "target/triton_side.py",
+    "target/whole_program.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.

@@ -19,7 +19,7 @@ from inductoscope.doctor.program import Watched
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
-from programs import SMALL_MODEL, TOOL, Diagnosis, Workplace, with_small_disk
+from programs import REAL_COMPILER, SMALL_MODEL, TOOL, Diagnosis, Workplace, with_small_disk
 
 NO_WORKAROUND = ("--no-workaround",)
 
@@ -131,7 +131,7 @@ def examine(
 ) -> subprocess.CompletedProcess[str]:
     workplace.write("model.py", SMALL_MODEL)
     command = ["doctor", "--json", "-", "--output", output, *NO_WORKAROUND, "model.py"]
-    return workplace.call([*before, *TOOL, *command], **more)
+    return workplace.call([*before, *TOOL, *command], **REAL_COMPILER, **more)
 
 
 @pytest.mark.parametrize("size", ["64k", "2m"], ids=["for the recording", "for compiled code"])

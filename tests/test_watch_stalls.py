@@ -16,7 +16,7 @@ import pytest
 
 from inductoscope.watch.attaching import attach
 from inductoscope.watch.live import kept_stalls
-from programs import TOOL
+from programs import REAL_COMPILER, TOOL
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -69,6 +69,7 @@ class Program:
         environment = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "INDUCT"))}
         environment.update(
             COLUMNS="80",
+            **REAL_COMPILER,
             **private(folder),
             **more,
         )

@@ -148,6 +148,7 @@ class Investigation:
         self._place = place
         self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
         self._stall = orders.stall
+        self._with_workaround = orders.with_workaround
         self._oracle = Oracle(
             Forks(seconds=self._longest()),
             Path(orders.journal),
@@ -175,7 +176,8 @@ class Investigation:
         self._locate()
         self._write_script()
         self._find_cures()
-        self._find_remedies()
+        if self._with_workaround:
+            self._find_remedies()
         self._found.is_complete = True
         self._save()
 

@@ -50,6 +50,8 @@ class Orders:
     variables: Mapping[str, str] = field(default_factory=dict)
     # Investigate what is found, rather than only note it.
     investigate: bool = True
+    # Look for workarounds too, once it is known what is wrong.
+    with_workaround: bool = True
     # Whether compiled code draws its random numbers as eager does, so that both can be compared.
     random_as_eager: bool = True
     # Seconds without a sign of life that count as a hang.

@@ -86,7 +86,8 @@ class Doctor:
             self._fresh.close()
 
     def _examine(self) -> Verdict:
-        orders = Orders(calls=self._request.calls)
+        request = self._request
+        orders = Orders(calls=request.calls, with_workaround=request.with_workaround)
         first = self._runs.first(orders)
         self._found = read_found(first.folder / FOLDER)
         if first.stalled and (stuck := stuck_choices(first.folder)) is not None:

@@ -23,6 +23,7 @@ from inductoscope.environment.machine import (
 )
 from inductoscope.environment.sources import find_variables
 from inductoscope.logs.patterns import PATTERNS, PatternCheck, check_pattern, release
+from inductoscope.target.names import TARGET_NAMES
 
 OLDEST_TORCH, NEWEST_TORCH = "2.11", "2.15"
 
@@ -162,7 +163,7 @@ def _needed_names() -> list[_Needed]:
     every = [(hook.stage, name) for hook in HOOKS for name in hook.names]
     needed = {
         (name.module, name.attribute): _Needed(stage, name.module, name.attribute)
-        for stage, name in reversed((*every, *DOCTOR_NAMES))
+        for stage, name in reversed((*every, *DOCTOR_NAMES, *TARGET_NAMES))
     }
     return list(reversed(needed.values()))
 

@@ -126,12 +126,13 @@ class Evidence:
 
     def _between(self, pair: Pair) -> Iterator[str]:
         start, end = self.finals[pair.first], self.finals[pair.second]
+        bit, before = self._ancestors
         names = [
             name
             for name, final in self.finals.items()
             if final not in (start, end)
-            and start in self._ancestors.get(final, ())
-            and final in self._ancestors.get(end, ())
+            and before.get(end, 0) & bit.get(final, 0)
+            and before.get(final, 0) & bit.get(start, 0)
         ]
         if names:
             shown = ", ".join(self.label(name) for name in names[:_MOST_NAMED])
@@ -144,27 +145,36 @@ class Evidence:
         return f"{name} ({node.origins[-1]})" if node.origins else name
 
     @cached_property
-    def _ancestors(self) -> dict[str, set[str]]:
-        """For every group at the end, the groups that have to run before it."""
+    def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
+        """For every group at the end its bit, and the bits of groups that have to run before."""
         writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
         direct: dict[str, set[str]] = {}
         for name, node in self.nodes.items():
             final = self.finals[name]
             needs = {self.finals[writers[read]] for read in node.reads if read in writers}
             direct.setdefault(final, set()).update(needs - {final})
-        return _closure(direct)
+        bit = {name: 1 << number for number, name in enumerate(direct)}
+        return bit, _closure(direct, bit)
 
 
-def _closure(direct: Mapping[str, Iterable[str]]) -> dict[str, set[str]]:
-    """Everything that can be reached; a graph that was damaged into a ring does no harm."""
-    found: dict[str, set[str]] = {}
+def _closure(direct: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dict[str, int]:
+    """Everything that comes before each name, as bits.
+
+    A graph that was damaged into a ring does no harm: what is under way counts as it stands.
+    """
+    found: dict[str, int] = {}
     for start in direct:
-        seen: set[str] = set()
-        waiting = list(direct[start])
+        waiting = [start]
         while waiting:
-            name = waiting.pop()
-            if name not in seen:
-                seen.add(name)
-                waiting.extend(found.get(name) or direct.get(name, ()))
-        found[start] = seen
+            name = waiting[-1]
+            needs = [need for need in direct[name] if need in bit]
+            missing = [need for need in needs if need not in found]
+            if name not in found and missing:
+                found[name] = 0  # Under way.
+                waiting += missing
+                continue
+            waiting.pop()
+            for need in needs:
+                found[name] = found.get(name, 0) | bit[need] | found.get(need, 0)
+            found.setdefault(name, 0)
     return found

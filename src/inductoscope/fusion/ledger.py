@@ -135,13 +135,13 @@ def _final_groups(
     return found
 
 
-def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, list[str]]:
-    """Nodes that use each buffer and can be fused with something."""
-    found: dict[str, list[str]] = defaultdict(list)
+def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, dict[str, int]]:
+    """Nodes that use each buffer and can be fused with something, numbered in order."""
+    found: dict[str, dict[str, int]] = defaultdict(dict)
     for node in nodes.values():
         if unfusable(node) is None:
             for name in dict.fromkeys([*node.reads, *node.writes]):
-                found[name].append(node.name)
+                found[name].setdefault(node.name, len(found[name]))
     return found
 
 
@@ -152,7 +152,7 @@ class _Scene:
     graph: InductorGraph
     nodes: Mapping[str, ScheduledNode]
     finals: Mapping[str, tuple[str, str]]
-    users: Mapping[str, list[str]]
+    users: Mapping[str, Mapping[str, int]]
     settings: Mapping[str, Any]
     evidence: Evidence
     kernels: Mapping[str, str]

@@ -31,10 +31,10 @@ class Never:
 def why_never(
     pair: Pair,
     nodes: Mapping[str, ScheduledNode],
-    users: Mapping[str, list[str]],
+    users: Mapping[str, Mapping[str, int]],
     settings: Mapping[str, Any],
 ) -> Never:
-    """`users` are the nodes that use each buffer and can be fused, in the order of the schedule."""
+    """`users` numbers the nodes that use each buffer and can be fused, in schedule order."""
     for name in (pair.first, pair.second):
         found = unfusable(nodes[name])
         if found is not None:
@@ -99,11 +99,11 @@ def is_matrix_product(node: ScheduledNode) -> bool:
     )
 
 
-def _distance(pair: Pair, users: Mapping[str, list[str]]) -> int | None:
+def _distance(pair: Pair, users: Mapping[str, Mapping[str, int]]) -> int | None:
     """How far apart the two are among the users of the buffer where they are nearest."""
-    found = []
-    for moved in pair.moved:
-        names = users.get(moved.buffer, [])
-        if pair.first in names and pair.second in names:
-            found.append(abs(names.index(pair.first) - names.index(pair.second)))
+    found = [
+        abs(places[pair.first] - places[pair.second])
+        for moved in pair.moved
+        if pair.first in (places := users.get(moved.buffer, {})) and pair.second in places
+    ]
     return min(found) if found else None

@@ -14,7 +14,7 @@ from inductoscope.fusion.ledger import ledger_rows
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
-from inductoscope.model.target import recording_target
+from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.page import graph_chunks, run_chunks
 from inductoscope.page.verdict import verdict_view
@@ -125,7 +125,7 @@ def _heading(recording: Recording, *, live: bool) -> View:
         "recording": recording.path,
         "live": live,
         "finished": recording.ending is not None or not live,
-        "target": None if not target else {"name": target, "note": _no_gpu(target)},
+        "target": None if not target else {"name": target, "note": target_note(recording)},
         "program": {
             "command": command,
             "torch": _of_torch(recording),
@@ -135,10 +135,6 @@ def _heading(recording: Recording, *, live: bool) -> View:
             "ending": _ending(recording),
         },
     }
-
-
-def _no_gpu(target: str) -> str:
-    return f"Compiled for {target}, which is not in this machine. Nothing ran on a GPU."
 
 
 def _title(recording: Recording) -> str:
@@ -188,6 +184,8 @@ def _notes(recording: Recording) -> list[str]:
         notes += [f"A hook failed: {error}" for error in process.hook_errors]
         if process.stopped:
             notes.append(f"Process {process.pid} stopped recording: {process.stopped}")
+    notes += [f"Compile {name} was left out: {why}" for name, why in left_out(recording)]
+    notes += [f"Compile {name}: {text}" for name, text in target_notes(recording)]
     cached = [graph.key for graph in recording.graphs if graph.cached]
     if cached:
         notes.append(

@@ -25,7 +25,7 @@ from inductoscope.capture.scope import SCOPE
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 
 # Text forms of a Triton kernel on its way to machine code, as Triton names them.
-_READABLE = ("ttir", "ttgir", "llir", "ptx", "amdgcn")
+_READABLE = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
 
 # --- C++ ------------------------------------------------------------------------------------------

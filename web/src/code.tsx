@@ -1,0 +1,87 @@
+/** A pane of code: lines are marked from outside, and a line can be chosen. */
+
+import { EditorView } from "@codemirror/view";
+import type { JSX } from "preact";
+import { useEffect, useMemo, useRef } from "preact/hooks";
+import { type Marks, paneState, revealLine, setMarks, showText } from "./editor";
+
+export interface CodeProperties {
+  label: string;
+  language: string;
+  text: string;
+  labels?: string[] | null;
+  marks?: Marks;
+  /** Line to scroll to, each time that `revealed` changes. */
+  line?: number | null;
+  revealed?: string;
+  onLine?: (line: number) => void;
+}
+
+export function Code(properties: CodeProperties): JSX.Element {
+  const { label, language, text, labels = null, marks, line = null, revealed = "" } = properties;
+  const parent = useRef<HTMLDivElement>(null);
+  const view = useRef<EditorView | null>(null);
+  const onLine = useRef(properties.onLine);
+  onLine.current = properties.onLine;
+  const shown = useMemo(() => showText(text), [text]);
+
+  useEffect(() => {
+    const extra = chooser((chosen) => onLine.current?.(chosen));
+    const state = paneState(shown, { label, language, labels }, extra);
+    view.current = new EditorView({ state, parent: parent.current! });
+    return () => view.current?.destroy();
+  }, [shown, label, language, labels]);
+
+  useEffect(() => {
+    if (marks) view.current?.dispatch({ effects: setMarks.of(marks) });
+  }, [shown, label, language, labels, marks]);
+
+  useEffect(() => {
+    const editor = view.current;
+    if (!editor || line === null) return;
+    revealLine(editor, line);
+    // A new editor guesses heights until it has measured itself, and then moves once more.
+    return afterFrames(3, () => revealLine(editor, line));
+  }, [shown, line, revealed]);
+
+  return <div class="code" ref={parent} />;
+}
+
+function afterFrames(frames: number, act: () => void): () => void {
+  let asked = 0;
+  const wait = (left: number): void => {
+    asked = window.requestAnimationFrame(() => (left > 1 ? wait(left - 1) : act()));
+  };
+  wait(frames);
+  return () => window.cancelAnimationFrame(asked);
+}
+
+/** A click chooses a line; in a focused pane the arrow keys do. */
+function chooser(choose: (line: number) => void) {
+  let current = 0;
+  const take = (view: EditorView, line: number): void => {
+    current = Math.min(Math.max(line, 1), view.state.doc.lines);
+    choose(current);
+  };
+  return EditorView.domEventHandlers({
+    click(event, view) {
+      if (!view.state.selection.main.empty) return;
+      const place = view.posAtCoords({ x: event.clientX, y: event.clientY }, false);
+      take(view, view.state.doc.lineAt(place).number);
+    },
+    keydown(event, view) {
+      if (event.ctrlKey || event.metaKey || event.altKey) return false;
+      const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+      if (!step) return false;
+      take(view, (current || firstVisibleLine(view) - step) + step);
+      revealLine(view, current);
+      event.preventDefault();
+      return true;
+    },
+  });
+}
+
+function firstVisibleLine(view: EditorView): number {
+  const block = view.lineBlockAtHeight(view.scrollDOM.scrollTop);
+  return view.state.doc.lineAt(block.from).number;
+}

@@ -1,0 +1,157 @@
+/** Where the data comes from: elements of this file, or the server of a live page. */
+
+import { useEffect, useState } from "preact/hooks";
+import { type Index, readIndex } from "./schema";
+
+const POLL_MILLISECONDS = 2000;
+const FAILURES_BEFORE_GIVING_UP = 5;
+
+type Listener = () => void;
+
+interface Entry {
+  generation: number;
+  value?: unknown;
+  error?: string;
+  pending?: Promise<void>;
+}
+
+export type Chunk<Value> =
+  | { state: "none" }
+  | { state: "loading" }
+  | { state: "failed"; error: string }
+  | { state: "ready"; value: Value };
+
+/** The index, and the chunks that have been looked at. */
+class Source {
+  index: Index;
+  /** Why the index could not be read, or why a live page no longer follows. */
+  trouble = "";
+  private indexText = "";
+  private generation = 0;
+  private failures = 0;
+  private readonly entries = new Map<string, Entry>();
+  private readonly listeners = new Set<Listener>();
+
+  constructor() {
+    this.indexText = document.getElementById("index")?.textContent ?? "";
+    this.index = this.parseIndex(this.indexText);
+  }
+
+  private parseIndex(json: string): Index {
+    try {
+      return readIndex(JSON.parse(json));
+    } catch {
+      this.trouble = "The index of this page is damaged: it is no JSON. Make the page again.";
+      return readIndex({});
+    }
+  }
+
+  subscribe(listener: Listener): () => void {
+    this.listeners.add(listener);
+    return () => this.listeners.delete(listener);
+  }
+
+  private announce(): void {
+    for (const listener of [...this.listeners]) listener();
+  }
+
+  /** A live page asks for a new index until the run has finished or the server is gone. */
+  follow(): void {
+    if (!this.index.live || this.index.finished) return;
+    window.setTimeout(() => void this.refresh(), POLL_MILLISECONDS);
+  }
+
+  private async refresh(): Promise<void> {
+    try {
+      const answer = await fetch("index.json", { cache: "no-store" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      this.accept(await answer.text());
+    } catch {
+      this.failures += 1;
+    }
+    if (this.failures < FAILURES_BEFORE_GIVING_UP) return this.follow();
+    this.trouble = "The server has gone: this is the last state that it sent.";
+    this.announce();
+  }
+
+  private accept(json: string): void {
+    this.failures = 0;
+    if (json === this.indexText) return;
+    this.indexText = json;
+    this.index = this.parseIndex(json);
+    this.generation += 1;
+    this.announce();
+  }
+
+  /** What is known of a chunk right now; asks for it if nobody has. */
+  chunk<Value>(name: string, read: (raw: unknown) => Value): Chunk<Value> {
+    if (!name) return { state: "none" };
+    const entry = this.entries.get(name);
+    if (!entry || entry.generation !== this.generation) this.request(name, read);
+    const known = this.entries.get(name);
+    if (known?.value !== undefined) return { state: "ready", value: known.value as Value };
+    return known?.error ? { state: "failed", error: known.error } : { state: "loading" };
+  }
+
+  private request<Value>(name: string, read: (raw: unknown) => Value): void {
+    const entry: Entry = { ...this.entries.get(name), generation: this.generation };
+    this.entries.set(name, entry);
+    entry.pending = this.load(name)
+      .then((json) => {
+        entry.value = read(JSON.parse(json));
+        entry.error = undefined;
+      })
+      .catch((error: unknown) => {
+        entry.error = error instanceof Missing ? error.message : `The part ${name} of this page is damaged.`;
+      })
+      .then(() => this.announce());
+  }
+
+  private load(name: string): Promise<string> {
+    return this.index.live ? loadFromServer(name) : loadFromPage(name);
+  }
+}
+
+class Missing extends Error {}
+
+async function loadFromServer(name: string): Promise<string> {
+  const answer = await fetch(`chunk/${encodeURIComponent(name)}`, { cache: "no-store" });
+  if (!answer.ok) throw new Missing(`The server has no part called ${name}.`);
+  return answer.text();
+}
+
+async function loadFromPage(name: string): Promise<string> {
+  const element = await chunkElement(name);
+  if (!element) throw new Missing(`This page has no part called ${name}: the file may have been cut off.`);
+  return inflate(element.textContent ?? "");
+}
+
+/** The bundle runs before the parser has reached the chunks. */
+async function chunkElement(name: string): Promise<HTMLElement | null> {
+  const found = document.getElementById(`chunk-${name}`);
+  if (document.readyState !== "loading") return found;
+  // While the parser is at work an element may be there in part.
+  await new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
+  return document.getElementById(`chunk-${name}`);
+}
+
+async function inflate(base64: string): Promise<string> {
+  const binary = atob(base64.trim());
+  const packed = new Uint8Array(binary.length);
+  for (let place = 0; place < binary.length; place += 1) packed[place] = binary.charCodeAt(place);
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream).text();
+}
+
+export const source = new Source();
+
+/** Draw again whenever new data has come. */
+export function useSource(): Source {
+  const [, redraw] = useState(0);
+  useEffect(() => source.subscribe(() => redraw((drawn) => drawn + 1)), []);
+  return source;
+}
+
+export function useChunk<Value>(name: string, read: (raw: unknown) => Value): Chunk<Value> {
+  return useSource().chunk(name, read);
+}

@@ -1,0 +1,46 @@
+/** Keys, in a dialog that `?` opens. */
+
+import type { JSX } from "preact";
+import { useEffect, useRef } from "preact/hooks";
+
+const KEYS: [string, string][] = [
+  ["?", "this help"],
+  ["/", "go to the search of the view"],
+  ["Ctrl K", "search the whole recording"],
+  ["Escape", "clear what is chosen, close what is open"],
+  ["j, k", "linked panes: next and previous operation"],
+  ["↑, ↓", "in a list: previous and next entry; in a code pane: previous and next line"],
+  ["←, →", "on a border between panes: its place; in the timeline: move"],
+  ["+, −, 0", "timeline and scheduler graph: zoom in, zoom out, show all"],
+  ["arrows", "scheduler graph: along edges and to neighbours"],
+];
+
+export function Help({ open, onClose }: { open: boolean; onClose: () => void }): JSX.Element {
+  const dialog = useRef<HTMLDialogElement>(null);
+  useEffect(() => {
+    if (open && !dialog.current?.open) dialog.current?.showModal();
+    if (!open && dialog.current?.open) dialog.current.close();
+  }, [open]);
+  return (
+    <dialog ref={dialog} aria-labelledby="help-title" onClose={onClose}>
+      <h2 id="help-title">Keys</h2>
+      <dl class="keys">
+        {KEYS.map(([keys, meaning]) => (
+          <div key={keys}>
+            <dt>
+              <kbd>{keys}</kbd>
+            </dt>
+            <dd>{meaning}</dd>
+          </div>
+        ))}
+      </dl>
+      <p class="muted">
+        In the linked panes, lines of one colour belong to one operation. Choosing a line in any pane highlights its
+        counterparts in all others.
+      </p>
+      <button type="button" onClick={onClose}>
+        Close
+      </button>
+    </dialog>
+  );
+}

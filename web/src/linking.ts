@@ -1,0 +1,154 @@
+/** Which lines of the panes belong together: pure functions of the chunk of one graph. */
+
+import type { FormText, Kernel, LinkedPanes } from "./chunks";
+import type { Marks } from "./editor";
+import type { Route } from "./route";
+
+export const COLOURS = 8;
+export const NATIVE = "native";
+
+export interface Selection {
+  /** Positions in the list of operations. */
+  operations: number[];
+  /** The line that was chosen, if it was a line. */
+  pane: string;
+  line: number;
+  kernel: string;
+}
+
+export function isNothing(selection: Selection): boolean {
+  return selection.operations.length === 0 && !selection.line && !selection.kernel;
+}
+
+export function colourOf(operation: number): number {
+  return operation % COLOURS;
+}
+
+/** For each pane, the operations of each line. */
+export type Lines = Map<string, Map<number, number[]>>;
+
+export function indexLines(chunk: LinkedPanes): Lines {
+  const panes: Lines = new Map();
+  chunk.operations.forEach((operation, place) => {
+    for (const [pane, lines] of operation.lines) {
+      const known = panes.get(pane) ?? new Map<number, number[]>();
+      panes.set(pane, known);
+      for (const line of lines) {
+        const there = known.get(line);
+        if (there) there.push(place);
+        else known.set(line, [place]);
+      }
+    }
+  });
+  return panes;
+}
+
+/** The selection that an address stands for. */
+export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, form: FormText | null): Selection {
+  const pane = route.get("pane");
+  const line = route.position("line") ?? 0;
+  const kernel = route.get("kernel");
+  const names = new Set(route.all("op"));
+  return { operations: selected(), pane, line, kernel };
+
+  function selected(): number[] {
+    if (pane === NATIVE && line) return operationsOfForm(chunk, lines, form, kernel, line);
+    if (pane && line) return lines.get(pane)?.get(line) ?? [];
+    if (names.size) return positions((operation) => names.has(operation.name));
+    const found = chunk.kernels.find((one) => one.name === kernel);
+    return found ? operationsOfKernel(chunk, found) : [];
+  }
+
+  function positions(wanted: (operation: LinkedPanes["operations"][number]) => boolean): number[] {
+    return chunk.operations.flatMap((operation, place) => (wanted(operation) ? [place] : []));
+  }
+}
+
+export function operationsOfKernel(chunk: LinkedPanes, kernel: Kernel): number[] {
+  return chunk.operations.flatMap((operation, place) => {
+    const lines = operation.lines.get("kernel") ?? [];
+    return lines.some((line) => line >= kernel.from && line <= kernel.to) ? [place] : [];
+  });
+}
+
+function operationsOfForm(
+  chunk: LinkedPanes,
+  lines: Lines,
+  form: FormText | null,
+  name: string,
+  line: number,
+): number[] {
+  const kernel = chunk.kernels.find((one) => one.name === name) ?? chunk.kernels[0];
+  const found = new Set<number>();
+  if (!kernel || !form) return [];
+  for (const source of sourcesOf(form, line)) {
+    for (const operation of lines.get("kernel")?.get(kernel.from + source - 1) ?? []) found.add(operation);
+  }
+  return [...found];
+}
+
+function sourcesOf(form: FormText, line: number): number[] {
+  return [...form.links].filter(([, lines]) => lines.includes(line)).map(([source]) => source);
+}
+
+/** The kernel whose native forms are shown: the one asked for, or one that the selection is in. */
+export function kernelOf(chunk: LinkedPanes, selection: Selection, operations: number[]): Kernel | null {
+  const named = chunk.kernels.find((one) => one.name === selection.kernel);
+  if (named) return named;
+  const lines = operations.flatMap((place) => chunk.operations[place]?.lines.get("kernel") ?? []);
+  const touched = chunk.kernels.find((one) => lines.some((line) => line >= one.from && line <= one.to));
+  return touched ?? chunk.kernels.find((one) => one.forms.length > 0) ?? chunk.kernels[0] ?? null;
+}
+
+/** Classes of the lines of one pane. */
+export function markPane(pane: string, lines: Lines, selection: Selection, kernel: Kernel | null): Marks {
+  const marks: Marks = new Map();
+  const chosen = new Set(selection.operations);
+  const quiet = !isNothing(selection);
+  for (const [line, operations] of lines.get(pane) ?? []) {
+    const hit = operations.find((operation) => chosen.has(operation));
+    if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);
+    else marks.set(line, `${quiet ? "bar" : "tint"} tint-${colourOf(operations[0]!)}`);
+  }
+  if (pane === "kernel" && selection.kernel && kernel) frameKernel(marks, kernel);
+  if (pane === selection.pane && selection.line) {
+    marks.set(selection.line, `${marks.get(selection.line) ?? "mark"} chosen`);
+  }
+  return marks;
+}
+
+function frameKernel(marks: Marks, kernel: Kernel): void {
+  for (let line = Math.max(kernel.from, 1); line <= Math.min(kernel.to, kernel.from + 20_000); line += 1) {
+    marks.set(line, `${marks.get(line) ?? ""} in-kernel`);
+  }
+}
+
+/** Classes of the lines of a native form, by way of the lines of its kernel. */
+export function markForm(form: FormText, kernel: Kernel, lines: Lines, selection: Selection): Marks {
+  const marks: Marks = new Map();
+  const chosen = new Set(selection.operations);
+  const quiet = !isNothing(selection);
+  for (const [source, targets] of form.links) {
+    const operations = lines.get("kernel")?.get(kernel.from + source - 1) ?? [];
+    const hit = operations.find((operation) => chosen.has(operation));
+    for (const line of targets) {
+      if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);
+      else if (!marks.get(line)?.startsWith("mark")) {
+        marks.set(line, `${quiet ? "bar" : "tint"} tint-${colourOf(operations[0] ?? source)}`);
+      }
+    }
+  }
+  if (selection.pane === NATIVE && selection.line) {
+    marks.set(selection.line, `${marks.get(selection.line) ?? "mark"} chosen`);
+  }
+  return marks;
+}
+
+/** Where a pane has to scroll to: its first marked line. */
+export function firstMarked(marks: Marks): number | null {
+  let first: number | null = null;
+  for (const [line, classes] of marks) {
+    if (classes.includes("mark") && (first === null || line < first)) first = line;
+  }
+  return first;
+}

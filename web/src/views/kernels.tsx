@@ -1,0 +1,69 @@
+/** Every kernel of the recording; a row leads to its code. */
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import { type Route, adjust, go } from "../route";
+import type { Index, KernelRow } from "../schema";
+import { type Column, DataTable } from "../table";
+import { bytes, decimal, duration } from "../text";
+
+function columns(index: Index): Column<KernelRow>[] {
+  return [
+    { id: "name", title: "Kernel", width: 38, value: (row) => row.name },
+    { id: "language", title: "Language", width: 11, value: (row) => row.language },
+    {
+      id: "graph",
+      title: "Graph",
+      width: 14,
+      value: (row) => (row.graph === null ? "" : (index.graphs[row.graph]?.key ?? "")),
+    },
+    { id: "operations", title: "Operations", width: 30, value: (row) => row.operations },
+    { id: "lines", title: "Lines", width: 8, numeric: true, value: (row) => row.lines, show: (row) => decimal(row.lines) },
+    {
+      id: "seconds",
+      title: "Compile",
+      width: 11,
+      numeric: true,
+      optional: true,
+      value: (row) => row.seconds,
+      show: (row) => duration(row.seconds),
+    },
+    counted("registers", "Registers", (row) => row.registers, decimal),
+    counted("spills", "Spills", (row) => row.spills, decimal),
+    counted("shared", "Shared", (row) => row.shared, bytes),
+  ];
+}
+
+/** A column of numbers that only compiled GPU kernels have. */
+function counted(
+  id: string,
+  title: string,
+  value: (row: KernelRow) => number | null,
+  show: (value: number | null) => string,
+): Column<KernelRow> {
+  return { id, title, width: 11, numeric: true, value, show: (row) => show(value(row)), optional: true };
+}
+
+export function Kernels({ index, route }: { index: Index; route: Route }): JSX.Element {
+  const shown = useMemo(() => columns(index), [index]);
+  return (
+    <div class="fill">
+      <h1>Kernels</h1>
+      <DataTable
+        label="Kernels"
+        rows={index.kernels}
+        columns={shown}
+        filter={route.get("q")}
+        onFilter={(q) => adjust({ q })}
+        onOpen={open}
+        empty="No kernel was generated, or none was recorded."
+        minWidth={960}
+      />
+    </div>
+  );
+}
+
+export function open(row: KernelRow): void {
+  if (row.graph !== null) go("explorer", { graph: row.graph, kernel: row.name });
+}
+

@@ -1,0 +1,143 @@
+/** What a kernel was compiled to: one form at a time, linked to the lines of the kernel. */
+
+import type { JSX } from "preact";
+import { useMemo } from "preact/hooks";
+import type { Form, FormText, Kernel, LinkedPanes } from "../chunks";
+import { Code } from "../code";
+import type { Chunk } from "../data";
+import { hasLanguage } from "../languages";
+import { type Lines, NATIVE, type Selection, firstMarked, kernelOf, markForm } from "../linking";
+import { Empty, Loaded, Select } from "../parts";
+import { type Route, adjust } from "../route";
+import { brief, bytes, duration, paragraph } from "../text";
+import { PaneFrame } from "./panes";
+
+export interface FormChoice {
+  kernel: Kernel | null;
+  form: Form | null;
+}
+
+export function formChoice(chunk: LinkedPanes, selection: Selection, route: Route): FormChoice {
+  const kernel = kernelOf(chunk, selection, selection.operations);
+  const forms = kernel?.forms ?? [];
+  const named = forms.filter((form) => form.name === route.get("form"));
+  const exact = named.find((form) => form.config === route.get("config"));
+  return { kernel, form: exact ?? named[0] ?? forms[0] ?? null };
+}
+
+interface Properties {
+  chunk: LinkedPanes;
+  lines: Lines;
+  selection: Selection;
+  form: Chunk<FormText>;
+  choice: FormChoice;
+  revealed: string;
+}
+
+export function NativePane({ chunk, lines, selection, form, choice, revealed }: Properties): JSX.Element {
+  const { kernel } = choice;
+  const copy = form.state === "ready" ? form.value.text : "";
+  return (
+    <PaneFrame id={NATIVE} title="Native" copy={copy} controls={<Facts kernel={kernel} />}>
+      {kernel ? (
+        <>
+          <Selectors chunk={chunk} choice={choice} />
+          <Loaded chunk={form} none={whyNone(kernel)}>
+            {(value) => (
+              <Native
+                form={value}
+                // The name of a form says more about its language than the family that it belongs to.
+                language={hasLanguage(choice.form?.name ?? "") ? choice.form!.name : value.language}
+                kernel={kernel}
+                lines={lines}
+                selection={selection}
+                revealed={revealed}
+              />
+            )}
+          </Loaded>
+        </>
+      ) : (
+        <Empty>No kernel was recorded for this graph.</Empty>
+      )}
+    </PaneFrame>
+  );
+}
+
+function whyNone(kernel: Kernel): string {
+  return paragraph(kernel.formsMissing) || "No native form of this kernel was recorded.";
+}
+
+function Facts({ kernel }: { kernel: Kernel | null }): JSX.Element {
+  const facts = (kernel?.facts ?? []).map(([name, value]) => `${name} ${inUnits(name, value)}`).join(", ");
+  return (
+    <span class="muted facts" title={brief(facts)}>
+      {brief(facts, 120)}
+    </span>
+  );
+}
+
+function inUnits(name: string, value: string): string {
+  const read = Number(value);
+  if (!Number.isFinite(read)) return value;
+  if (name === "seconds") return duration(read);
+  return name === "shared" ? bytes(read) : value;
+}
+
+function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }): JSX.Element {
+  const { kernel, form } = choice;
+  const forms = kernel?.forms ?? [];
+  const names = [...new Set(forms.map((one) => one.name))];
+  const configs = forms.filter((one) => one.name === form?.name).map((one) => one.config);
+  const keep = { kernel: kernel?.name, pane: null, line: null };
+  return (
+    <div class="selectors">
+      <Select
+        label="Kernel"
+        value={kernel?.name ?? ""}
+        options={chunk.kernels.map((one) => [one.name, one.name])}
+        onChoose={(name) => adjust({ ...keep, op: null, kernel: name })}
+      />
+      {names.length > 0 && (
+        <Select
+          label="Form"
+          value={form?.name ?? ""}
+          options={names.map((name) => [name, name.toUpperCase()])}
+          onChoose={(name) => adjust({ ...keep, form: name })}
+        />
+      )}
+      {configs.some(Boolean) && (
+        <Select
+          label="Config"
+          value={form?.config ?? ""}
+          options={configs.map((config) => [config, config])}
+          onChoose={(config) => adjust({ ...keep, form: form?.name, config })}
+        />
+      )}
+    </div>
+  );
+}
+
+interface NativeProperties {
+  form: FormText;
+  language: string;
+  kernel: Kernel;
+  lines: Lines;
+  selection: Selection;
+  revealed: string;
+}
+
+function Native({ form, language, kernel, lines, selection, revealed }: NativeProperties): JSX.Element {
+  const marks = useMemo(() => markForm(form, kernel, lines, selection), [form, kernel, lines, selection]);
+  if (!form.text) return <Empty>The text of this form is empty.</Empty>;
+  return (
+    <Code
+      label="Native, code"
+      language={language}
+      text={form.text}
+      marks={marks}
+      line={selection.pane === NATIVE ? selection.line : firstMarked(marks)}
+      revealed={revealed}
+      onLine={(line) => adjust({ pane: NATIVE, line, op: null, kernel: kernel.name })}
+    />
+  );
+}

@@ -1,0 +1,114 @@
+/** The operations of a graph as a list, and the keys that walk over it. */
+
+import type { JSX } from "preact";
+import { useEffect, useMemo } from "preact/hooks";
+import type { LinkedPanes, Operation } from "../chunks";
+import { Listbox } from "../listbox";
+import { type Selection, colourOf } from "../linking";
+import { Empty } from "../parts";
+import { adjust } from "../route";
+import { brief, plural } from "../text";
+
+export function chooseOperation(operation: Operation): void {
+  adjust({ op: [operation.name], pane: null, line: null, kernel: null, form: null, config: null });
+}
+
+interface Properties {
+  chunk: LinkedPanes;
+  selection: Selection;
+  words: string;
+}
+
+export function OperationList({ chunk, selection, words }: Properties): JSX.Element {
+  const found = useMemo(() => search(chunk.operations, words), [chunk, words]);
+  const chosen = new Set(selection.operations);
+  const places = new Set(found.flatMap((entry, place) => (chosen.has(entry.place) ? [place] : [])));
+  return (
+    <aside class="operations" aria-label="Operations">
+      <input
+        type="search"
+        data-search
+        aria-label="Find an operation"
+        placeholder="Find an operation  /"
+        value={words}
+        onInput={(event) => adjust({ words: event.currentTarget.value })}
+        onKeyDown={(event) => {
+          if (event.key === "Enter" && found[0]) chooseOperation(found[0].operation);
+        }}
+      />
+      {found.length > 0 ? (
+        <Listbox
+          label="Operations"
+          items={found}
+          height={40}
+          chosen={places}
+          active={[...places][0] ?? -1}
+          onChoose={(entry) => chooseOperation(entry.operation)}
+          show={(entry) => <OperationEntry operation={entry.operation} place={entry.place} />}
+        />
+      ) : (
+        <Empty>{chunk.operations.length ? "No operation matches." : "No operation was recorded for this graph."}</Empty>
+      )}
+      <Summary chunk={chunk} selection={selection} />
+    </aside>
+  );
+}
+
+interface Entry {
+  operation: Operation;
+  place: number;
+}
+
+function search(operations: Operation[], words: string): Entry[] {
+  const wanted = words.toLowerCase().split(/\s+/).filter(Boolean);
+  return operations
+    .map((operation, place) => ({ operation, place }))
+    .filter(({ operation }) => {
+      const haystack = `${operation.name} ${operation.label}`.toLowerCase();
+      return wanted.every((word) => haystack.includes(word));
+    });
+}
+
+function OperationEntry({ operation, place }: { operation: Operation; place: number }): JSX.Element {
+  return (
+    <>
+      <span class={`swatch swatch-${colourOf(place)}`} aria-hidden="true" />
+      <span class="two-lines" title={brief(`${operation.name} ${operation.label}`)}>
+        <span class="mono">{brief(operation.name, 80)}</span>
+        <span class="muted mono">{brief(operation.label, 80)}</span>
+      </span>
+    </>
+  );
+}
+
+function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selection }): JSX.Element {
+  const chosen = selection.operations.length;
+  return (
+    <p class="summary" role="status">
+      {chosen > 0 && `${plural(chosen, "operation")} chosen.`}
+      {chosen === 0 && selection.line > 0 && "No recorded operation belongs to this line."}
+      {chosen === 0 && selection.line === 0 && `${plural(chunk.operations.length, "operation")}. Choose one, or a line.`}
+    </p>
+  );
+}
+
+/** j and k walk over the operations from anywhere in the view that is no field to type in. */
+export function useOperationKeys(chunk: LinkedPanes, selection: Selection): void {
+  const current = selection.operations[0] ?? -1;
+  useEffect(() => {
+    const onKeyDown = (event: KeyboardEvent): void => {
+      if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
+      const step = { j: 1, k: -1 }[event.key];
+      if (!step || chunk.operations.length === 0) return;
+      const next = current < 0 ? 0 : Math.min(Math.max(current + step, 0), chunk.operations.length - 1);
+      chooseOperation(chunk.operations[next]!);
+    };
+    window.addEventListener("keydown", onKeyDown);
+    return () => window.removeEventListener("keydown", onKeyDown);
+  }, [chunk, current]);
+}
+
+export function isTyping(event: KeyboardEvent): boolean {
+  const target = event.target;
+  return target instanceof HTMLElement && target.matches("input, textarea, select");
+}

@@ -1,0 +1,139 @@
+/** The first view: what was found, then the program, the stages and what is missing. */
+
+import type { JSX } from "preact";
+import { Empty, Severity, Sureness } from "../parts";
+import { address } from "../route";
+import type { Finding, Index, Stage } from "../schema";
+import { brief, duration, paragraph, plural } from "../text";
+import { CompileTable } from "./compile_table";
+import { VerdictLine, VerdictSection } from "./verdict";
+
+export function Overview({ index }: { index: Index }): JSX.Element {
+  return (
+    <div class="overview">
+      <h1>{brief(index.title, 120) || "Recording"}</h1>
+      {index.verdict && <VerdictLine verdict={index.verdict} />}
+      <Findings findings={index.findings} />
+      {index.verdict && <VerdictSection verdict={index.verdict} />}
+      <Program index={index} />
+      <Stages stages={index.stages} />
+      <div class="section">
+        <h2>Compiles</h2>
+        <CompileTable compiles={index.compiles} />
+      </div>
+      <Notes notes={index.notes} />
+    </div>
+  );
+}
+
+const ORDER = { error: 0, warning: 1, note: 2 };
+
+function Findings({ findings }: { findings: Finding[] }): JSX.Element {
+  const sorted = [...findings].sort((left, right) => ORDER[left.severity] - ORDER[right.severity]);
+  return (
+    <section aria-labelledby="findings-title">
+      <h2 id="findings-title">Findings</h2>
+      {sorted.length === 0 && <Empty>No rule found anything in this recording.</Empty>}
+      <ol class="findings">
+        {sorted.map((finding, place) => (
+          <li key={place} class={`finding finding-${finding.severity}`}>
+            <h3>
+              <Severity level={finding.severity} />
+              <span>{brief(finding.title || finding.rule, 300)}</span>
+              <Sureness confidence={finding.confidence} />
+            </h3>
+            {finding.place && <p class="mono place">{brief(finding.place)}</p>}
+            {finding.text && <p class="prose">{paragraph(finding.text)}</p>}
+            {finding.advice && (
+              <p class="prose advice">
+                <strong>What to do:</strong> {paragraph(finding.advice)}
+              </p>
+            )}
+            {finding.rule && <p class="muted">inductoscope explain {brief(finding.rule, 60)}</p>}
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Program({ index }: { index: Index }): JSX.Element {
+  const facts: [string, string][] = [...index.program];
+  if (index.programSeconds !== null) facts.push(["Ran for", duration(index.programSeconds)]);
+  if (index.recording) facts.push(["Recording", index.recording]);
+  return (
+    <section aria-labelledby="program-title">
+      <h2 id="program-title">Program</h2>
+      <dl class="facts-list">
+        {facts.map(([name, value]) => (
+          <div key={name}>
+            <dt>{name}</dt>
+            <dd class="mono" title={brief(value)}>
+              {brief(value)}
+            </dd>
+          </div>
+        ))}
+      </dl>
+      <ul class="tiles">
+        <Tile view="explorer" value={plural(index.graphs.length, "graph")} />
+        <Tile view="kernels" value={plural(index.kernels.length, "kernel")} />
+        <Tile view="ledger" value={plural(index.ledger.fused, "fusion")} />
+        <Tile view="ledger" value={plural(index.ledger.refused, "refusal")} />
+        <Tile view="autotune" value={plural(index.autotune.choices, "autotuning choice")} />
+        <Tile view="timeline" value={plural(index.timeline.spans, "span")} />
+      </ul>
+    </section>
+  );
+}
+
+function Tile({ view, value }: { view: string; value: string }): JSX.Element {
+  const [number = "", ...unit] = value.split(" ");
+  return (
+    <li>
+      <a href={address(view)}>
+        <strong>{number}</strong> {unit.join(" ")}
+      </a>
+    </li>
+  );
+}
+
+function Stages({ stages }: { stages: Stage[] }): JSX.Element {
+  const longest = Math.max(...stages.map((stage) => stage.seconds ?? 0), 1e-9);
+  return (
+    <section aria-labelledby="stages-title">
+      <h2 id="stages-title">Stages</h2>
+      {stages.length === 0 && <Empty>No stage was recorded.</Empty>}
+      <ol class="stages">
+        {stages.map((stage, place) => (
+          <li key={place}>
+            <details>
+              <summary title={brief(stage.explanation, 500)}>
+                <span class="stage-name">{brief(stage.name, 60)}</span>
+                <span class="stage-bar" aria-hidden="true">
+                  <span style={{ width: `${(100 * (stage.seconds ?? 0)) / longest}%` }} />
+                </span>
+                <span class="numeric">{stage.seconds === null ? "not recorded" : duration(stage.seconds)}</span>
+              </summary>
+              <p class="prose">{paragraph(stage.explanation) || "No explanation is at hand."}</p>
+            </details>
+          </li>
+        ))}
+      </ol>
+    </section>
+  );
+}
+
+function Notes({ notes }: { notes: string[] }): JSX.Element {
+  return (
+    <section aria-labelledby="notes-title">
+      <h2 id="notes-title">What is missing, and why</h2>
+      {notes.length === 0 && <Empty>Nothing is noted as missing.</Empty>}
+      <ul class="notes">
+        {notes.map((note, place) => (
+          <li key={place}>{paragraph(note)}</li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+

@@ -1,0 +1,99 @@
+/** What the doctor said: verdict, culprit, evidence, and what can be copied from it. */
+
+import type { JSX } from "preact";
+import { Badge, CopyButton, Sureness } from "../parts";
+import type { Reproducer, Verdict, Workaround } from "../schema";
+import { brief, decimal, paragraph } from "../text";
+
+/** The verdict in one line, above everything else. */
+export function VerdictLine({ verdict }: { verdict: Verdict }): JSX.Element {
+  return (
+    <p class="verdict-line">
+      <Badge tone={verdict.verdict === "clean" ? "good" : "error"}>{brief(verdict.verdict || "unknown", 40)}</Badge>
+      {verdict.stage && verdict.stage !== "none" && <Badge>{brief(verdict.stage, 40)}</Badge>}
+      <span class="prose lead">{paragraph(verdict.summary)}</span>
+      <Sureness confidence={verdict.confidence} />
+    </p>
+  );
+}
+
+export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
+  return (
+    <section class="verdict" aria-labelledby="verdict-title">
+      <h2 id="verdict-title">The doctor's verdict</h2>
+      <VerdictLine verdict={verdict} />
+      {verdict.culprit.length > 0 && <Culprit culprit={verdict.culprit} />}
+      {verdict.evidence.length > 0 && <Evidence evidence={verdict.evidence} />}
+      {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
+      {verdict.reproducer && <ReproducerBlock reproducer={verdict.reproducer} />}
+      {verdict.issue && <CopyBlock title="Text of an issue" text={verdict.issue} closed />}
+    </section>
+  );
+}
+
+function Culprit({ culprit }: { culprit: [string, string][] }): JSX.Element {
+  return (
+    <dl class="facts-list">
+      {culprit.map(([name, value]) => (
+        <div key={name}>
+          <dt>{brief(name, 40)}</dt>
+          <dd class="mono">{brief(value)}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Evidence({ evidence }: { evidence: Verdict["evidence"] }): JSX.Element {
+  return (
+    <>
+      <h3>Evidence</h3>
+      <ul class="notes">
+        {evidence.map((one, place) => (
+          <li key={place}>
+            {paragraph(one.what)} {one.where && <span class="muted mono">{brief(one.where)}</span>}
+          </li>
+        ))}
+      </ul>
+    </>
+  );
+}
+
+function WorkaroundBlock({ workaround }: { workaround: Workaround }): JSX.Element {
+  const facts = [workaround.verified ? "tried: it works" : "not tried"];
+  if (workaround.slowdown !== null) facts.push(`${decimal(workaround.slowdown)} times the time`);
+  return <CopyBlock title="Workaround" note={facts.join(", ")} text={workaround.text} />;
+}
+
+function ReproducerBlock({ reproducer }: { reproducer: Reproducer }): JSX.Element {
+  const facts = [reproducer.verified ? "verified" : "not verified"];
+  if (reproducer.failed !== null && reproducer.of !== null) {
+    facts.push(`failed ${reproducer.failed} of ${reproducer.of} runs`);
+  }
+  if (reproducer.nodes !== null) facts.push(`${reproducer.nodes} nodes`);
+  if (reproducer.path) facts.push(brief(reproducer.path, 120));
+  return <CopyBlock title="Reproducer" note={facts.join(", ")} text={reproducer.text || reproducer.path} />;
+}
+
+interface BlockProperties {
+  title: string;
+  note?: string;
+  text: string;
+  closed?: boolean;
+}
+
+export function CopyBlock({ title, note, text, closed }: BlockProperties): JSX.Element {
+  return (
+    <details class="copy-block" open={!closed}>
+      <summary>
+        <strong>{title}</strong> {note && <span class="muted">{note}</span>}
+      </summary>
+      <div class="copy-body">
+        <CopyButton text={text} label={`Copy: ${title}`} />
+        <pre tabIndex={0} aria-label={title}>
+          {paragraph(text, 50_000)}
+        </pre>
+      </div>
+    </details>
+  );
+}
