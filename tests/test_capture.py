@@ -213,36 +213,6 @@ def test_fusion_keeps_every_pair_with_score_or_reason(recording: Recording) -> N
     assert {(fusion.first, fusion.second) for fusion in graph.fusions} <= considered
 
 
-def test_fusion_agrees_with_torchs_own_log(workplace: Workplace) -> None:
-    """Refusals and fusions, in the order and with the words of TORCH_LOGS=fusion."""
-    workplace.write(
-        "pairs.py",
-        "import torch\n"
-        "def f(x, y):\n"
-        "    a = torch.softmax(x, -1)\n"
-        "    return a.sum(0), (a @ y).relu(), y.t() + 1\n"
-        "torch.compile(f)(torch.randn(8, 12), torch.randn(12, 12))\n",
-    )
-    path = workplace.folder / "pairs"
-    found = workplace.run(
-        "pairs.py", options=("--fresh", "--output", str(path)), TORCH_LOGS="fusion"
-    )
-    lines = [line.partition("] ")[2].rpartition("] ")[2] for line in found.stderr.splitlines()]
-    refused = [line for line in lines if line.startswith("cannot fuse ")]
-    fused = [line for line in lines if line.startswith("fusing ")]
-    graph = Outcome(0, "", "", path).recording.graphs[0]
-
-    assert refused
-    assert fused
-    assert [f"fusing {f.first} with {f.second}" for f in graph.fusions] == fused
-    ours = [
-        f"cannot fuse {pair.first} with {pair.second}: {reason}"
-        for pair in graph.pairs
-        for reason in pair.reasons
-    ]
-    assert sorted(ours) == sorted(refused)
-
-
 def test_an_operation_that_only_mutates_has_a_place_in_the_schedule(recording: Recording) -> None:
     graph = graph_of(recording, "mutates")
     nodes = read_schedule(recording, graph.scheduled_before)

@@ -26,6 +26,8 @@ from inductoscope.model.fold import load
 from inductoscope.page.contents import Contents
 from inductoscope.page.packing import dumps
 from inductoscope.recording.reader import open_recording
+from inductoscope.report.fusion import Selection as FusionSelection
+from inductoscope.report.fusion import fusion_view, print_fusion
 from inductoscope.report.recordings import print_recordings, recordings_view
 from inductoscope.report.show import Selection, choose_view
 from inductoscope.report.stage_names import STAGES
@@ -59,6 +61,7 @@ def show_everything(folder: Path) -> None:
             view, render = choose_view(recording, selection)
             render(page, view)
             json.dumps(view, allow_nan=False)
+    print_fusion(page, fusion_view(recording, FusionSelection()))
     page_of(Contents(recording))
 
 

@@ -165,7 +165,7 @@ def test_nothing_compiled_says_so_in_every_stage(tmp_path: Path) -> None:
     for stage in STAGES:
         if stage != "native":
             shown = inductoscope("show", folder, "--stage", stage).words
-            assert shown == "Nothing was compiled in this recording."
+            assert shown.endswith("Nothing was compiled in this recording.")
 
 
 def test_one_compile_of_several() -> None:

@@ -149,6 +149,8 @@ def _recompile_limit(stream: Stream, event: Event) -> None:
 
 
 def _cache(stream: Stream, event: Event) -> None:
+    if not stream.compiles and not event.text("compile"):
+        return  # A worker looks things up for a compile of another process.
     item = E.CacheLookup(
         event.text("cache"), event.text("outcome"), event.text("key"), event.text("reason")
     )
