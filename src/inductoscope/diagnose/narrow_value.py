@@ -18,14 +18,16 @@ values, not indices. Or compute in float64, or make the factor a tensor that is 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 from inductoscope.diagnose.finding import Confidence, Finding
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
-from inductoscope.model.fx import FxGraph, FxNode, read_graph
-from inductoscope.model.index_ranges import KernelIndices, Wrap, kernel_indices
+from inductoscope.model.fx import FxNode, read_graph
+from inductoscope.model.index_ranges import Wrap, kernel_indices
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 
@@ -34,6 +36,7 @@ _MEMORY = re.compile(r"(?:load|store|store_reduction)(?:_\d+)?")
 _ASKED = re.compile(
     r"^\s*(\w+) = ops\.(?:index|value)_expr\([^\n]*?(?:dtype=)?torch\.(\w+)\)", re.MULTILINE
 )
+_ADDRESS = "an address"
 _ADVICE = (
     "torch._inductor.config.constant_and_index_propagation = False has Inductor multiply values "
     "in their own type. Compare with eager: 'inductoscope doctor SCRIPT'."
@@ -50,7 +53,7 @@ class _Place:
     leaf: ScheduledNode
     origins: tuple[FxNode, ...]
 
-    @property
+    @cached_property
     def integers(self) -> set[str]:
         """Integer types of what the graph computes here."""
         kinds = {str(node.value.get("dtype")) for node in self.origins if _is_tensor(node)}
@@ -74,44 +77,56 @@ def _check_graph(
     recording: Recording, compile_: Compile, graph: InductorGraph, kernels: list[Kernel]
 ) -> Iterator[Finding]:
     final = read_graph(recording, final_graph(compile_, graph))
+    nodes = {node.name: node for node in (final.nodes if final else ())}
     groups = read_schedule(recording, graph.scheduled_after)
     leaves = {leaf.name: leaf for group in groups for leaf in group.leaves}
     for kernel in kernels:
-        indices = kernel_indices(recording.payload(kernel.digest))
-        seen: set[str] = set()
-        for owner, operation, line in kernel.lines:
-            leaf = leaves.get(owner)
-            if leaf is None or line in seen:
-                continue
-            seen.add(line)
-            place = _Place(compile_, graph, kernel, leaf, _origins(final, leaf))
-            yield from _check_line(recording, place, indices, operation, line)
+        owners = {owner for owner, _, _ in kernel.lines if owner in leaves}
+        places = {name: _place(compile_, graph, kernel, leaves[name], nodes) for name in owners}
+        yield from _check_kernel(recording, kernel, places)
 
 
-def _origins(final: FxGraph | None, leaf: ScheduledNode) -> tuple[FxNode, ...]:
-    found = [final.node(name) for name in leaf.origins] if final else []
-    return tuple(node for node in found if node is not None)
+def _place(
+    compile_: Compile,
+    graph: InductorGraph,
+    kernel: Kernel,
+    leaf: ScheduledNode,
+    nodes: Mapping[str, FxNode],
+) -> _Place:
+    origins = tuple(nodes[name] for name in leaf.origins if name in nodes)
+    return _Place(compile_, graph, kernel, leaf, origins)
+
+
+def _check_kernel(
+    recording: Recording, kernel: Kernel, places: Mapping[str, _Place]
+) -> Iterator[Finding]:
+    # Most kernels ask for nothing wide; only the others are read.
+    lines = {
+        line: (places[owner], asked)
+        for owner, operation, line in reversed(kernel.lines)
+        if owner in places and (asked := _asked_wide(recording, places[owner], operation))
+    }
+    if not lines:
+        return
+    indices = kernel_indices(recording.payload(kernel.digest))
+    for line, (place, asked) in reversed(lines.items()):
+        wraps = (wrap for wrap in indices.wraps(line) if wrap.range.bits == 32)
+        yield from (_finding(place, line, asked, wrap) for wrap in itertools.islice(wraps, 1))
 
 
 def _is_tensor(node: FxNode) -> bool:
     return isinstance(node.value, dict) and "dtype" in node.value
 
 
-def _check_line(
-    recording: Recording, place: _Place, indices: KernelIndices, operation: str, line: str
-) -> Iterator[Finding]:
-    if _VALUE.fullmatch(operation):
-        asked = dict(_ASKED.findall(recording.payload(place.leaf.body))).get(operation, "")
-        means_wide = asked == "int64" or ("float" in asked and place.integers == {"torch.int64"})
-    elif _MEMORY.fullmatch(operation):
-        asked = "an address"
-        means_wide = place.integers == {"torch.int64"}
-    else:
-        return
-    for wrap in indices.wraps(line) if means_wide else ():
-        if wrap.range.bits == 32:
-            yield _finding(place, line, asked, wrap)
-            return
+def _asked_wide(recording: Recording, place: _Place, operation: str) -> str:
+    """What an operation asks for, if that has 64 bits; empty where it does not."""
+    if _MEMORY.fullmatch(operation):
+        return _ADDRESS if place.integers == {"torch.int64"} else ""
+    if not _VALUE.fullmatch(operation):
+        return ""
+    asked = dict(_ASKED.findall(recording.payload(place.leaf.body))).get(operation, "")
+    is_wide = asked == "int64" or ("float" in asked and place.integers == {"torch.int64"})
+    return asked if is_wide else ""
 
 
 def _finding(place: _Place, line: str, asked: str, wrap: Wrap) -> Finding:
@@ -119,7 +134,7 @@ def _finding(place: _Place, line: str, asked: str, wrap: Wrap) -> Finding:
     confidence: Confidence = "proven" if wrap.is_exact and asked == "int64" else "likely"
     nodes = ", ".join(node.name for node in place.origins) or place.leaf.name
     last = next((node.place for node in reversed(place.origins) if node.place), None)
-    says = "an address is computed" if asked == "an address" else f"the loop body says {asked}"
+    says = "an address is computed" if asked == _ADDRESS else f"the loop body says {asked}"
     return Finding(
         rule="narrow_value",
         title=f"{nodes}: computed in 32 bits, with values of {_span(wrap)}",

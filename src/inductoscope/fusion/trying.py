@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from inductoscope.capture.fusion_settings import FUSION_SETTINGS
 from inductoscope.errors import ToolFailure
 from inductoscope.fusion.decisions import fusion_settings
 from inductoscope.fusion.ledger import FUSED, LedgerRow, graph_ledger
@@ -22,27 +23,9 @@ from inductoscope.recompile import RecompileLimits, recompile
 
 Say = Callable[[str], None]
 
-# Settings of the recorded program that are kept for the trials: numbers and switches only, since
-# a stranger's recording must not set anything else.
-_KEPT = (
-    "max_fusion_size",
-    "max_fusion_buffer_group_pairwise_attempts",
-    "max_fusion_unique_io_buffers",
-    "score_fusion_memory_threshold",
-    "min_overlap_ratio",
-    "aggressive_fusion",
-    "epilogue_fusion",
-    "prologue_fusion",
-    "loop_ordering_after_fusion",
-    "loop_reindexing_after_fusion",
-    "loop_index_inversion_in_fusion",
-    "max_autotune",
-    "max_autotune_gemm",
-    "cpp.max_horizontal_fusion_size",
-    "triton.tiling_prevents_pointwise_fusion",
-    "triton.tiling_prevents_reduction_fusion",
-    "triton.mix_order_reduction",
-)
+# Settings of the recorded program that are kept for the trials; a stranger's recording must not set
+# anything else. Timing decides nothing there.
+_KEPT = tuple(name for name in FUSION_SETTINGS if name != "benchmark_fusion")
 
 
 @dataclass(frozen=True)

@@ -28,11 +28,18 @@ class GraphJoin:
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
         self._texts: dict[str, str] = {}
+        self._graphs: dict[str, FxGraph | None] = {}
 
     @cached_property
     def final(self) -> FxGraph | None:
         """The graph that was lowered: after the post-grad passes."""
-        return read_graph(self.recording, final_graph(self.compile, self.graph))
+        return self.read(final_graph(self.compile, self.graph))
+
+    def read(self, digest: str) -> FxGraph | None:
+        """A graph of the recording, read once: what a pass leaves, the next one begins with."""
+        if digest not in self._graphs:
+            self._graphs[digest] = read_graph(self.recording, digest)
+        return self._graphs[digest]
 
     @cached_property
     def before(self) -> tuple[ScheduledNode, ...]:
@@ -132,10 +139,12 @@ def final_graph(compile_: Compile, graph: InductorGraph) -> str:
 
 def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
     """The graph that Dynamo took from the user's frame."""
-    for item in reversed(compile_.graphs):
-        if item.stage == "dynamo":
-            return read_graph(recording, item.digest)
-    return None
+    return read_graph(recording, captured_digest(compile_))
+
+
+def captured_digest(compile_: Compile) -> str:
+    """The digest of the graph that Dynamo took from the user's frame; empty where there is none."""
+    return next((g.digest for g in reversed(compile_.graphs) if g.stage == "dynamo"), "")
 
 
 def _by_origin(leaves: Iterable[ScheduledNode]) -> dict[str, list[ScheduledNode]]:

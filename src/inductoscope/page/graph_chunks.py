@@ -10,7 +10,7 @@ from inductoscope.errors import InductoscopeError
 from inductoscope.fusion.sizes import buffer_bytes
 from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
-from inductoscope.model.fx import FxGraph, read_graph
+from inductoscope.model.fx import FxGraph
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.native_lines import source_links
@@ -155,14 +155,13 @@ def _facts(natives: Iterable[NativeCompile]) -> View:
 
 def passes(join: GraphJoin) -> list[View]:
     """Passes that changed this graph, or the joint one that it was cut from."""
-    recording = join.recording
     return [
         {
             "stage": change.stage,
             "name": change.name,
             "seconds": change.seconds,
-            "before": _graph_text(read_graph(recording, change.before)),
-            "after": _graph_text(read_graph(recording, change.after)),
+            "before": _graph_text(join.read(change.before)),
+            "after": _graph_text(join.read(change.after)),
         }
         for change in join.compile.passes
         if not change.graph or change.graph == join.graph.key

@@ -6,12 +6,13 @@ import base64
 import contextlib
 import gc
 import gzip
+import itertools
 import json
 import math
 import multiprocessing
 import os
-from collections.abc import Iterator
-from concurrent.futures import Executor, ProcessPoolExecutor
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any
 
 from inductoscope.page.contents import Contents
@@ -33,15 +34,24 @@ def packed_chunks(contents: Contents) -> Iterator[Iterator[tuple[str, str]]]:
         return
     with executor:
         own = contents.chunks_of_index
-        futures = {
-            name: executor.submit(_make, name) for name in contents.chunks if name not in own
-        }
+        names = [name for name in contents.chunks if name not in own]
+        # Chunks of one graph are made together: they read the same graphs.
+        groups = [tuple(group) for _, group in itertools.groupby(names, key=_graph_of)]
+        futures = {group: executor.submit(_make, group) for group in groups}
         yield _collected(contents, futures)
 
 
-def _collected(contents: Contents, futures: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for name, make in contents.chunks.items():
-        yield name, futures[name].result() if name in futures else pack(make())
+def _graph_of(name: str) -> str:
+    return name.split("-")[1] if "-" in name and not name.startswith("guards") else name
+
+
+def _collected(
+    contents: Contents, futures: Mapping[tuple[str, ...], Future[list[str]]]
+) -> Iterator[tuple[str, str]]:
+    for names, future in futures.items():
+        yield from zip(names, future.result(), strict=True)
+    for name, make in contents.chunks_of_index.items():
+        yield name, pack(make())
 
 
 def _executor(contents: Contents) -> Executor | None:
@@ -57,8 +67,8 @@ def _executor(contents: Contents) -> Executor | None:
     return ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("fork"))
 
 
-def _make(name: str) -> str:
-    return pack(_inherited[0].chunks[name]())
+def _make(names: tuple[str, ...]) -> list[str]:
+    return [pack(_inherited[0].chunks[name]()) for name in names]
 
 
 def pack(value: Any) -> str:

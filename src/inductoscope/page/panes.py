@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.model.entities import Kernel
-from inductoscope.model.fx import Frame, FxGraph, FxNode, read_graph
-from inductoscope.model.join import GraphJoin, Steps, captured_graph, lines_of_steps
+from inductoscope.model.fx import Frame, FxGraph, FxNode
+from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
 from inductoscope.report.graph_stages import node_text
 from inductoscope.report.operation import ir_text, scheduled_view, scheduler_text
 
@@ -68,7 +68,7 @@ class LinkedGraph:
 
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
-        self._captured = captured_graph(join.recording, join.compile)
+        self._captured = join.read(captured_digest(join.compile))
         self._aot = _aot_graph(join)
         self.panes = {name: Pane() for name in LANGUAGES}
         self.kernels: list[tuple[Kernel, int, int]] = []
@@ -220,5 +220,5 @@ def _aot_graph(join: GraphJoin) -> FxGraph | None:
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
         for item in reversed(join.compile.graphs):
             if item.stage == wanted:
-                return read_graph(join.recording, item.digest)
+                return join.read(item.digest)
     return None

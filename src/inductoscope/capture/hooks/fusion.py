@@ -7,6 +7,7 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.capture.fusion_settings import FUSION_SETTINGS
 from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import Arguments, Keywords, watch
 from inductoscope.capture.scope import BROKEN, SCOPE
@@ -17,29 +18,6 @@ _SCHEDULER = "torch._inductor.scheduler"
 # torch runs eleven rounds at most. A loop that never ends must not fill the disk: from here on
 # pairs are no longer recorded, and rounds only when their number doubles.
 _MOST_ROUNDS = 64
-
-
-# Settings that decide what is fused; recorded once per graph.
-_SETTINGS = (
-    "max_fusion_size",
-    "max_fusion_buffer_group_pairwise_attempts",
-    "max_fusion_unique_io_buffers",
-    "score_fusion_memory_threshold",
-    "min_overlap_ratio",
-    "aggressive_fusion",
-    "benchmark_fusion",
-    "epilogue_fusion",
-    "prologue_fusion",
-    "loop_ordering_after_fusion",
-    "loop_reindexing_after_fusion",
-    "loop_index_inversion_in_fusion",
-    "max_autotune",
-    "max_autotune_gemm",
-    "cpp.max_horizontal_fusion_size",
-    "triton.tiling_prevents_pointwise_fusion",
-    "triton.tiling_prevents_reduction_fusion",
-    "triton.mix_order_reduction",
-)
 
 
 @dataclass
@@ -124,7 +102,7 @@ def _settings(nodes: Any) -> dict[str, Any]:
     from torch._inductor import config
 
     found: dict[str, Any] = {"devices": _device_names(nodes)}
-    for name in _SETTINGS:
+    for name in FUSION_SETTINGS:
         part, _, last = name.rpartition(".")
         value = getattr(getattr(config, part, None) if part else config, last, None)
         if isinstance(value, (bool, int, float)):
