@@ -159,7 +159,8 @@ def process(*command: str) -> Iterator[_Running]:
     try:
         yield _Running(child.pid, 0, started=0.0)
     finally:
-        child.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child.pid, signal.SIGKILL)
         child.wait()
 
 
@@ -189,7 +190,6 @@ def test_one_whose_compiler_works_has_something_to_do() -> None:
         assert wait_until(lambda: _is_ready(waiting.pid))
         assert not _is_late(waiting, now=100.5, limit=100.0)
         assert not _is_late(waiting, now=103.0, limit=100.0)
-        os.killpg(waiting.pid, signal.SIGKILL)
 
 
 def test_where_the_time_of_the_processor_is_not_known_the_clock_decides() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +22,7 @@ from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.target import left_out, recording_target, target_note
 from inductoscope.recompile import kept
 from inductoscope.recompile.kept import recording_for_target
+from inductoscope.recording.location import FOLDER_VARIABLE
 from inductoscope.target import stand_in
 from inductoscope.target.architectures import ARCHITECTURES, architecture, read_target
 from recompiled import call, captured, output, placeholder, tensor
@@ -55,16 +57,33 @@ GRAPHS = {
 
 
 @pytest.fixture(scope="module")
-def on_cpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The recording of a program on the CPU; its graphs for an H100 are kept inside."""
-    path = captured(tmp_path_factory.mktemp("target") / "recording", GRAPHS)
-    recording_for_target(path, parse_target("cuda:90"))
-    return path
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where recordings are kept, and what was compiled for targets."""
+    return tmp_path_factory.mktemp("target")
 
 
 @pytest.fixture(scope="module")
-def on_h100(on_cpu: Path) -> Recording:
-    return load(on_cpu / "targets" / "cuda_90")
+def on_cpu(place: Path) -> Path:
+    """The recording of a program on the CPU."""
+    return captured(place / "recording", GRAPHS)
+
+
+@pytest.fixture(scope="module")
+def for_h100(place: Path, on_cpu: Path) -> Path:
+    """The same graphs, compiled for an H100."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(FOLDER_VARIABLE, str(place))
+        return recording_for_target(on_cpu, parse_target("cuda:90"))
+
+
+@pytest.fixture(autouse=True)
+def _same_place(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(FOLDER_VARIABLE, str(place))
+
+
+@pytest.fixture(scope="module")
+def on_h100(for_h100: Path) -> Recording:
+    return load(for_h100)
 
 
 # --- what is compiled -----------------------------------------------------------------------------
@@ -119,32 +138,62 @@ def test_an_operation_is_followed_to_the_kernel_that_an_h100_would_get(on_cpu: P
     assert "Nothing ran on a GPU" in inductoscope(*words).words
 
 
-def test_the_second_time_is_instant(on_cpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept, "recompile", lambda *a, **k: pytest.fail("compiled again"))
-    assert recording_for_target(on_cpu, parse_target("cuda:90")).name == "cuda_90"
-
-
-def test_a_kept_result_of_another_version_is_not_used(
-    on_cpu: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_second_time_is_instant(
+    on_cpu: Path, for_h100: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made_with = kept.versions()
-    assert kept._is_whole(on_cpu / "targets" / "cuda_90", made_with)
-    assert not kept._is_whole(on_cpu / "targets" / "cuda_90", {**made_with, "torch": "2.0"})
+    monkeypatch.setattr(kept, "recompile", lambda *a, **k: pytest.fail("compiled again"))
+    assert recording_for_target(on_cpu, parse_target("cuda:90")) == for_h100
 
 
-def test_the_result_has_no_target_of_its_own(on_cpu: Path) -> None:
-    with pytest.raises(UsageError, match=r"is itself compiled for cuda:90"):
-        recording_for_target(on_cpu / "targets" / "cuda_90", parse_target("cuda:80"))
+class Compiled(Exception):
+    """It was not kept."""
 
 
-def test_a_link_in_the_place_of_the_result_is_left_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def _not_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def recompile(*args: object, **kwargs: object) -> Path:
+        raise Compiled
+
+    monkeypatch.setattr(kept, "recompile", recompile)
+
+
+@pytest.mark.usefixtures("_not_kept", "for_h100")
+def test_another_version_or_another_graph_is_compiled_anew(
+    on_cpu: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = captured(tmp_path / "other", {"soft": GRAPHS["soft"]})
+    with pytest.raises(Compiled):
+        recording_for_target(other, parse_target("cuda:90"))
+    monkeypatch.setattr(kept, "versions", lambda: {"torch": "2.0"})
+    with pytest.raises(Compiled):
+        recording_for_target(on_cpu, parse_target("cuda:90"))
+
+
+@pytest.mark.usefixtures("_not_kept")
+def test_a_result_that_lies_in_the_recording_is_not_taken_for_ones_own(
+    for_h100: Path, tmp_path: Path
+) -> None:
+    stranger = captured(tmp_path / "stranger", {"soft": GRAPHS["soft"]})
+    shutil.copytree(for_h100, stranger / "targets" / "cuda_90")
+    shutil.copytree(for_h100, stranger / kept.FOLDER / for_h100.name)
+    with pytest.raises(Compiled):
+        recording_for_target(stranger, parse_target("cuda:90"))
+
+
+def test_what_was_cut_short_is_shown_and_not_kept(place: Path, tmp_path: Path) -> None:
     path = captured(tmp_path / "recording", {"soft": GRAPHS["soft"]})
-    (tmp_path / "elsewhere").mkdir()
-    (path / "targets").mkdir()
-    (path / "targets" / "cuda_90").symlink_to(tmp_path / "elsewhere")
-    answer = inductoscope("show", path, "--target", "cuda:90")
-    assert (answer.exit_code, "is a link" in answer.words) == (3, True)
-    assert list((tmp_path / "elsewhere").iterdir()) == []
+    made = tmp_path / "made"
+    (made / "streams").mkdir(parents=True)
+    (made / "recording.json").write_text('{"schema": 1, "came_to_its_end": false}')
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept, "recompile", lambda *a, **k: made)
+        assert recording_for_target(path, parse_target("cuda:90")) == made
+    assert not kept._is_whole(made)
+
+
+def test_the_result_has_no_target_of_its_own(for_h100: Path) -> None:
+    with pytest.raises(UsageError, match=r"is itself compiled for cuda:90"):
+        recording_for_target(for_h100, parse_target("cuda:80"))
 
 
 # --- targets --------------------------------------------------------------------------------------

@@ -6,11 +6,13 @@ one line.
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from inductoscope.export.everything import everything
-from inductoscope.export.folder import Written, write_all
+from inductoscope.export.folder import LARGEST, Written, write_all
 from inductoscope.export.graphviz import graphviz
 from inductoscope.export.item import Item
 from inductoscope.export.perfetto import perfetto
@@ -31,4 +33,14 @@ def export(recording: Recording, folder: Path, forms: tuple[str, ...] = ()) -> t
     """Write the forms, all where none is named, into a folder; returns what was written."""
     chosen = forms or tuple(FORMS)
     items = [item for form in chosen for item in FORMS[form](recording)]
-    return write_all(folder, items, recording=recording.path, forms=list(chosen))
+    largest = max(LARGEST, 64 * _size(recording.path))
+    return write_all(folder, items, largest=largest, recording=recording.path, forms=list(chosen))
+
+
+def _size(folder: str) -> int:
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):  # A run that goes on removes files as well.
+                total += os.lstat(os.path.join(place, name)).st_size
+    return total

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable
+import posixpath
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ from inductoscope.version import __version__
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
+# A recording may name one text any number of times, and an export writes it out each time.
+LARGEST = 4 << 30
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,9 @@ class Written:
     sha256: str
 
 
-def write_all(folder: Path, items: Iterable[Item], **about: Any) -> tuple[Written, ...]:
+def write_all(
+    folder: Path, items: Iterable[Item], *, largest: int = LARGEST, **about: Any
+) -> tuple[Written, ...]:
     """Write every item and the manifest; UsageError before anything is written over."""
     items = _with_unique_paths(items)
     try:
@@ -44,29 +49,56 @@ def write_all(folder: Path, items: Iterable[Item], **about: Any) -> tuple[Writte
         own = {str(row.get("path")): str(row.get("sha256")) for row in earlier}
         for path in (*(item.path for item in items), MANIFEST):
             _refuse_foreign(folder, path, own)
-        written = tuple(_write(folder, item) for item in items)
-        paths = {file.path for file in written}
-        # What an earlier export of another form left stays its own.
-        kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
-        _write_manifest(folder, [*map(vars, written), *kept], about)
+        written: list[Written] = []
+        try:
+            written.extend(_write_up_to(largest, folder, items))
+        finally:
+            # Also after a failure: what is listed may be written over by the next export.
+            paths = {file.path for file in written}
+            # What an earlier export of another form left stays its own.
+            kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
+            _write_manifest(folder, [*map(vars, written), *kept], about)
     except OSError as error:
         raise ToolFailure(f"{folder} cannot be written to: {error.strerror}.") from error
-    return written
+    return tuple(written)
 
 
 def _with_unique_paths(items: Iterable[Item]) -> list[Item]:
     """Numbers names that are there already, also where only the case of letters differs."""
-    taken = {MANIFEST}
+    items = list(items)
+    # No file takes the name of a folder that another one lies in.
+    taken = {MANIFEST, *(folder for item in items for folder in _folders(item.path.lower()))}
+    last: dict[str, int] = {}
     found = []
     for item in items:
-        stem, dot, suffix = item.path.rpartition(".")
-        path, number = item.path, 1
+        path, (stem, suffix) = item.path, posixpath.splitext(item.path)
+        number = last.get(path.lower(), 1)
         while path.lower() in taken:
             number += 1
-            path = f"{stem}_{number}{dot}{suffix}"
+            path = f"{stem}_{number}{suffix}"
+        last[item.path.lower()] = number
         taken.add(path.lower())
         found.append(Item(path, item.what, item.make, item.graph, item.stage))
     return found
+
+
+def _folders(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[Written]:
+    left = largest
+    for item in items:
+        data = item.make().encode("utf-8", "backslashreplace")
+        left -= len(data)
+        if left < 0:
+            raise ToolFailure(
+                f"The export would be larger than {largest >> 20} MiB, far more than is recorded. "
+                "Choose fewer forms with --form."
+            )
+        _create(folder, item.path, data)
+        yield Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
 
 
 def _write_manifest(folder: Path, files: list[dict[str, Any]], about: dict[str, Any]) -> None:
@@ -103,12 +135,6 @@ def _refuse_foreign(folder: Path, path: str, own: dict[str, str]) -> None:
 
 def _digest(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
-
-
-def _write(folder: Path, item: Item) -> Written:
-    data = item.make().encode("utf-8", "backslashreplace")
-    _create(folder, item.path, data)
-    return Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
 
 
 def _create(folder: Path, path: str, data: bytes) -> None:

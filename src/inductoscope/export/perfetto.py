@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -45,14 +46,13 @@ def trace(found: Timeline) -> dict[str, Any]:
 
 def _process_numbers(found: Timeline) -> dict[str, int]:
     """Process ids, made unique: the system gives an id out again."""
-    numbers: dict[str, int] = {}
-    for lane in found.lanes:
-        if lane.process not in numbers:
-            number = lane.pid if 0 < lane.pid < 2**31 else 1
-            while number in numbers.values():
-                number += 1
-            numbers[lane.process] = number
-    return numbers
+    ids = {lane.process: lane.pid if 0 < lane.pid < 2**31 else 1 for lane in found.lanes}
+    spare = itertools.count(max(ids.values(), default=0) + 1)
+    taken: set[int] = set()
+    for process, number in ids.items():
+        ids[process] = next(spare) if number in taken else number
+        taken.add(number)
+    return ids
 
 
 def _thread_numbers(found: Timeline) -> list[int]:

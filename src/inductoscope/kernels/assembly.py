@@ -28,7 +28,6 @@ from inductoscope.model.native import compile_of_kernel
 
 _SOURCE = "kernel.cpp"
 _COMPILERS = ("g++", "c++", "clang++")
-_SAFE_COMPILER = re.compile(r"(?:g\+\+|c\+\+|clang\+\+)(?:-\d{1,2})?")
 
 # Flags that only choose how code is made. None of them names a file, a plugin or a program.
 _SAFE_FLAG = re.compile(
@@ -49,10 +48,16 @@ _SAFE_FLAG = re.compile(
 _WITH_VALUE = ("-o", "-I", "-L", "-l", "-include", "-isystem", "-iquote", "-idirafter", "-x")
 
 _SPLICE = re.compile(r"\\[ \t]*\r?\n")
+# A comment before a directive's name: where it ends depends on the strings around it.
 _INCLUDE = re.compile(
-    r"(?:\#|%:|\?\?=)(?:[ \t\f\v]|/\*.*?\*/)*(?:include_next|include|import|embed)\b"
-    r"(?:[ \t\f\v]|/\*.*?\*/)*(<[^>\n]*>|\"[^\"\n]*\"|[^\n]*)",
-    re.DOTALL,
+    r"(?:\#|%:|\?\?=)[ \t]*(?:/\*|(?:include_next|include|import|embed)\b"
+    r"[ \t]*(<[^>\n]*>|\"[^\"\n]*\"|[^\n]*))"
+)
+# What compilers take for a space or for nothing, so that a word is not seen here; what asks for
+# files or builds such words (as ## and trigraphs do); assembly. Inductor writes none of these.
+_UNSAFE = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]|\r(?!\n)|\?\?[/=]|##|%:%:"
+    r"|__has_\w*|\bpch_preprocess\b|\bGCC\s+dependency\b|\b_*asm_*\b"
 )
 _HEADER = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_+.-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_+.-]*)*")
 
@@ -72,6 +77,10 @@ class Limits:
     seconds: int = 60
     memory_bytes: int = 4 << 30
     output_bytes: int = 64 << 20
+
+
+# Names that refer to each other grow without bounds when they are written out.
+_DEMANGLING = Limits(seconds=20, memory_bytes=1 << 30, output_bytes=16 << 20)
 
 
 @dataclass(frozen=True)
@@ -105,9 +114,10 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None 
     whole, own = recording.payload(native.digest), recording.payload(kernel.digest)
     first = _first_line(whole, own)
     flags, left_out = safe_flags(native.command)
-    _refuse_foreign_includes(whole)
+    _refuse_unsafe(whole)
     compiler = _find_compiler(native.command)
-    command = [compiler, *flags, *_torch_includes(), *_debug_flags(compiler), "-S", "-o", "-"]
+    version = _version(compiler)
+    command = [compiler, *flags, *_torch_includes(), *_own_flags(version), "-S", "-o", "-"]
     made = _run([*command, _SOURCE], whole, limits or Limits())
     found = listing(made, _SOURCE, range(first, first + len(own.splitlines())))
     return Assembly(
@@ -115,16 +125,20 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None 
         text=_demangled(found.text),
         links={line - first + 1: numbers for line, numbers in found.links.items()},
         inlined=found.inlined,
-        compiler=_version(compiler),
+        compiler=version,
         flags=flags,
         left_out=left_out,
         notes=tuple(_notes(native, found)),
     )
 
 
-def _debug_flags(compiler: str) -> list[str]:
-    """Lines, and with GCC in words which call was inlined where."""
-    return ["-w", "-Wfatal-errors", "-g1", *(["-dA"] if "clang" not in Path(compiler).name else [])]
+def _own_flags(version: str) -> list[str]:
+    """Lines, and with GCC in words which call was inlined where.
+
+    Clang's own assembler would read files that assembly names, also where only text is asked for.
+    """
+    own = "-fno-integrated-as" if "clang" in version else "-dA"
+    return ["-w", "-Wfatal-errors", "-g1", own]
 
 
 def _notes(native: NativeCompile, found: Listing) -> Iterator[str]:
@@ -175,7 +189,7 @@ def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     for word in rest:
         if word == "-D":
             word += next(rest, "")
-        if _SAFE_FLAG.fullmatch(word):
+        if _SAFE_FLAG.fullmatch(word) and not _UNSAFE.search(word):
             taken.append(word)
         else:
             value = next(rest, "") if word in _WITH_VALUE else ""
@@ -184,21 +198,23 @@ def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _find_compiler(command: str) -> str:
-    """The compiler that was used then if it is a known one that is here, else the machine's."""
-    recorded = os.path.basename(command.split(maxsplit=1)[0]) if command.split() else ""
-    names = [recorded] if _SAFE_COMPILER.fullmatch(recorded) else []
-    for name in (*names, *_COMPILERS):
-        found = shutil.which(name)
-        if found is not None:
-            return found
-    raise ToolFailure("No C++ compiler was found: install g++ or clang++ to see assembly.")
+    """This machine's own; of several, the one that has the name of the recorded one."""
+    names = (os.environ.get("CXX", ""), *_COMPILERS)
+    found = [place for place in map(shutil.which, filter(None, names)) if place]
+    if not found:
+        raise ToolFailure("No C++ compiler was found: install g++ or clang++ to see assembly.")
+    recorded = os.path.basename(next(iter(command.split()), ""))
+    return next((place for place in found if os.path.basename(place) == recorded), found[0])
 
 
-def _refuse_foreign_includes(source: str) -> None:
+def _refuse_unsafe(source: str) -> None:
     """Only headers of torch and those that a compiler brings: nothing by path, nothing computed."""
     folders = _include_folders()
-    for match in _INCLUDE.finditer(_SPLICE.sub("", source)):
-        quoted = match[1].strip()
+    spliced = _SPLICE.sub("", source)
+    if unsafe := _UNSAFE.search(spliced):
+        raise UsageError(f"The recorded source holds {unsafe[0]!a:.80}, which is not compiled.")
+    for match in _INCLUDE.finditer(spliced):
+        quoted = (match[1] or "nothing that can be read").strip()
         name = quoted[1:-1] if quoted[:1] in '<"' and len(quoted) > 2 else ""
         if not _HEADER.fullmatch(name):
             raise UsageError(f"The recorded source includes {quoted[:80]}, which is not compiled.")
@@ -241,17 +257,23 @@ def _run(command: list[str], source: str, limits: Limits) -> str:
         return (folder / "stdout").read_text("utf-8", errors="replace")
 
 
-def _limited(command: list[str], folder: Path, limits: Limits) -> int | None:
-    """The exit code; None where its time was up."""
+def _limited(
+    command: list[str], folder: Path, limits: Limits, given: str = os.devnull
+) -> int | None:
+    """The exit code; None where its time was up. `given`: the file that it reads."""
     most = (limits.seconds, limits.memory_bytes, limits.output_bytes, 0)
     words = [sys.executable, "-I", "-S", "-c", _LIMITER, *map(str, most), *command]
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": str(folder)}
-    with open(folder / "stdout", "wb") as out, open(folder / "stderr", "wb") as err:
+    with (
+        open(folder / given, "rb") as read,
+        open(folder / "stdout", "wb") as out,
+        open(folder / "stderr", "wb") as err,
+    ):
         child = subprocess.Popen(
             words,
             cwd=folder,
             env=environment,
-            stdin=subprocess.DEVNULL,
+            stdin=read,
             stdout=out,
             stderr=err,
             start_new_session=True,
@@ -273,17 +295,16 @@ def _failure(compiler: str, code: int, folder: Path) -> str:
 
 
 def _demangled(text: str) -> str:
-    """With C++ names as they are written, where the tool for it is there."""
+    """With C++ names as they are written, where the tool for it is there and can do it."""
     tool = shutil.which("c++filt")
     if tool is None:
         return text
-    try:
-        done = subprocess.run(
-            [tool], input=text, capture_output=True, text=True, timeout=30, check=True
-        )
-    except (OSError, subprocess.SubprocessError, UnicodeError):
-        return text
-    return done.stdout
+    with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
+        folder = Path(name)
+        (folder / "names").write_text(text, "utf-8", errors="replace")
+        if _limited([tool], folder, _DEMANGLING, given="names") != 0:
+            return text
+        return (folder / "stdout").read_text("utf-8", errors="replace")
 
 
 def _version(compiler: str) -> str:

@@ -13,14 +13,19 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-_FILE = re.compile(r'^\s*\.file\s+(\d+)\s+(?:"[^"]*"\s+)?"([^"]*)"')
-_LOCATION = re.compile(r"^\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'^\s*\.file\s+(\d{1,9})\s+(?:"[^"]*"\s+)?"([^"]*)"')
+_LOCATION = re.compile(r"^\s*\.loc\s+(\d{1,9})\s+(\d{1,9})\b")
 _LABEL = re.compile(r"^([^\s#/\"][^\n]*?):\s*(?:[#/@].*)?$")
 _LOCAL = re.compile(r"\.?L[\w.$]+")
 _COMMENT = re.compile(r"^\s*(?:#|//|@)")
 _TAG = re.compile(r"\(DIE \(0x[0-9a-f]+\) (DW_TAG_\w+)\)")
 _VALUE = re.compile(r"^\s*\.\w+\s+(\S+)")
-_RANGE = re.compile(r"^\s*\.\w+\s+(\.L\w+).*Range (begin|end) address \(\*(\.L\w+)\)")
+_RANGE = re.compile(r"^\s*\.\w+\s+(\.L\w+)\b.*Range (begin|end) address \(\*(\.L\w+)\)")
+
+# Debug information is made of short lines, of calls that nest a few times: what goes far beyond was
+# written by hand, to keep its reader busy.
+_LONGEST_LINE = 500
+_MOST_STEPS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -142,13 +147,19 @@ class _Inlined:
 
 def _callers(assembly: str, source: str, labels: Mapping[str, int]) -> dict[int, int]:
     """Instruction → line of the kernel that it was inlined into; the innermost call wins."""
-    ranges = _range_lists(assembly)
+    lines = [text for text in assembly.splitlines() if len(text) <= _LONGEST_LINE]
+    ranges = _range_lists(lines)
     extents: list[tuple[int, int, list[tuple[int, int]]]] = []
-    for call in _inlined_calls(assembly):
+    steps = 0
+    for call in _inlined_calls(lines):
         pairs = ranges.get(call.ranges, []) if call.ranges else [(call.low, call.high)]
         placed = [(labels[a], labels[b]) for a, b in pairs if a in labels and b in labels]
+        width = sum(max(b - a, 0) for a, b in placed)
+        steps += len(pairs) + width
+        if steps > _MOST_STEPS:
+            return {}
         if call.file == source and call.line and placed:
-            extents.append((sum(b - a for a, b in placed), call.line, placed))
+            extents.append((width, call.line, placed))
     found: dict[int, int] = {}
     # The widest first, so that narrower ones overwrite it.
     for _, line, placed in sorted(extents, key=lambda extent: -extent[0]):
@@ -157,9 +168,9 @@ def _callers(assembly: str, source: str, labels: Mapping[str, int]) -> dict[int,
     return found
 
 
-def _inlined_calls(assembly: str) -> Iterator[_Inlined]:
+def _inlined_calls(lines: list[str]) -> Iterator[_Inlined]:
     call: _Inlined | None = None
-    for text in assembly.splitlines():
+    for text in lines:
         tag = _TAG.search(text)
         if tag or "end of children" in text:
             if call is not None:
@@ -195,10 +206,10 @@ def _number(text: str) -> int:
         return 0
 
 
-def _range_lists(assembly: str) -> dict[str, list[tuple[str, str]]]:
+def _range_lists(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     begin = ""
-    for text in assembly.splitlines():
+    for text in lines:
         match = _RANGE.match(text)
         if match is None:
             continue

@@ -15,11 +15,14 @@ import runpy
 import signal
 import sys
 
+_LARGEST_FILE = 4 << 30
+
 
 def main() -> None:
     """Run the file that the command line names, bound by the limits."""
     memory, program, *arguments = sys.argv[1:]
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (_LARGEST_FILE, _LARGEST_FILE))
     resource.setrlimit(resource.RLIMIT_AS, (int(memory), int(memory)))
     if os.fork() == 0:
         _guard()

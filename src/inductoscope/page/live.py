@@ -7,6 +7,7 @@ neither guess the address nor be made to reach it under a name of its own.
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 import threading
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
 from inductoscope.page.contents import Contents
 from inductoscope.page.document import asset, head
@@ -47,8 +49,11 @@ class LiveRecording:
 
 
 def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
-    files = sorted((path / STREAMS).glob("*.jsonl"))
-    return tuple((file.name, file.stat().st_size) for file in files if file.is_file())
+    found = []
+    for file in sorted((path / STREAMS).glob("*.jsonl")):
+        with contextlib.suppress(OSError):  # It has vanished meanwhile.
+            found.append((file.name, file.lstat().st_size))
+    return tuple(found)
 
 
 class LiveServer(ThreadingHTTPServer):
@@ -96,14 +101,22 @@ class _Handler(BaseHTTPRequestHandler):
         return (head(index, live=True) + data + script).encode()
 
     def _answer_data(self, name: str) -> None:
+        try:
+            body = self._data(name)
+        except (OSError, InductoscopeError):
+            text = b"the recording cannot be read now"
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text, "text/plain; charset=utf-8")
+        else:
+            status = HTTPStatus.NOT_FOUND if body is None else HTTPStatus.OK
+            self._answer(status, body or b"null", "application/json")
+
+    def _data(self, name: str) -> bytes | None:
+        """The index or a chunk; None where there is no such thing."""
         found = self.server.recording.contents()
         kind, _, chunk = name.partition("/")
         if name == "index.json":
-            self._answer(HTTPStatus.OK, compact(found.index), "application/json")
-        elif kind == "chunk" and chunk in found.chunks:
-            self._answer(HTTPStatus.OK, compact(found.chunks[chunk]()), "application/json")
-        else:
-            self._answer(HTTPStatus.NOT_FOUND, b"null", "application/json")
+            return compact(found.index)
+        return compact(found.chunks[chunk]()) if kind == "chunk" and chunk in found.chunks else None
 
     def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
         self.send_response(status)

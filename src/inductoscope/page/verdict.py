@@ -7,6 +7,7 @@ from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.recording.layout import VERDICT
+from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, parse
 
 View = dict[str, Any]
@@ -17,11 +18,8 @@ _LARGEST = 8 << 20
 
 def verdict_view(recording: Recording) -> View | None:
     """What the doctor said of this run; None where it was not asked, or the file is damaged."""
-    path = Path(recording.path) / VERDICT
     try:
-        if not path.is_file() or path.stat().st_size > _LARGEST:
-            return None
-        found = members(parse(path.read_bytes()))
+        found = members(parse(read_file(Path(recording.path) / VERDICT, _LARGEST)))
     except (OSError, ValueError):
         return None
     return _view(found) if found else None

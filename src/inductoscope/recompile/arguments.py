@@ -7,6 +7,7 @@ short plain strings, lists, slices, and the few objects of torch that graphs hol
 from __future__ import annotations
 
 import ast
+import keyword
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +15,9 @@ from typing import Any
 
 from inductoscope.recompile.unbuildable import Unbuildable
 
-# Strings end up in generated code: no quote, no backslash and no line break gets there.
-_PLAIN = re.compile(r"[\w .,:;\-+*/<>=()\[\]|]{0,200}")
+# Strings end up in generated code, sometimes without quotes around them: nothing that means
+# something there gets through. It is enough for modes, devices and einsum's equations.
+_PLAIN = re.compile(r"[\w .,:>\-]{0,200}", re.ASCII)
 _NUMBERS = {"inf": float("inf"), "nan": float("nan"), "Ellipsis": ...}
 _DEEPEST = 20
 
@@ -111,9 +113,14 @@ def _dictionary(node: Any, names: Names, depth: int) -> Any:
     if any(key is None for key in node.keys):
         raise Unbuildable("an argument cannot be read")
     keys = [_value(key, names, depth) for key in node.keys]
-    if not all(isinstance(key, (str, int)) for key in keys):
+    if not all(isinstance(key, int) or _is_keyword(key) for key in keys):
         raise Unbuildable("an argument is a dictionary with other keys than names")
     return dict(zip(keys, (_value(item, names, depth) for item in node.values), strict=True))
+
+
+def _is_keyword(key: Any) -> bool:
+    """Whether it can name an argument; FX writes such names into code as they are."""
+    return isinstance(key, str) and key.isidentifier() and not keyword.iskeyword(key)
 
 
 def _minus(node: Any, names: Names, depth: int) -> Any:

@@ -28,13 +28,21 @@ def main() -> None:
         say("error", message=f"{type(error).__name__}: {error}"[:1000])
         raise
     from inductoscope.recompile.compiling import compile_graph
+    from inductoscope.recompile.walls import stay_inside
 
+    stay_inside(own_folders())
     say("start", stage="preparation")
     for number, graph in enumerate(order.graphs):
         say("graph-start", number=number, compile=graph.compile)
         result = compile_graph(graph, order.settings, devices)
         say("graph", number=number, compile=graph.compile, **result)
     say("done")
+
+
+def own_folders() -> list[str]:
+    """Where this process may write: its recording, its caches, its temporary files."""
+    names = ("INDUCTOSCOPE_RECORDING", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TMPDIR")
+    return [os.environ[name] for name in names if os.environ.get(name)]
 
 
 def _speaker(events: int) -> Any:

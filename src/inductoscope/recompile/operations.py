@@ -32,7 +32,6 @@ _HIGHER_ORDER = (
     "while_loop",
     "scan",
     "associative_scan",
-    "flex_attention",
     "invoke_subgraph",
     "map_impl",
     "tag_activation_checkpoint",
@@ -167,7 +166,32 @@ def _library_operation(name: str) -> Any:
         return None
     packet = getattr(getattr(torch.ops, parts[0]), parts[1], None)
     found = packet if len(parts) == 2 else getattr(packet, parts[2], None)
-    return found if found is not None and not _reads_files(packet, found) else None
+    if not _is_computed(packet, found) or _reads_files(packet, found):
+        return None
+    return found
+
+
+def _is_computed(packet: Any, operation: Any) -> bool:
+    """Whether the dispatcher computes it: no attribute of Python's, nothing of TorchScript's own.
+
+    TorchScript's operators on strings would let a graph make text that no check has seen.
+    """
+    import torch
+    from torch._ops import OpOverload, OpOverloadPacket
+
+    if not isinstance(packet, OpOverloadPacket):
+        return False
+    if isinstance(operation, OpOverload):
+        return bool(torch._C._dispatch_has_kernel(operation._schema.name + _suffix(operation)))
+    if operation is not packet:
+        return False
+    overloads = (getattr(packet, name) for name in packet.overloads())
+    return all(_is_computed(packet, overload) for overload in overloads)
+
+
+def _suffix(operation: Any) -> str:
+    name = operation._schema.overload_name
+    return f".{name}" if name else ""
 
 
 def _reads_files(packet: Any, operation: Any) -> bool:

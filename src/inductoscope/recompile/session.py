@@ -70,7 +70,15 @@ def recompile(
     details = _details(recording, order, made_with or {})
     folder = create_recording(_command(recording), output=into, **details)
     ended, results = _run(order, folder, limits or RecompileLimits(), say)
-    _note(folder, _left_out(order, ended, results), _notes(order, results))
+    _note(
+        folder,
+        came_to_its_end=ended.exit_code == 0,
+        left_out=[
+            {"compile": name, "reason": why}
+            for name, why in _left_out(order, ended, results).items()
+        ],
+        notes=_notes(order, results),
+    )
     return folder
 
 
@@ -166,12 +174,10 @@ def _notes(order: Order, results: Mapping[int, Event]) -> list[dict[str, str]]:
     ]
 
 
-def _note(folder: Path, left_out: Mapping[str, str], notes: list[dict[str, str]]) -> None:
+def _note(folder: Path, **facts: Any) -> None:
     """The manifest says what is not in the recording, so that every view can."""
     path = folder / MANIFEST
-    manifest = json.loads(path.read_text("utf-8"))
-    manifest["left_out"] = [{"compile": name, "reason": why} for name, why in left_out.items()]
-    manifest["notes"] = notes
+    manifest = {**json.loads(path.read_text("utf-8")), **facts}
     unfinished = path.with_suffix(".new")
     unfinished.write_text(json.dumps(manifest, indent=1) + "\n", "utf-8")
     unfinished.replace(path)

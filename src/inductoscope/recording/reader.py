@@ -1,7 +1,8 @@
 """Opens a recording, whole or damaged, and hands out its events and payloads.
 
 A recording is untrusted input: it may come from a stranger's bug report. It is parsed as data and
-never executed, and a digest is checked before it becomes part of a path.
+never executed, a digest is checked before it becomes part of a path, no link in it is followed, and
+nothing of it is read whole that is larger than any run writes.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from inductoscope.errors import UnreadableRecording
 from inductoscope.recording import values
 from inductoscope.recording.layout import (
     MANIFEST,
+    PAYLOADS,
     SCHEMA,
     STREAM_SUFFIX,
     STREAMS,
@@ -26,6 +28,10 @@ from inductoscope.recording.layout import (
 )
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
+
+_LARGEST_FILE = 256 << 20
+_LONGEST_LINE = 64 << 20
+_LINK = "a link, which is not followed"
 
 
 @dataclass(frozen=True)
@@ -71,6 +77,8 @@ class RecordingReader:
     path: Path
     manifest: dict[str, Any]
     damage: list[Damage] = field(default_factory=list)
+    # Folders of payloads that are no links: looked at once, not once per payload.
+    _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def streams(self) -> list[Path]:
         """The stream files, oldest process first."""
@@ -89,23 +97,35 @@ class RecordingReader:
             self.damage.append(Damage(stream.name, f"cannot be read: {error.strerror}"))
             return
         with handle:
-            for number, line in enumerate(handle, start=1):
-                if not line.strip():
+            for number, line in enumerate(_lines(handle), start=1):
+                if line is not None and not line.strip():
                     continue
-                event = _parse(stream.stem.removesuffix("-stopped"), line)
+                event = _parse(stream.stem.removesuffix("-stopped"), line) if line else None
                 if event is None:
-                    self.damage.append(Damage(f"{stream.name}:{number}", "not a whole event"))
+                    what = "not a whole event" if line else f"longer than {_mib(_LONGEST_LINE)}"
+                    self.damage.append(Damage(f"{stream.name}:{number}", what))
                 else:
                     yield event
 
     def payload(self, digest: str) -> str | None:
-        """The text stored under `digest`, or None where it is missing."""
+        """The text stored under `digest`, or None where it is missing or cannot be read."""
         if not _DIGEST.fullmatch(digest):
             return None
+        place = payload_path(digest)
         try:
-            return _read_text(f"{self.path}/{payload_path(digest)}")
-        except OSError:
+            self._refuse_linked(place.rpartition("/")[0])
+            return _read_text(f"{self.path}/{place}")
+        except FileNotFoundError:
             return None
+        except OSError as error:
+            self.damage.append(Damage(place, f"cannot be read: {error.strerror}"))
+            return None
+
+    def _refuse_linked(self, folder: str) -> None:
+        if folder not in self._own_folders:
+            if os.path.islink(f"{self.path}/{folder}"):
+                raise OSError(errno.ELOOP, _LINK)
+            self._own_folders.add(folder)
 
     def json_payload(self, digest: str) -> Any:
         """The JSON stored under `digest`, or None where it is missing or damaged."""
@@ -143,20 +163,51 @@ def _refuse_what_is_no_recording(path: Path) -> None:
             f"{path} is not a recording: it has neither {MANIFEST} nor {STREAMS}/. "
             "Make one with 'inductoscope run SCRIPT'."
         )
+    # A file elsewhere on this machine would end up in pages and exports that are passed on.
+    for folder in (STREAMS, PAYLOADS):
+        if (path / folder).is_symlink():
+            raise UnreadableRecording(
+                f"{path / folder} is {_LINK}. Put the folder itself there to read the recording."
+            )
 
 
 def _open_file(path: str | Path) -> IO[bytes]:
     """Open an ordinary file; a pipe in its place would be waited for without end."""
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, _LINK) from None
+        raise
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file")
     return os.fdopen(descriptor, "rb")
 
 
-def _read_text(path: str | Path) -> str:
+def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
+    """A file of a recording; OSError where it is a link, no ordinary file, or too large."""
     with _open_file(path) as file:
-        return file.read().decode("utf-8", "replace")
+        if os.fstat(file.fileno()).st_size > largest:
+            raise OSError(errno.EFBIG, f"larger than {_mib(largest)}")
+        return file.read()
+
+
+def _read_text(path: str | Path) -> str:
+    return read_file(path).decode("utf-8", "replace")
+
+
+def _lines(handle: IO[bytes]) -> Iterator[bytes | None]:
+    """Lines of a stream; None in the place of one that is too long."""
+    while line := handle.readline(_LONGEST_LINE + 1):
+        yield line if len(line) <= _LONGEST_LINE else None
+        while len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
+            line = handle.readline(_LONGEST_LINE + 1)
+
+
+def _mib(size: int) -> str:
+    return f"{size >> 20} MiB"
 
 
 def _read_manifest(path: Path) -> tuple[dict[str, Any], list[Damage]]:
