@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import shutil
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,15 @@ import pytest
 
 from examples import stored
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.kernels.assembly import Limits, kernel_assembly, safe_flags
+from inductoscope.kernels.assembly import (
+    Limits,
+    _demangled,
+    _find_compiler,
+    _own_flags,
+    _refuse_unsafe,
+    kernel_assembly,
+    safe_flags,
+)
 from inductoscope.kernels.assembly_text import listing
 from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
@@ -121,6 +130,28 @@ def test_assembly_that_says_nothing_of_the_kernel_is_empty() -> None:
     assert listing("garbage\n.loc 1 x\n\x00:::\n", "kernel.cpp", range(1, 10)).text == ""
 
 
+def test_debug_information_written_to_keep_its_reader_busy_is_passed() -> None:
+    """As assembly inside of a kernel could hold it."""
+    calls = """
+        .uleb128 0x1    // (DIE (0x10) DW_TAG_inlined_subroutine)
+        .8byte  .LBB1   // DW_AT_low_pc
+        .8byte  .LBE1-.LBB1     // DW_AT_high_pc
+        .byte   0x1     // DW_AT_call_file (kernel.cpp)
+        .byte   0x5     // DW_AT_call_line
+    """
+    head = '.file 1 "kernel.cpp"\nmain:\n.loc 1 3 5\nmov x0, 1\n.loc 2 1 1\n.LBB1:\n'
+    code = head + "nop\n" * 20_000 + f".LBE1:\n.loc 1 {'9' * 5000} 1\nret\n"
+    long_line = f".8byte .L{'a' * 100_000} Range\n"
+    start = time.process_time()
+    found = listing(code + long_line + calls * 20_000, "kernel.cpp", range(1, 10))
+    assert time.process_time() - start < 10
+    # Which call an instruction came from is unknown then; its own line is not.
+    assert (found.links, found.inlined) == ({3: (2,)}, frozenset())
+    assert found.text.count("nop") == 20_000
+    few = listing(code + calls, "kernel.cpp", range(1, 10))
+    assert len(few.links[5]) == len(few.inlined) == 20_000
+
+
 # --- an untrusted command -------------------------------------------------------------------------
 
 
@@ -157,6 +188,8 @@ def test_only_flags_that_choose_code_are_taken() -> None:
         "-fdump-tree-all=/tmp/x",
         "-save-temps=obj",
         "-std=c++11",
+        "-DX=__has_include",
+        "-DX=__asm__",
     ],
 )
 def test_no_flag_that_names_a_file_or_a_program_is_taken(word: str) -> None:
@@ -187,11 +220,83 @@ def test_a_command_that_is_no_command_is_refused() -> None:
         '#include_next "/etc/passwd"',
         '#import "/etc/passwd"',
         "#include",
+        'const char *a = "#/*";\n#include </etc/passwd>\nconst char *b = "*/include <vector>";',
+        "#" + "/**/" * 1000 + "x",
     ],
 )
 def test_headers_that_are_not_torchs_are_refused(line: str) -> None:
     with pytest.raises(UsageError, match="The recorded source includes"):
         kernel_assembly(*with_source(line))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *(f'#{space}include "/etc/passwd"' for space in "\0\v\f\r"),
+        *(f'#incl\\{space}\nude "/etc/passwd"' for space in "\0\v\f"),
+        '#incl\\\rude "/etc/passwd"',
+        '#incl??/\nude "/etc/passwd"',
+        '#if __has_include("/etc/passwd")',
+        "#if __has_embed(</etc/passwd>)",
+        '#if __has_\\\ninclude("/etc/passwd")',
+        '#define JOIN(a, b) a##b\n#if JOIN(__ha, s_include)("/etc/passwd")',
+        '#define JOIN(a, b) a%:%:b\nJOIN(as, m)(".incbin");',
+        '#pragma GCC dependency "/etc/passwd"',
+        '_Pragma("GCC pch_preprocess \\"/etc/passwd\\"")',
+        'asm(".inc" "bin \\"/etc/passwd\\"");',
+        '__asm__ volatile(".include \\"/etc/passwd\\"");',
+    ],
+)
+def test_nothing_asks_for_files_in_another_way(text: str) -> None:
+    with pytest.raises(UsageError, match=r"The recorded source holds .*, which is not compiled"):
+        kernel_assembly(*with_source(text))
+
+
+def test_what_inductor_writes_is_not_refused() -> None:
+    recording, _ = chain()
+    texts = [recording.payload(native.digest) for native in recording.natives]
+    assert any("#include <torch/" in text for text in texts)
+    for text in texts:
+        _refuse_unsafe(text)
+        _refuse_unsafe(text.replace("\n", "\r\n"))
+
+
+def test_the_compiler_is_one_of_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("clang++", "g++", "clang++-99", "mine"):
+        (tmp_path / name).write_text("")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+
+    def chosen(command: str) -> str:
+        return Path(_find_compiler(command)).name
+
+    assert chosen("/elsewhere/clang++ -O2") == "clang++"
+    # Not one that only the recording names.
+    assert chosen("clang++-99 -O2") == chosen("/elsewhere/mine") == chosen("") == "g++"
+    monkeypatch.setenv("CXX", str(tmp_path / "mine"))
+    assert chosen("clang++-99 -O2") == chosen("mine") == "mine"
+    assert chosen("g++ -O2") == "g++"
+    monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("CXX", "")
+    with pytest.raises(ToolFailure, match="No C\\+\\+ compiler was found"):
+        chosen("g++")
+
+
+def test_clang_reads_no_file_that_assembly_names() -> None:
+    assert "-fno-integrated-as" in _own_flags("Apple clang version 17.0.0")
+    assert "-dA" in _own_flags("g++ (GCC) 14.2.0")
+
+
+@pytest.mark.skipif(shutil.which("c++filt") is None, reason="there is no c++filt here")
+def test_a_name_that_is_endless_when_written_out_stays_as_it_is() -> None:
+    assert _demangled("bl _Z3addii\n") == "bl add(int, int)\n"
+    # Each argument is the pair of two of those before it: 2 to the power of 20 in all.
+    parts = "".join(f"S_IS{digit}_S{digit}_E" for digit in "0123456789ABCDEFGHIJ")
+    name = f"_Z1fSt4pairIiiE{parts}"
+    assert _demangled(f"bl {name}\n") == f"bl {name}\n"
 
 
 def test_a_compiler_that_does_not_end_is_stopped() -> None:

@@ -11,11 +11,13 @@ import pytest
 
 from examples import NAMES, inductoscope, stored, write_recording
 from inductoscope.cli.commands import export as command
+from inductoscope.errors import ToolFailure
 from inductoscope.export import FORMS
-from inductoscope.export.item import safe_name
+from inductoscope.export.folder import write_all
+from inductoscope.export.item import Item, safe_name
 from inductoscope.export.perfetto import trace
 from inductoscope.model.fold import load
-from inductoscope.model.timeline import timeline
+from inductoscope.model.timeline import Lane, Timeline, timeline
 
 every_recording = pytest.mark.parametrize("name", NAMES)
 
@@ -76,6 +78,19 @@ def test_processes_with_the_same_id_are_told_apart(tmp_path: Path) -> None:
     data = trace(timeline(load(tmp_path)))
     names = [event for event in data["traceEvents"] if event["name"] == "process_name"]
     assert sorted(event["pid"] for event in names) == [7, 8]
+
+
+def test_many_processes_with_the_same_id_take_no_time() -> None:
+    processes = {7: 10_000, 8: 10_000, -1: 10_000}
+    lanes = [
+        Lane("python", "program", f"{pid} {number}", pid, 0.0, 0.0, ended=True)
+        for pid, count in processes.items()
+        for number in range(count)
+    ]
+    data = trace(Timeline(0.0, 0.0, tuple(lanes), ()))
+    numbers = [event["pid"] for event in data["traceEvents"] if event["name"] == "process_name"]
+    assert len(set(numbers)) == len(lanes)
+    assert (numbers[0], numbers[10_000], numbers[20_000]) == (7, 8, 1)
 
 
 def test_what_never_ended_is_called_so(tmp_path: Path) -> None:
@@ -212,6 +227,39 @@ def test_every_recording_can_be_exported(name: str, tmp_path: Path) -> None:
     answer = inductoscope("export", stored(name), "--to", tmp_path / "out", "--json", "-")
     listed: list[dict[str, Any]] = answer.data["files"]
     assert {row["path"] for row in listed} | {"manifest.json"} == files(tmp_path / "out")
+
+
+# --- names and sizes that only a stranger's recording has -----------------------------------------
+
+
+def test_files_of_the_same_name_are_numbered(tmp_path: Path) -> None:
+    items = [Item(path, "", str) for path in ("a/x.py", "a/X.py", "a/x_2.py", "a/x.py", "a.b/n")]
+    written = write_all(tmp_path, [*items, Item("a.b/N", "", str)])
+    paths = ["a/x.py", "a/X_2.py", "a/x_2_2.py", "a/x_3.py", "a.b/n", "a.b/N_2"]
+    assert [file.path for file in written] == paths
+
+
+def test_many_files_of_the_same_name_take_no_time(tmp_path: Path) -> None:
+    with pytest.raises(ToolFailure):  # Names are found before anything is written.
+        write_all(tmp_path, [Item("x.py", "", lambda: "x")] * 20_000, largest=0)
+
+
+def test_a_name_that_is_both_a_file_and_a_folder(tmp_path: Path) -> None:
+    names = ("raw/x.py", "raw/x.py/y.txt", "RAW/X.PY/y/z", "raw/x.py/Y")
+    written = write_all(tmp_path, [Item(name, "", lambda: "text") for name in names])
+    paths = ["raw/x_2.py", "raw/x.py/y.txt", "RAW/X.PY/y/z", "raw/x.py/Y_2"]
+    assert [file.path for file in written] == paths
+    assert files(tmp_path) == {*paths, "manifest.json"}
+
+
+def test_an_export_that_grows_beyond_the_recording_is_stopped(tmp_path: Path) -> None:
+    items = [Item(f"raw/{number}.txt", "", lambda: "x" * 1000) for number in range(10)]
+    with pytest.raises(ToolFailure, match=r"larger than 0 MiB, far more than is recorded"):
+        write_all(tmp_path, items, largest=3500)
+    written = {f"raw/{number}.txt" for number in range(3)}
+    assert files(tmp_path) == {*written, "manifest.json"}
+    # What was written is known to be of an export, so that the next one may replace it.
+    assert len(write_all(tmp_path, items, largest=10_000)) == 10
 
 
 # --- files that are there already -----------------------------------------------------------------

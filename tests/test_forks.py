@@ -185,9 +185,11 @@ def test_one_that_has_nothing_to_do_is_late_soon_after_its_time() -> None:
         assert _is_late(asleep, now=103.0, limit=100.0)
 
 
-def test_one_whose_compiler_works_has_something_to_do() -> None:
-    with process("sh", "-c", "sh -c 'while :; do :; done' & wait") as waiting:
-        assert wait_until(lambda: _is_ready(waiting.pid))
+def test_one_whose_compiler_works_has_something_to_do(tmp_path: Path) -> None:
+    busy = f"echo > {tmp_path}/begun; while :; do :; done"
+    with process("sh", "-c", f"sh -c '{busy}' & wait") as waiting:
+        assert wait_until((tmp_path / "begun").exists)
+        assert _is_ready(waiting.pid)
         assert not _is_late(waiting, now=100.5, limit=100.0)
         assert not _is_late(waiting, now=103.0, limit=100.0)
 

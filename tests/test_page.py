@@ -173,6 +173,10 @@ def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     shown = Contents(load(folder)).index["verdict"]
     assert shown["verdict"] == "nan"
     assert shown["repro"] == {"verified": True, "text": "1/0"}
+    (folder / "verdict.json").rename(tmp_path / "elsewhere")
+    (folder / "verdict.json").symlink_to(tmp_path / "elsewhere")
+    assert Contents(load(folder)).index["verdict"] is None
+    (folder / "verdict.json").unlink()
     (folder / "verdict.json").write_text("{cut sho")
     assert Contents(load(folder)).index["verdict"] is None
 
@@ -247,6 +251,17 @@ def test_a_run_is_followed_while_it_goes_on(server: LiveServer) -> None:
     status, graph = fetch(server.address + "chunk/graph-0")
     assert status == 200
     assert json.loads(graph)["operations"]
+
+
+def test_a_recording_that_goes_away_is_said_to_be_gone(server: LiveServer) -> None:
+    path = server.recording.path
+    (path / "streams" / "9-9.jsonl").symlink_to(path / "vanished")
+    assert fetch(server.address + "index.json")[0] == 200
+    path.rename(path.with_name("moved"))
+    assert fetch(server.address + "index.json") == (503, b"the recording cannot be read now")
+    assert fetch(server.address)[0] == 200
+    path.with_name("moved").rename(path)
+    assert fetch(server.address + "index.json")[0] == 200
 
 
 def test_only_who_knows_the_token_and_asks_this_machine_gets_an_answer(server: LiveServer) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from examples import inductoscope, stored, write_recording
 from inductoscope.model.fold import load
+from inductoscope.recording import reader as reading
 from inductoscope.recording import values
 from inductoscope.recording.reader import open_recording
 
@@ -204,6 +205,79 @@ def test_a_damaged_payload_is_missing_and_nothing_else_is(tmp_path: Path) -> Non
 
     assert "graph is missing" in inductoscope("show", folder, "--stage", "dynamo").stdout
     assert "ops.relu" in inductoscope("show", folder, "--stage", "ir").stdout
+
+
+# --- files elsewhere on this machine, and files without end ---------------------------------------
+
+GRAPH = {"kind": "graph", "stage": "dynamo", "payload": "a" * 32}
+SECRET = {"nodes": [{"name": "not_yours", "op": "placeholder"}]}
+
+
+def linked(folder: Path, place: str) -> Path:
+    """A recording in which `place` has been moved out and is a link to where it is now."""
+    write_recording(folder, TICK, GRAPH, payloads={"a" * 32: SECRET})
+    elsewhere = folder.parent / "elsewhere"
+    (folder / place).rename(elsewhere)
+    (folder / place).symlink_to(elsewhere)
+    return folder
+
+
+@pytest.mark.parametrize("place", ["payloads/aa", "payloads/aa/" + "a" * 30])
+def test_a_payload_that_is_a_link_is_missing(tmp_path: Path, place: str) -> None:
+    reader = open_recording(linked(tmp_path / "r", place))
+    assert reader.payload("a" * 32) is None
+    assert reader.json_payload("a" * 32) is None
+    what = "cannot be read: a link, which is not followed"
+    assert {(item.where, item.what) for item in reader.damage} == {
+        (f"payloads/aa/{'a' * 30}", what)
+    }
+    shown = inductoscope("show", tmp_path / "r", "--stage", "dynamo")
+    assert "(the graph is missing from the recording)" in shown.stdout
+
+
+@pytest.mark.parametrize("place", ["payloads", "streams"])
+def test_a_linked_folder_is_refused(tmp_path: Path, place: str) -> None:
+    answer = inductoscope("show", linked(tmp_path / "r", place))
+    assert answer.exit_code == 2
+    assert f"{place} is a link, which is not followed." in answer.words
+
+
+@pytest.mark.parametrize("place", ["recording.json", "streams/1-1.jsonl"])
+def test_a_linked_manifest_or_stream_is_not_read(tmp_path: Path, place: str) -> None:
+    recording = load(linked(tmp_path / "r", place))
+    name = place.rpartition("/")[2]
+    assert recording.damage == ((name, "cannot be read: a link, which is not followed"),)
+
+
+def test_the_recording_itself_may_be_reached_through_a_link(tmp_path: Path) -> None:
+    folder = write_recording(tmp_path / "r", TICK, GRAPH, payloads={"a" * 32: "text"})
+    (tmp_path / "latest").symlink_to(folder)
+    reader = open_recording(tmp_path / "latest")
+    assert (reader.payload("a" * 32), reader.damage) == ("text", [])
+    assert [event.kind for event in reader.events()] == ["compile-start", "graph"]
+
+
+def test_a_payload_that_is_too_large_is_damage(tmp_path: Path) -> None:
+    folder = write_recording(tmp_path / "r", TICK, GRAPH, payloads={"a" * 32: "text"})
+    # Holes take no room on the disk.
+    os.truncate(folder / "payloads" / "aa" / ("a" * 30), (256 << 20) + 1)
+    reader = open_recording(folder)
+    assert reader.payload("a" * 32) is None
+    assert [item.what for item in reader.damage] == ["cannot be read: larger than 256 MiB"]
+
+
+@pytest.mark.parametrize("length", [1000, 1001, 1002, 1003, 2004, 5000])
+def test_a_line_that_is_too_long_is_damage_and_the_next_one_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
+) -> None:
+    monkeypatch.setattr(reading, "_LONGEST_LINE", 1000)
+    folder = write_recording(tmp_path / "r", PROCESS)
+    with (folder / "streams" / "1-1.jsonl").open("a") as stream:
+        stream.write("x" * (length - 1) + "\n" + json.dumps(TICK) + "\n")
+    recording = load(folder)
+    what = "not a whole event" if length <= 1000 else "longer than 0 MiB"
+    assert recording.damage == (("1-1.jsonl:2", what),)
+    assert [compile_.id for compile_ in recording.compiles] == ["0/0"]
 
 
 # --- single values --------------------------------------------------------------------------------

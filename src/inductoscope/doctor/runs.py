@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -100,6 +101,16 @@ class Runs:
             _refuse_full_disk(self.cache, run.output)
         return run
 
+    def refuse_lack_of_space(self, message: str) -> None:
+        """The compiler had no space: was it where the examination compiles, or elsewhere?
+
+        It does not always say which file it could not write, so the fuller of the two is it.
+        """
+        places = (self.cache, Path(tempfile.gettempdir()))
+        free, elsewhere = (shutil.disk_usage(place).free for place in places)
+        if os.strerror(errno.ENOSPC) in message and free < elsewhere:
+            raise _no_space_in(self.cache)
+
     def _limits_for(self, orders: Orders, seconds: float) -> Limits:
         """With a workaround, or after a first run that went well, none has reason to take long."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
@@ -123,7 +134,11 @@ def _refuse_full_disk(folder: Path, output: str) -> None:
     full = os.strerror(errno.ENOSPC)
     said = any(full in line and str(folder) in line for line in output.splitlines())
     if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
-        raise ToolFailure(
-            f"The disk of {folder} is full, so that nothing can be compiled there. "
-            "Choose another place with --output."
-        )
+        raise _no_space_in(folder)
+
+
+def _no_space_in(folder: Path) -> ToolFailure:
+    return ToolFailure(
+        f"The disk of {folder} is full, so that nothing can be compiled there. "
+        "Choose another place with --output."
+    )

@@ -90,6 +90,9 @@ class Doctor:
         orders = Orders(calls=request.calls, with_workaround=request.with_workaround)
         first = self._runs.first(orders)
         self._found = read_found(first.folder / FOLDER)
+        if self._found is not None and self._found.advice:
+            failure = self._found.failure
+            self._runs.refuse_lack_of_space(f"{failure.get('text')} {failure.get('message')}")
         if first.stalled and (stuck := stuck_choices(first.folder)) is not None:
             return self._finished(self._examine_stuck(stuck))
         if self._found is None and first.ending.exit_code != 0:

@@ -62,8 +62,10 @@ _UNSAFE = re.compile(
 _HEADER = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_+.-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_+.-]*)*")
 
 # Sets limits, then becomes the compiler: in a process of its own, so it is safe beside threads.
+# Python ignores the signal of a file that gets too large, and so would what it becomes.
 _LIMITER = (
-    "import os, resource, sys\n"
+    "import os, resource, signal, sys\n"
+    "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
     "for name, most in zip(('CPU', 'AS', 'FSIZE', 'CORE'), sys.argv[1:5]):\n"
     "    resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (int(most), int(most)))\n"
     "os.execvp(sys.argv[5], sys.argv[5:])\n"
@@ -80,7 +82,7 @@ class Limits:
 
 
 # Names that refer to each other grow without bounds when they are written out.
-_DEMANGLING = Limits(seconds=20, memory_bytes=1 << 30, output_bytes=16 << 20)
+_DEMANGLING = Limits(seconds=10, memory_bytes=1 << 30, output_bytes=16 << 20)
 
 
 @dataclass(frozen=True)

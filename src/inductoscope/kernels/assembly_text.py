@@ -152,14 +152,15 @@ def _callers(assembly: str, source: str, labels: Mapping[str, int]) -> dict[int,
     extents: list[tuple[int, int, list[tuple[int, int]]]] = []
     steps = 0
     for call in _inlined_calls(lines):
+        if call.file != source or not call.line:
+            continue
         pairs = ranges.get(call.ranges, []) if call.ranges else [(call.low, call.high)]
         placed = [(labels[a], labels[b]) for a, b in pairs if a in labels and b in labels]
         width = sum(max(b - a, 0) for a, b in placed)
         steps += len(pairs) + width
         if steps > _MOST_STEPS:
             return {}
-        if call.file == source and call.line and placed:
-            extents.append((width, call.line, placed))
+        extents.append((width, call.line, placed))
     found: dict[int, int] = {}
     # The widest first, so that narrower ones overwrite it.
     for _, line, placed in sorted(extents, key=lambda extent: -extent[0]):
