@@ -168,12 +168,22 @@ def _finding(finding: Finding) -> View:
     return {
         "rule": finding.rule,
         "title": finding.title,
-        "severity": "error" if finding.is_problem else "note",
+        "severity": _severity(finding),
         "confidence": finding.confidence,
         "text": "\n".join(finding.evidence),
         "place": finding.source,
         "what_to_do": finding.advice,
     }
+
+
+# Problems that cost time and leave the result right.
+_SLOW = ("graph_breaks", "recompiles")
+
+
+def _severity(finding: Finding) -> str:
+    if not finding.is_problem:
+        return "note"
+    return "warning" if finding.rule in _SLOW else "error"
 
 
 def _notes(recording: Recording) -> list[str]:

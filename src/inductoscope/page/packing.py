@@ -11,6 +11,7 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from typing import Any
@@ -38,7 +39,11 @@ def packed_chunks(contents: Contents) -> Iterator[Iterator[tuple[str, str]]]:
         # Chunks of one graph are made together: they read the same graphs.
         groups = [tuple(group) for _, group in itertools.groupby(names, key=_graph_of)]
         futures = {group: executor.submit(_make, group) for group in groups}
-        yield _collected(contents, futures)
+        try:
+            yield _collected(contents, futures)
+        except BaseException:
+            executor.shutdown(cancel_futures=True)  # Ctrl-C: what has not begun is not begun.
+            raise
 
 
 def _graph_of(name: str) -> str:
@@ -64,7 +69,13 @@ def _executor(contents: Contents) -> Executor | None:
     _inherited[:] = [contents]
     gc.collect()
     gc.freeze()  # What is there by now is not gone through, and so not copied, in each child.
-    return ProcessPoolExecutor(cores, mp_context=multiprocessing.get_context("fork"))
+    context = multiprocessing.get_context("fork")
+    return ProcessPoolExecutor(cores, mp_context=context, initializer=_leave_interrupts_alone)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches all processes of a terminal; the parent says what becomes of the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _make(names: tuple[str, ...]) -> list[str]:

@@ -8,10 +8,13 @@ from typing import Any
 
 from inductoscope.recording.layout import MANIFEST
 from inductoscope.recording.location import recordings_folder
+from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, parse, real, texts
 from inductoscope.report.terminal import Printer
 
 View = dict[str, Any]
+
+_LARGEST_MANIFEST = 16 << 20
 
 
 def recordings_view(paths: list[Path]) -> View:
@@ -24,7 +27,7 @@ def recordings_view(paths: list[Path]) -> View:
 
 def _manifest(path: Path) -> View:
     try:
-        found = members(parse((path / MANIFEST).read_bytes()))
+        found = members(parse(read_file(path / MANIFEST, _LARGEST_MANIFEST)))
     except (OSError, ValueError):
         found = {}
     return {"created": real(found.get("created")), "command": list(texts(found.get("command")))}

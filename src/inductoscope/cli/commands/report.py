@@ -71,7 +71,7 @@ def command(
         printer.line(
             f"{len(found.index['graphs'])} graph(s), {len(found.index['findings'])} finding(s)"
         )
-    problems = any(finding["severity"] == "error" for finding in found.index["findings"])
+    problems = any(finding["severity"] != "note" for finding in found.index["findings"])
     sys.exit(1 if problems else 0)
 
 
