@@ -189,7 +189,11 @@ def test_a_rank_that_vanished_inside_the_compiler(findings: Find) -> None:
 
 
 def test_a_program_that_still_compiles_has_not_crashed(findings: Find) -> None:
-    assert findings(PROCESS, TORCH, COMPILE, LOWERING) == []
+    (found,) = findings(PROCESS, TORCH, COMPILE, LOWERING)
+    assert found.title == (
+        "The recording has no end: process 7 was last in stage lowering of compile 0/0"
+    )
+    assert (found.is_problem, found.confidence) == (False, "unknown")
 
 
 def test_a_signal_without_a_name_is_told_by_its_number(findings: Find) -> None:
@@ -301,6 +305,12 @@ def test_a_run_without_torch(findings: Find) -> None:
     (found,) = findings(PROCESS, PROCESS_END, EXITED)
     assert found.title == "No process of the command imported torch"
     assert "-I, -E and -S" in found.advice
+
+
+def test_a_run_that_has_not_ended_may_yet_compile(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH)
+    assert found.title == ("Nothing was compiled as far as the recording goes, and it has no end")
+    assert found.confidence == "unknown"
 
 
 def test_a_run_with_torch_and_no_compile(findings: Find) -> None:

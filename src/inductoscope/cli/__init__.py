@@ -28,6 +28,9 @@ COMMANDS: tuple[str, ...] = (
     "env",
 )
 
+# As shells have it: 128 and the number of the signal.
+_INTERRUPTED = 130
+
 
 class _LazyGroup(click.Group):
     """Imports a command's module when the command is asked for."""
@@ -60,7 +63,14 @@ def main() -> None:
         # What the terminal has no character for is written out, not refused.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
-        _cli.main(prog_name="inductoscope")
+        code = _cli.main(prog_name="inductoscope", standalone_mode=False)
     except InductoscopeError as error:
         click.echo(f"inductoscope: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)
+    except click.ClickException as error:
+        error.show()
+        sys.exit(error.exit_code)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("inductoscope: interrupted", err=True)
+        sys.exit(_INTERRUPTED)
+    sys.exit(code if isinstance(code, int) else 0)

@@ -31,8 +31,7 @@ def check(recording: Recording) -> Iterator[Finding]:
         yield _ending(recording, number, victims)
         return
     for process in victims:
-        if recording.ending is not None:
-            yield _lost_process(process)
+        yield _last_seen(process) if recording.ending is None else _lost_process(process)
 
 
 def _died_compiling(process: Process) -> bool:
@@ -99,6 +98,20 @@ def _lost_process(process: Process) -> Finding:
         confidence="likely",
         evidence=("its stream ends inside the stage, with no exception and no ordinary end",),
         advice="It was killed, or called os._exit. Look at the stage that it was in.",
+        stage=process.unfinished[-1].stage,
+        compile=process.unfinished[-1].compile,
+    )
+
+
+def _last_seen(process: Process) -> Finding:
+    """The recording has no end, so the process may be alive."""
+    return Finding(
+        rule="crash",
+        title=f"The recording has no end: process {process.pid} was last {_where(process)}",
+        is_problem=False,
+        confidence="unknown",
+        evidence=("its stream ends inside the stage; the end of the command is not recorded",),
+        advice="The program still runs, or it was killed together with the tool.",
         stage=process.unfinished[-1].stage,
         compile=process.unfinished[-1].compile,
     )

@@ -22,6 +22,9 @@ def check(recording: Recording) -> Iterator[Finding]:
     """At most one note."""
     if recording.compiles:
         return
+    if recording.ending is None and not recording.manifest.get("inside"):
+        yield _not_yet()
+        return
     if any(process.torch for process in recording.processes):
         title = "torch was imported, but nothing was compiled"
         advice = "The script never called a function made by torch.compile."
@@ -35,4 +38,15 @@ def check(recording: Recording) -> Iterator[Finding]:
         confidence="proven",
         evidence=("no stream of the recording says otherwise",),
         advice=advice,
+    )
+
+
+def _not_yet() -> Finding:
+    return Finding(
+        rule="nothing_recorded",
+        title="Nothing was compiled as far as the recording goes, and it has no end",
+        is_problem=False,
+        confidence="unknown",
+        evidence=("the end of the command is not in the recording",),
+        advice="The program still runs, or it was killed together with the tool.",
     )

@@ -23,8 +23,9 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.native import NativeIndex
 
 _UNSEEN = (
-    "Versions and environment are the same. Settings made in the program itself "
-    "(torch._inductor.config) are in no recording: look for the cause there or in the program."
+    "Versions and the environment variables that are recorded are the same. Other variables, and "
+    "settings made in the program itself (torch._inductor.config), are in no recording: look for "
+    "the cause there or in the program."
 )
 
 Run = tuple[Recording, NativeIndex]

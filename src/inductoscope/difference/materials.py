@@ -55,7 +55,9 @@ def _node_text(node: FxNode) -> str:
 def _recorded(side: Side, *stages: str) -> Material | None:
     """The graphs that the compile's stages left, of the last attempt."""
     last = {graph.stage: graph for graph in side.compile.graphs if graph.stage in stages}
-    return _graph_material(*(read_graph(side.recording, graph.digest) for graph in last.values()))
+    graphs = [read_graph(side.recording, graph.digest) for graph in last.values()]
+    # A part of them would look like another graph.
+    return _graph_material(*graphs) if all(graphs) else None
 
 
 def dynamo(side: Side) -> Material | None:
@@ -239,6 +241,9 @@ def _native(item: NativeCompile) -> str:
 
 
 Extract = Callable[[Side], Material | None]
+
+# Stages whose canonical names are those of the final graph and of the schedule.
+NAMED_BY_OTHERS = ("ir", "autotune", "scheduler", "fusion", "loop-body", "native")
 
 # In the order of the compiler, so the first that differs is where the runs part.
 STAGES: dict[str, Extract] = {

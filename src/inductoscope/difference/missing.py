@@ -13,6 +13,15 @@ def why_missing(side: Side, stage: str, *, run: str) -> str:
     return f"the {run} run has none: {_reason(side, stage)}"
 
 
+def why_unnamed(first: Side, second: Side) -> str:
+    """Why names of one run cannot be told to be those of the other; empty where they can."""
+    for side, other, run in ((first, second, "first"), (second, first, "second")):
+        lacking = [what for what in side.unnamed if what not in other.unnamed]
+        if lacking:
+            return f"the {run} run lacks {' and '.join(lacking)}, by which names are told"
+    return ""
+
+
 def _reason(side: Side, stage: str) -> str:
     hit = any(lookup.outcome == "hit" for lookup in side.compile.caches)
     if (side.graph is not None and side.graph.cached) or (hit and stage != "dynamo"):

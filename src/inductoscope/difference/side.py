@@ -68,6 +68,12 @@ class Side:
         return renaming
 
     @property
+    def unnamed(self) -> tuple[str, ...]:
+        """What `renaming` would have to know and is not there."""
+        known = {"the final graph": self.final, "the scheduler's nodes": self.before}
+        return tuple(what for what, found in known.items() if not found)
+
+    @property
     def process(self) -> Process | None:
         """The process that compiled it."""
         wanted = self.compile.process

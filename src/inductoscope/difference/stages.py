@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 from inductoscope.difference.entities import StageComparison
-from inductoscope.difference.materials import STAGES, Material
-from inductoscope.difference.missing import why_missing
+from inductoscope.difference.materials import NAMED_BY_OTHERS, STAGES, Material
+from inductoscope.difference.missing import why_missing, why_unnamed
 from inductoscope.difference.side import Side
 
 _LONGEST_DIFF = 1000  # lines
@@ -21,8 +21,9 @@ def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
     """Every stage that at least one of the runs went through, in the compiler's order."""
     for stage, extract in STAGES.items():
         one, other = extract(first), extract(second)
+        unnamed = why_unnamed(first, second) if stage in NAMED_BY_OTHERS else ""
         if one is not None and other is not None:
-            yield _compared(stage, one, other)
+            yield _compared(stage, one, other, unnamed)
         elif one is not None:
             why = why_missing(second, stage, run="second")
             yield StageComparison(stage, "not compared", why=why)
@@ -31,10 +32,13 @@ def compare_stages(first: Side, second: Side) -> Iterator[StageComparison]:
             yield StageComparison(stage, "not compared", why=why)
 
 
-def _compared(stage: str, one: Material, other: Material) -> StageComparison:
+def _compared(stage: str, one: Material, other: Material, unnamed: str) -> StageComparison:
+    """`unnamed`: why names cannot be told from each other, so that a difference may be theirs."""
     if one.canonical == other.canonical:
         same = one.lines == other.lines
         return StageComparison(stage, "same" if same else "renamed")
+    if unnamed:
+        return StageComparison(stage, "not compared", why=unnamed)
     return StageComparison(
         stage,
         "different",

@@ -1,19 +1,27 @@
-"""Finds the pair that a user means: by scheduler node, buffer, kernel, FX node or operation."""
+"""Finds the pair that a user means: by scheduler node, buffer, kernel, FX node or operation.
+
+An operation is where its result is computed. Its name runs on in the origins of later nodes, up to
+library calls that only read what came of it, so origins alone tell only where nothing else does.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
+from typing import NoReturn
 
 from inductoscope.errors import UsageError
 from inductoscope.fusion.ledger import LedgerRow, graph_ledger
 from inductoscope.model.entities import Compile, InductorGraph, Recording
-from inductoscope.model.fx import read_graph
-from inductoscope.model.join import final_graph
-from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.trace import by_operation
 
 _MOST_LISTED = 8
+_UNRELATED = (
+    "They use no common buffer, so torch makes no candidate of them: it pairs nodes that "
+    "use the same buffer (with aggressive_fusion also nodes with equal loops)."
+)
 
 
 @dataclass(frozen=True)
@@ -24,11 +32,13 @@ class Meaning:
     nodes: tuple[str, ...]
     # 'whole' for a kernel or a fused group, of which every node is meant.
     whole: bool = False
+    # False where nothing but origins tells the nodes.
+    certain: bool = True
 
 
 @dataclass(frozen=True)
 class Found:
-    """The pair that was asked about; without a row, `words` says what became of the two."""
+    """The pair that was asked about; `words` say what else is known, or all where there is none."""
 
     graph: str
     row: LedgerRow | None
@@ -39,15 +49,18 @@ class Found:
 
 def find_pair(recording: Recording, first: str, second: str, *, graph: str = "") -> Found:
     """The pair called `first` and `second`; UsageError where it is unknown or ambiguous."""
+    joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
+    if not joins:
+        _refuse_graph(recording, graph)
     meanings = [
-        (compile_, item, _meaning(recording, compile_, item, first), other)
-        for compile_, item in _graphs(recording, graph)
-        if (other := _meaning(recording, compile_, item, second)) is not None
+        (join, _meaning(join, first), other)
+        for join in joins
+        if (other := _meaning(join, second)) is not None
     ]
-    both = [(c, g, one, other) for c, g, one, other in meanings if one is not None]
+    both = [(join, one, other) for join, one, other in meanings if one is not None]
     if not both:
-        _refuse_unknown(recording, (first, second), graph)
-    found = [_found(recording, *meaning) for meaning in both]
+        _refuse_unknown(joins, (first, second))
+    found = [_found(*meaning) for meaning in both]
     pairs = [item for items in found for item in items]
     with_row = [item for item in pairs if item.row is not None]
     chosen = with_row or pairs
@@ -63,87 +76,110 @@ def _graphs(recording: Recording, key: str) -> Iterator[tuple[Compile, InductorG
                 yield compile_, graph
 
 
-def _found(
-    recording: Recording, compile_: Compile, graph: InductorGraph, one: Meaning, other: Meaning
-) -> list[Found]:
-    same = set(one.nodes) & set(other.nodes)
-    if same in (set(one.nodes), set(other.nodes)):
-        words = (
-            f"Both stand for the same scheduler node ({', '.join(sorted(same))}): what is inside "
-            "of one was put into one loop when the graph was lowered, before any fusion."
-        )
-        return [Found(graph.key, None, words)]
+def _found(join: GraphJoin, one: Meaning, other: Meaning) -> list[Found]:
+    key, same = join.graph.key, set(one.nodes) & set(other.nodes)
+    if set(one.nodes) == set(other.nodes) and (len(same) == 1 or one.whole):
+        return [Found(key, None, _same(same))]
     rows = [
         row
-        for row in graph_ledger(recording, compile_, graph)
+        for row in graph_ledger(join.recording, join.compile, join.graph)
         if (row.first in one.nodes and row.second in other.nodes)
         or (row.first in other.nodes and row.second in one.nodes)
     ]
+    partly = _partly_same(same, certain=one.certain and other.certain)
     if not rows:
-        words = (
-            "They use no common buffer, so torch makes no candidate of them: it pairs nodes that "
-            "use the same buffer (with aggressive_fusion also nodes with equal loops)."
-        )
-        return [Found(graph.key, None, words)]
+        return [Found(key, None, partly or _UNRELATED)]
     if one.whole and other.whole:
         costliest = max(rows, key=lambda row: row.bytes or 0)
-        return [Found(graph.key, costliest, others=len(rows) - 1)]
-    return [Found(graph.key, row) for row in rows]
+        return [Found(key, costliest, others=len(rows) - 1)]
+    return [Found(key, row, partly) for row in rows]
 
 
-def _meaning(
-    recording: Recording, compile_: Compile, graph: InductorGraph, name: str
-) -> Meaning | None:
-    nodes = [n for item in read_schedule(recording, graph.scheduled_before) for n in item.leaves]
+def _same(nodes: set[str]) -> str:
+    if len(nodes) > 1:
+        return f"Both stand for the same kernel, of {_listed(nodes)}. Name two of these."
+    return (
+        f"Both stand for the same scheduler node ({_listed(nodes)}): what is inside "
+        "of one was put into one loop when the graph was lowered, before any fusion."
+    )
+
+
+def _partly_same(nodes: set[str], *, certain: bool) -> str:
+    if not nodes:
+        return ""
+    if not certain:
+        return f"torch names both as origins of {_listed(nodes)}, maybe only as what it reads"
+    return f"both have a part in {_listed(nodes)}: one loop from the start, before any fusion"
+
+
+def _listed(nodes: set[str]) -> str:
+    names = sorted(nodes, key=lambda name: (len(name), name))
+    return ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+
+
+def _meaning(join: GraphJoin, name: str) -> Meaning | None:
+    key, nodes = join.graph.key, [leaf for item in join.before for leaf in item.leaves]
     if found := _by_node(nodes, name):
-        return Meaning(graph.key, tuple(found))
-    if kernels := _by_kernel(recording, graph, name):
+        return Meaning(key, tuple(found))
+    if kernels := _by_kernel(join, name):
         # A library function is called by the same name again and again.
         every = tuple(node for kernel in kernels for node in kernel)
-        return Meaning(graph.key, every, whole=len(kernels) == 1)
-    found = _by_origin(nodes, name) or _by_operation(recording, compile_, graph, nodes, name)
-    return Meaning(graph.key, tuple(found)) if found else None
+        return Meaning(key, every, whole=len(kernels) == 1)
+    wanted = _fx_nodes(join, nodes, name)
+    found = [node for one in wanted for node in _computing(join, nodes, one)]
+    holding = [node.name for node in nodes if not wanted.isdisjoint(node.origins)]
+    every = tuple(dict.fromkeys(found or holding))
+    return Meaning(key, every, certain=bool(found)) if every else None
 
 
 def _by_node(nodes: Iterable[ScheduledNode], name: str) -> list[str]:
     return [n.name for n in nodes if n.name == name or name in {b.name for b in n.buffers}]
 
 
-def _by_kernel(recording: Recording, graph: InductorGraph, name: str) -> list[tuple[str, ...]]:
+def _by_kernel(join: GraphJoin, name: str) -> list[tuple[str, ...]]:
     """The nodes of each kernel, or of each group, that is called so."""
-    kernels = [kernel.nodes for kernel in graph.kernels if kernel.name == name]
-    after = read_schedule(recording, graph.scheduled_after)
-    groups = [tuple(leaf.name for leaf in g.leaves) for g in after if g.name == name]
+    kernels = [kernel.nodes for kernel in join.graph.kernels if kernel.name == name]
+    groups = [tuple(leaf.name for leaf in g.leaves) for g in join.after if g.name == name]
     return kernels or groups
 
 
-def _by_origin(nodes: Iterable[ScheduledNode], name: str) -> list[str]:
-    """Nodes that end in an FX node, or else that hold it."""
-    holding = [node for node in nodes if name in node.origins]
-    ending = [n.name for n in holding if name in {b.origin for b in n.buffers}]
-    return ending or [node.name for node in holding]
-
-
-def _by_operation(
-    recording: Recording,
-    compile_: Compile,
-    graph: InductorGraph,
-    nodes: list[ScheduledNode],
-    name: str,
-) -> list[str]:
-    final = read_graph(recording, final_graph(compile_, graph))
+def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set[str]:
+    """The FX node that is called so, or else those of an operation, in order."""
+    if any(name in node.origins for node in nodes):
+        return {name: None}.keys()
     select = by_operation(name)
-    wanted = [node.name for node in final.calls if select(node)] if final else []
-    return list(dict.fromkeys(found for node in wanted for found in _by_origin(nodes, node)))
+    calls = join.final.calls if join.final else ()
+    return dict.fromkeys(node.name for node in calls if select(node)).keys()
 
 
-def _refuse_unknown(recording: Recording, names: tuple[str, str], graph: str) -> None:
-    graphs = list(_graphs(recording, graph))
-    if not graphs:
-        known = ", ".join(item.key for item in recording.graphs) or "none"
-        raise UsageError(f"There is no graph {graph!r}. Graphs of this recording: {known}.")
+def _computing(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> list[str]:
+    """Nodes that end in an FX node, or else those whose loops have lines of it."""
+    holding = [node for node in nodes if name in node.origins]
+    ending = [node.name for node in holding if _ends_in(node, name)]
+    if ending or not holding or join.final is None:
+        return ending
+    return [n for node in join.final.calls if node.name == name for n in join.steps(node, holding)]
+
+
+def _ends_in(node: ScheduledNode, name: str) -> bool:
+    return node.origins[-1] == name or name in {buffer.origin for buffer in node.buffers}
+
+
+def _refuse_graph(recording: Recording, key: str) -> NoReturn:
+    what = f"graph {key!r}" if key else "graph that Inductor compiled"
+    known = ", ".join(item.key for item in recording.graphs) or "none"
+    raise UsageError(f"There is no {what}. Graphs of this recording: {known}.")
+
+
+def check_graph(recording: Recording, key: str) -> None:
+    """UsageError where a graph is asked for that is not there."""
+    if key and not any(_graphs(recording, key)):
+        _refuse_graph(recording, key)
+
+
+def _refuse_unknown(joins: list[GraphJoin], names: tuple[str, str]) -> NoReturn:
     for name in names:
-        if not any(_meaning(recording, c, g, name) for c, g in graphs):
+        if not any(_meaning(join, name) for join in joins):
             raise UsageError(
                 f"Nothing is called {name!r}: no scheduler node, buffer, kernel, FX node or "
                 "operation. 'inductoscope show --stage scheduler' lists them."

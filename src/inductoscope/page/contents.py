@@ -159,6 +159,8 @@ def _started(recording: Recording) -> str:
 
 def _ending(recording: Recording) -> str:
     ending = recording.ending
+    if recording.manifest.get("recompiled_from"):
+        return "recorded graphs, compiled once more"
     if ending is None:
         return "no end was recorded"
     return f"died of signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"

@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,15 +50,16 @@ def recording_for_target(
     if _is_whole(kept):
         return kept.resolve()
     say(f"compiling for {target}")
-    made = recompile(
-        recording,
-        target=target,
-        settings={},
-        into=_new_folder(kept.parent),
-        limits=limits,
-        made_with=versions(),
-        say=say,
-    )
+    with _new_folder(kept.parent) as folder:
+        made = recompile(
+            recording,
+            target=target,
+            settings={},
+            into=folder,
+            limits=limits,
+            made_with=versions(),
+            say=say,
+        )
     return _keep(made, kept) if _is_whole(made) else made
 
 
@@ -94,13 +95,19 @@ def _is_whole(folder: Path) -> bool:
     return isinstance(manifest, dict) and manifest.get("came_to_its_end") is True
 
 
-def _new_folder(place: Path) -> Path:
-    """An empty folder where it can be kept, or a temporary one where nothing can."""
+@contextlib.contextmanager
+def _new_folder(place: Path) -> Iterator[Path]:
+    """An empty folder where it can be kept, or a temporary one; gone if nothing came of it."""
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        return Path(tempfile.mkdtemp(prefix="result-", dir=place))
+        folder = Path(tempfile.mkdtemp(prefix="result-", dir=place))
     except OSError:
-        return Path(tempfile.mkdtemp(prefix="inductoscope-target-"))
+        folder = Path(tempfile.mkdtemp(prefix="inductoscope-target-"))
+    try:
+        yield folder
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
 
 
 def _keep(made: Path, kept: Path) -> Path:

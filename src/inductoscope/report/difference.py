@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
@@ -90,12 +92,18 @@ def _print_graph(printer: Printer, graph: View) -> None:
     for item in graph["passes"]:
         counts = f"changed the graph {_times(item['first'])}, now {_times(item['second'])}"
         printer.pair("pass", f"{item['name']} ({item['stage']}) {counts}")
-    for change in graph["fusions"]:
-        printer.pair("fusion", f"{change['text']} [{change['confidence']}]")
-    for kernel in graph["kernels"]:
-        printer.pair("kernel", _kernel_text(kernel))
+    for text in _merged(f"{c['text']} [{c['confidence']}]" for c in graph["fusions"]):
+        printer.pair("fusion", text)
+    for text in _merged(_kernel_text(kernel) for kernel in graph["kernels"]):
+        printer.pair("kernel", text)
     if any(kernel["diff"] for kernel in graph["kernels"]):
         printer.pair("", "--kernel NAME shows how its source changed")
+
+
+def _merged(texts: Iterable[str]) -> list[str]:
+    """Each text once, with how often it was there."""
+    counts = Counter(texts)
+    return [f"{text} ({count} times)" if count > 1 else text for text, count in counts.items()]
 
 
 def _print_uncompared(printer: Printer, stages: list[View]) -> None:
@@ -134,9 +142,13 @@ def _print_rest(printer: Printer, view: View) -> None:
         printer.line()
     for fact in view["outcomes"]:
         printer.line(f"{fact['name']}: {fact['first']} → {fact['second']}")
-    for item in view["only"]:
-        where = f"{item['function'] or item['compile']} ({item['place'] or 'unknown place'})"
-        printer.line(f"Only the {item['run']} run compiled {where}: {item['outcome']}.")
+    for text in _merged(_only_text(item) for item in view["only"]):
+        printer.line(f"{text}.")
+
+
+def _only_text(item: View) -> str:
+    where = f"{item['function'] or item['compile']} ({item['place'] or 'unknown place'})"
+    return f"Only the {item['run']} run compiled {where}: {item['outcome']}"
 
 
 def _print_seconds(printer: Printer, seconds: dict[str, list[float]]) -> None:

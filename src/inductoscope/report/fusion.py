@@ -23,6 +23,8 @@ SORTS = ("bytes", "order", "score", "reason")
 
 _MOST_VALUES = 4
 _MOST_EXAMPLES = 3
+# Of an operation's name, less says nothing.
+_SHORTEST = 4
 _ARROWS = {"producer-consumer": "->", "shared input": "&"}
 
 
@@ -257,17 +259,35 @@ def _print_rows(printer: Printer, view: View, title: str) -> None:
 
 
 def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> None:
-    """Rows of size, graph, pair and reason; the pair gives way where it is too long."""
+    """Rows of size, graph, pair and reason; operations give way where a pair is too long."""
+    if not table:
+        printer.line("none", indent=2)
+        return
     several = len({graph for _, graph, _, _ in table}) > 1
     graphs = max(len(visible(graph)) for _, graph, _, _ in table) if several else 0
-    reason = max(len(str(why)) for *_, why in table)
-    reason = min(reason, 24)
-    room = max(20, printer.width - 2 - 19 - (graphs + 2 if several else 0) - reason - 2)
-    for size, graph, pair, why in table:
+    reasons = [f"[{why}]" if isinstance(why, int) else visible(str(why)) for *_, why in table]
+    reason = min(24, max(map(len, reasons)))
+    sizes = max(10, *(len(size) for size, *_ in table)) + 2
+    room = max(20, printer.width - sizes - 2 - (graphs + 2 if several else 0) - reason - 2)
+    for (size, graph, pair, _), why in zip(table, reasons, strict=True):
         place = f"{visible(graph):{graphs}}  " if several else ""
-        pair = _shortened(visible(pair), room)
-        number = f"[{why}]" if isinstance(why, int) else _shortened(visible(str(why)), reason)
-        printer.line(f"{size:>17}  {place}{pair:{room}}  {number}".rstrip(), indent=0)
+        pair = _shortened_pair(visible(pair), room)
+        printer.line(
+            f"{size:>{sizes}}  {place}{pair:{room}}  {_shortened(why, reason)}".rstrip(), indent=0
+        )
+
+
+def _shortened_pair(label: str, room: int) -> str:
+    """Both nodes by name, as --why takes them; what is left of the room is for operations."""
+    words = label.split(" ")
+    if len(label) <= room or len(words) != 5:
+        return _shortened(label, room)
+    first, one, arrow, second, other = words
+    left = room - len(f"{first} {arrow} {second}") - 2
+    if left < 2 * _SHORTEST:
+        return _shortened(f"{first} {arrow} {second}", room)
+    share = max(left // 2, left - len(other)) if len(one) > left // 2 else len(one)
+    return f"{first} {_shortened(one, share)} {arrow} {second} {_shortened(other, left - share)}"
 
 
 def _shortened(text: str, room: int) -> str:
@@ -312,7 +332,7 @@ def _print_conditions(printer: Printer, view: View, outcome: str, title: str) ->
             printer.line(value, indent=6, style=FAINT)
         if outcome == NEVER:
             for loss in condition["losses"][:_MOST_EXAMPLES]:
-                printer.line(f"{_size(loss, view):>8}  {loss['label']}", indent=6, style=FAINT)
+                printer.line(f"{_size(loss, view):>9}  {loss['label']}", indent=6, style=FAINT)
         print_change(printer, condition["what_to_change"])
     printer.line()
 

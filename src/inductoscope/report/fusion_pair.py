@@ -104,7 +104,7 @@ def print_pair(printer: Printer, view: View) -> None:
         printer.line(view["target"]["note"], style=WARN)
     if view["pair"] is None:
         printer.heading(view["graph"])
-        printer.line(view["words"])
+        printer.line(view["words"][:1].upper() + view["words"][1:])
         return
     pair = view["pair"]
     printer.heading(f"{view['label']}   ({view['graph']})")
@@ -114,6 +114,8 @@ def print_pair(printer: Printer, view: View) -> None:
     printer.pair("second", ", ".join(pair["second_operations"]) or "?")
     printer.pair("kernels", _kernels(pair))
     _print_costs(printer, view)
+    if view["words"]:
+        printer.pair("also", view["words"])
     if view["other_pairs"]:
         text = f"{view['other_pairs']} more between these two kernels; this is the costliest"
         printer.pair("pairs", text)

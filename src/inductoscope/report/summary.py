@@ -9,6 +9,7 @@ from typing import Any
 from inductoscope.diagnose.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
+from inductoscope.model.target import recording_target
 from inductoscope.recording.values import texts
 from inductoscope.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
@@ -134,6 +135,9 @@ def _state(recording: Recording) -> str:
     ending = recording.ending
     if recording.manifest.get("inside"):
         return "recorded from inside the program"
+    if recording.manifest.get("recompiled_from") and ending is not None:
+        target = recording_target(recording) or "other settings"
+        return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
         return "the program has not ended, or its end was not recorded"
     how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"

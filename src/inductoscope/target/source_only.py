@@ -38,8 +38,11 @@ def _do_without_triton() -> None:
     import torch.utils._triton as presence
     from torch._inductor import codecache, scheduler, utils
     from torch._inductor.codegen import triton_utils
+    from torch._inductor.runtime import triton_helpers
 
     scheduler.has_triton = lambda *args, **kwargs: True
+    # Asked of Triton's back end, to choose among configurations; torch has its own default.
+    triton_helpers.get_backend_options = dict
     presence.triton_hash_with_backend = lambda: ""
     with contextlib.suppress(AttributeError):
         # As for every Triton since 3.3; without any, an older form would be written.

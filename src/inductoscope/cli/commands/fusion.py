@@ -87,10 +87,12 @@ def command(
 
 def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:
     from inductoscope.errors import UsageError
+    from inductoscope.fusion.naming import check_graph
     from inductoscope.report.fusion import Selection, fusion_view, print_fusion
 
     if options["trying"]:
         raise UsageError("--try needs a pair: --why A B --try.")
+    check_graph(recording, options["graph"] or "")
     selection = Selection(
         graph=options["graph"] or "",
         outcome=options["outcome"] or "",
