@@ -246,6 +246,9 @@ def test_ir_that_differs_names_the_operation(tmp_path: Path) -> None:
     found = diff(stored("relu_add_sum"), copied(tmp_path / "b", change=change))
     assert found.graphs[0].first_different is not None
     assert "stage ir: add = aten.add.Tensor" in verdict(found)
+    assert (
+        "Versions and the environment variables that are recorded are the same" in found.notes[-1]
+    )
 
 
 def test_a_pass_that_no_longer_applies(tmp_path: Path) -> None:
@@ -306,6 +309,15 @@ def test_compiles_without_a_counterpart_are_listed() -> None:
     answer = inductoscope("diff", stored("relu_add_sum"), stored("graph_breaks"))
     assert answer.exit_code == 1
     assert "Only the first run compiled chain" in answer.words
+
+
+def test_the_same_sentence_is_said_once_with_a_count(tmp_path: Path) -> None:
+    once = [{"kind": "compile-start", "compile": f"{n}/0", "function": "f"} for n in range(3)]
+    answer = inductoscope(
+        "diff", write_recording(tmp_path / "a"), write_recording(tmp_path / "b", *once)
+    )
+    assert answer.words.count("Only the second run compiled f (unknown place): ") == 1
+    assert "(3 times)." in answer.words
 
 
 # --- the runs themselves --------------------------------------------------------------------------
@@ -383,8 +395,10 @@ def test_texts_that_are_gone_are_told(tmp_path: Path) -> None:
     folder = copied(tmp_path / "b")
     shutil.rmtree(folder / "payloads")
     answer = inductoscope("diff", stored("relu_add_sum"), folder)
-    assert outcome_of(answer) in (0, 1)
+    assert outcome_of(answer) == 0
     assert "the second run has none" in answer.words
+    assert "ir: the second run lacks the final graph and the scheduler's nodes" in answer.words
+    assert "first differ" not in answer.words
 
 
 def test_what_stands_in_a_recording_is_shown_as_text(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from pathlib import Path
@@ -13,7 +14,7 @@ from examples import NAMES, inductoscope, stored, write_recording
 from inductoscope.cli.commands import export as command
 from inductoscope.errors import ToolFailure
 from inductoscope.export import FORMS
-from inductoscope.export.folder import write_all
+from inductoscope.export.folder import kept_files, write_all
 from inductoscope.export.item import Item, safe_name
 from inductoscope.export.perfetto import trace
 from inductoscope.model.fold import load
@@ -288,6 +289,33 @@ def test_a_file_that_was_changed_since_is_somebodys(tmp_path: Path) -> None:
     (folder / "trace.json").write_text("annotated")
     answer = inductoscope("export", stored("relu_add_sum"), "--to", folder)
     assert (answer.exit_code, (folder / "trace.json").read_text()) == (2, "annotated")
+    assert "trace.json was changed since the export." in answer.words
+
+
+def test_an_export_takes_the_place_of_another_recordings(tmp_path: Path) -> None:
+    folder = exported(tmp_path / "out", "training_step", "raw", "graphviz")
+    alone = files(exported(tmp_path / "alone", "relu_add_sum", "raw"))
+    edited = next(path for path in sorted(files(folder) - alone) if path.startswith("raw/"))
+    (folder / edited).write_text("annotated")
+    (folder / "mine.txt").write_text("mine")
+    exported(folder, "relu_add_sum", "raw")
+    assert files(folder) == {*alone, edited, "mine.txt"}
+    assert sorted(kept_files(folder)) == sorted([edited, "mine.txt"])
+    assert not (folder / "graphviz").exists()
+
+
+@pytest.mark.parametrize("path", ["../victim", "{tmp}/victim", "link/victim", "./../victim"])
+def test_a_manifest_of_a_stranger_removes_nothing_elsewhere(path: str, tmp_path: Path) -> None:
+    (tmp_path / "victim").write_text("mine")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "link").symlink_to(tmp_path)
+    digest = hashlib.sha256(b"mine").hexdigest()
+    rows = [{"path": path.format(tmp=tmp_path), "sha256": digest}]
+    manifest = {"tool": "inductoscope", "recording": "/another", "files": rows}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    exported(folder, "relu_add_sum", "perfetto")
+    assert (tmp_path / "victim").read_text() == "mine"
 
 
 @pytest.mark.parametrize("name", ["trace.json", "raw", "manifest.json"])

@@ -27,7 +27,7 @@ from inductoscope.fusion.totals import bytes_moved, losses
 from inductoscope.model.entities import Fusion, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.report.fusion import Selection, fusion_view, print_fusion
+from inductoscope.report.fusion import Selection, fusion_view, print_fusion, shortened_pair
 from inductoscope.report.terminal import Printer
 from programs import Outcome, Workplace
 
@@ -618,6 +618,47 @@ def test_kernels_stand_for_all_that_is_in_them() -> None:
 def test_operations_that_were_never_apart() -> None:
     found = why("sub_1", "exp", "--graph", "forward")
     assert "Both stand for the same scheduler node (op9)" in found.words
+
+
+def test_an_operation_is_where_it_is_computed_and_not_where_its_name_runs_on() -> None:
+    # torch lists var_mean among the origins of op4 too, which only reads what came of it.
+    found = why("var_mean", "add_1", "--graph", "forward")
+    assert found.exit_code == 2
+    assert re.search(r"can be \d pairs: op\d op4 in '0/0 forward'; op\d op4", found.words)
+    # Even a library call has the operations before it as origins.
+    found = why("mul", "mm", "--graph", "1/0 backward", name="h200_seed")
+    assert found.stdout.startswith("op1 fma -> op2 mm   (1/0 backward)")
+
+
+def test_an_operation_that_is_computed_twice_is_told_for_each_place() -> None:
+    found = why("add_3", "exp", "--graph", "forward")
+    assert found.stdout.startswith("op8 amax -> op9 exp   (0/0 forward)")
+    assert "both have a part in op9: one loop from the start, before any fusion" in found.words
+
+
+def test_a_graph_that_is_not_there(tmp_path: Path) -> None:
+    found = inductoscope("fusion", stored("training_step"), "--graph", "nope")
+    assert found.exit_code == 2
+    assert "There is no graph 'nope'." in found.words
+    assert "Graphs of this recording: 0/0 forward, 0/0 backward." in found.words
+    empty = write_recording(tmp_path / "r", {"kind": "process"})
+    found = inductoscope("fusion", empty, "--graph", "nope")
+    assert found.exit_code == 2
+    assert "There is no graph 'nope'. Graphs of this recording: none." in found.words
+
+
+def test_the_table_keeps_both_names_that_why_needs() -> None:
+    found = inductoscope("fusion", stored("training_step"), "--outcome", "never")
+    table = found.stdout.partition("Pairs\n")[2].partition("\n\n")[0].splitlines()
+    rows = [line for line in table if " more: " not in line]
+    assert rows
+    assert all(re.search(r" op\d+ .*(->|&) op\d+", row) for row in rows)
+    assert len({row.index(" 0/0 ") for row in rows}) == 1
+    assert max(map(len, found.stdout.splitlines())) <= 80
+    label = "op12 convolution_backward -> op13 native_batch_norm"
+    assert shortened_pair(label, 30) == "op12 convo... -> op13 nativ..."
+    assert shortened_pair("op12 convolution_backward -> op13 mul", 30).endswith("-> op13 mul")
+    assert shortened_pair(label, 20) == "op12 -> op13"
 
 
 @pytest.mark.parametrize(

@@ -26,6 +26,8 @@ def kernel_changes(first: Side, second: Side) -> Iterator[KernelChange]:
     )
     for one, other in found.pairs:
         yield from _changed(first, second, one, other)
+    if bool(first.before) != bool(second.before):
+        return  # Names alone do not tell that a kernel is gone.
     for item in found.only_first:
         yield _alone("removed", first, item, _doing(item, ours, second, theirs))
     for item in found.only_second:

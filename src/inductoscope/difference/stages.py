@@ -37,12 +37,13 @@ def _compared(stage: str, one: Material, other: Material, unnamed: str) -> Stage
     if one.canonical == other.canonical:
         same = one.lines == other.lines
         return StageComparison(stage, "same" if same else "renamed")
-    if unnamed:
+    operations = _operations(one, other)
+    if unnamed and not operations:
         return StageComparison(stage, "not compared", why=unnamed)
     return StageComparison(
         stage,
         "different",
-        detail=_operations(one, other) or _first_line(one, other),
+        detail=operations or _first_line(one, other),
         diff=unified(one, other),
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from inductoscope.export.folder import MANIFEST, Written
+from inductoscope.export.folder import MANIFEST, Written, kept_files
 from inductoscope.report.terminal import Printer
 
 SCHEMA = 1
@@ -28,6 +28,7 @@ def export_view(recording: str, folder: Path, written: Iterable[Written]) -> Vie
         "recording": recording,
         "folder": str(folder),
         "files": [vars(file) for file in written],
+        "kept": kept_files(folder),
     }
 
 
@@ -42,6 +43,9 @@ def print_export(printer: Printer, view: View) -> None:
         count = f"{len(files)} files, " if len(files) > 1 else ""
         printer.pair(name, f"{count}{size}: {_NEXT.get(name, '')}", width=16)
     printer.pair(MANIFEST, "what each file is", width=16)
+    if view["kept"]:
+        named = ", ".join(view["kept"][:8])
+        printer.pair("left alone", f"{len(view['kept'])} not of this export: {named}", width=16)
 
 
 def _size(count: int) -> str:

@@ -271,13 +271,13 @@ def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> No
     room = max(20, printer.width - sizes - 2 - (graphs + 2 if several else 0) - reason - 2)
     for (size, graph, pair, _), why in zip(table, reasons, strict=True):
         place = f"{visible(graph):{graphs}}  " if several else ""
-        pair = _shortened_pair(visible(pair), room)
+        pair = shortened_pair(visible(pair), room)
         printer.line(
             f"{size:>{sizes}}  {place}{pair:{room}}  {_shortened(why, reason)}".rstrip(), indent=0
         )
 
 
-def _shortened_pair(label: str, room: int) -> str:
+def shortened_pair(label: str, room: int) -> str:
     """Both nodes by name, as --why takes them; what is left of the room is for operations."""
     words = label.split(" ")
     if len(label) <= room or len(words) != 5:
