@@ -18,6 +18,9 @@ from inductoscope.model.fold import load
 
 TOOL = (sys.executable, "-m", "inductoscope")
 
+# For tests that are not about how often a reproducer fails.
+ONE_PROOF = ("--proofs", "1")
+
 # Where programs are found, but for the compiler that remembers what it has compiled.
 SEARCH_PATH = os.environ.get("PATH", os.defpath)
 

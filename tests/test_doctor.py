@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from programs import SMALL_MODEL, Workplace
+from programs import ONE_PROOF, SMALL_MODEL, Workplace
 
 CASES = Path(__file__).resolve().parent / "cases"
 
@@ -82,7 +82,7 @@ m.CppVecOverrides.tanh = staticmethod(lambda x: f"({x} * {x})")
     environment = plant(workplace, "torch._inductor.codegen.cpp", wrong)
     # A graph in the cache does not know whether the fault was there when it was compiled.
     without_caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
-    found = workplace.doctor("model.py", options=("--no-workaround",), **environment)
+    found = workplace.doctor("model.py", options=("--no-workaround", *ONE_PROOF), **environment)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
     script = found.verdict["repro"]["path"]
     assert workplace.run_plain(script, **environment, **without_caches).exit_code == 1
@@ -97,7 +97,7 @@ m.CppVecOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
 """
     found = workplace.doctor(
         "model.py",
-        options=("--no-workaround",),
+        options=("--no-workaround", *ONE_PROOF),
         **plant(workplace, "torch._inductor.codegen.cpp", wrong),
     )
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("compile-error", "cpp-compile")
@@ -116,11 +116,11 @@ m.Scheduler.fuse_nodes = fuse_nodes
 """
     found = workplace.doctor(
         "model.py",
-        options=("--stall", "8", "--no-workaround"),
+        options=("--stall", "8", "--no-workaround", *ONE_PROOF),
         **plant(workplace, "torch._inductor.scheduler", endless),
     )
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("hang", "scheduler")
-    assert "fuse_nodes" in found.names
+    assert found.verdict["culprit"]["function"] == "fuse_nodes"
     assert found.verdict["repro"]["verified"]
 
 

@@ -19,9 +19,17 @@ from inductoscope.doctor.program import Watched
 from inductoscope.doctor.unfound import verdict_without_finding
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
-from programs import REAL_COMPILER, SMALL_MODEL, TOOL, Diagnosis, Workplace, with_small_disk
+from programs import (
+    ONE_PROOF,
+    REAL_COMPILER,
+    SMALL_MODEL,
+    TOOL,
+    Diagnosis,
+    Workplace,
+    with_small_disk,
+)
 
-NO_WORKAROUND = ("--no-workaround",)
+NO_WORKAROUND = ("--no-workaround", *ONE_PROOF)
 
 # pytorch#189518: a pass makes int64 of it.
 ROWS = """

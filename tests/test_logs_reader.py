@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import functools
 import gzip
 import itertools
 import json
@@ -19,6 +20,7 @@ from hypothesis import strategies as st
 from examples import inductoscope
 from inductoscope.logs import blocks, reading
 from inductoscope.logs.answer import Kind
+from inductoscope.logs.applicability import judge
 from inductoscope.logs.files import find_logs
 from inductoscope.logs.text import label_of
 from inductoscope.report.logs import logs_view
@@ -219,18 +221,21 @@ def test_it_does_not_matter_where_a_file_is_divided(
     if not path.exists():
         path.write_bytes(TOGETHER)
     starts = sorted({TOGETHER.find(b"\n", cut) + 1 or len(TOGETHER) for cut in cuts})
-    bounds = [0, *starts, len(TOGETHER)]
+    assert read_in_pieces(path, (0, *starts, len(TOGETHER))) == read_whole(path)
 
-    def read(size: list[int]) -> str:
-        from inductoscope.logs.applicability import judge
 
-        pieces = [
-            p for a, b in itertools.pairwise(size) for p in reading.read_piece(str(path), a, b)[0]
-        ]
-        found = reading._fold(find_logs([str(path)]), lambda name, file: iter(pieces))
-        return json.dumps(logs_view(found, judge(found)), default=str)
+@functools.cache
+def read_whole(path: Path) -> str:
+    return read_in_pieces(path, (0, len(TOGETHER)))
 
-    assert read(bounds) == read([0, len(TOGETHER)])
+
+def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
+    """The view of a log of which each piece was read by itself."""
+    pieces = [
+        p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), a, b)[0]
+    ]
+    found = reading._fold(find_logs([str(path)]), lambda name, file: iter(pieces))
+    return json.dumps(logs_view(found, judge(found)), default=str)
 
 
 def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

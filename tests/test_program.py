@@ -24,8 +24,11 @@ CALL = {"kind": "graph-call", "compile": "0/0", "call": 1}
 
 @pytest.fixture
 def sleeper() -> Iterator[int]:
-    """A process that waits."""
+    """A process that waits; it has had the time to get there."""
     child = subprocess.Popen(["sleep", "60"])
+    stat = Path(f"/proc/{child.pid}/stat")
+    while stat.read_text().rpartition(")")[2].split()[0] != "S":
+        time.sleep(0.01)
     yield child.pid
     child.kill()
     child.wait()

@@ -42,7 +42,7 @@ from inductoscope.hang.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.isolate.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import open_recording
-from inductoscope.repro.verify import FreshProcesses, Verification
+from inductoscope.repro.verify import TIMES, FreshProcesses, Verification
 
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
@@ -60,6 +60,7 @@ class Request:
     calls: int = 8
     limits: Limits = field(default_factory=Limits)
     with_workaround: bool = True
+    proofs: int = TIMES
 
 
 class Doctor:
@@ -74,7 +75,7 @@ class Doctor:
         self._found: Found | None = None
         self._verification: Verification | None = None
         self._workaround: Workaround | None = None
-        self._fresh = FreshProcesses(self._plain_environment(), self._place)
+        self._fresh = FreshProcesses(self._plain_environment(), self._place, times=request.proofs)
 
     def examine(self) -> Verdict:
         """The whole job."""
@@ -248,7 +249,7 @@ class Doctor:
             return
         path = self._place / "repro.py"
         path.write_text(found.script, "utf-8")
-        self._say("running the reproducer three times in fresh processes")
+        self._say(f"running the reproducer in fresh processes ({self._request.proofs})")
         self._verification = self._fresh.verify(path, found.expected_output)
         (self._place / "repro-output.txt").write_text(self._verification.output, "utf-8")
 
@@ -258,7 +259,7 @@ class Doctor:
         if verdict.verdict != v.NOT_INDUCTOR or not source.exists():
             return
         path = source.rename(self._place / "repro.py")
-        self._say("running the function alone three times in fresh processes")
+        self._say(f"running the function alone in fresh processes ({self._request.proofs})")
         checked = self._fresh.verify(path, ["eager: ok"])
         self._verification = checked
         verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)

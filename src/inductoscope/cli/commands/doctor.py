@@ -36,6 +36,13 @@ import click
 @click.option(
     "--time-limit", default=3600.0, show_default=True, help="Seconds for one run of the program."
 )
+@click.option(
+    "--proofs",
+    default=3,
+    show_default=True,
+    type=click.IntRange(min=1),
+    help="Times that the reproducer is run, each in a fresh process; all have to fail.",
+)
 @click.option("--no-workaround", is_flag=True, help="Look for the culprit only.")
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @click.argument(
@@ -48,6 +55,7 @@ def command(
     calls: int,
     stall: float,
     time_limit: float,
+    proofs: int,
     no_workaround: bool,
     quiet: bool,
     words: tuple[str, ...],
@@ -80,7 +88,9 @@ def command(
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = Limits(stall, time_limit)
-    request = Request(to_run, folder, calls, limits, with_workaround=not no_workaround)
+    request = Request(
+        to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs
+    )
     with Progress(quiet=quiet) as progress:
         doctor = Doctor(request, progress.say)
         try:
