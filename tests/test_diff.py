@@ -159,7 +159,7 @@ def test_a_lost_fusion_is_named_with_torchs_reason(recorded: Path) -> None:
         "block (program.py:10), inference: the second run lost the fusion of layer_norm with "
         "layer_norm + relu + add because torch says 'exceeds max fusion'." in answer.words
     )
-    assert "Settings made in the program itself" in answer.words
+    assert "made in the program itself" in answer.words
     assert max(map(len, answer.stdout.replace(str(recorded), "").splitlines())) <= 80
 
 

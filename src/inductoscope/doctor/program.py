@@ -45,6 +45,8 @@ _TICK = 0.25
 _TIME_TO_WRITE = 0.1
 # How often a process that has stalled is asked where it is: what is there each time goes round.
 _LOOKS = 12
+# Characters: all looks of a process with some threads.
+_MOST_OF_STACKS = 1_000_000
 _TIME_FOR_INPUT = 2.0
 # A call of a compiled graph, which is also made in eager and in float64, may take longer than a
 # step of the compiler.
@@ -85,7 +87,7 @@ class Watched:
             with contextlib.suppress(OSError):
                 text = path.read_text("utf-8", "replace")
                 if text.strip():
-                    return text[-20000:]
+                    return text[-_MOST_OF_STACKS:]
         return ""
 
 
