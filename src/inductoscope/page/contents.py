@@ -19,6 +19,7 @@ from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.page import graph_chunks, run_chunks
 from inductoscope.page.verdict import verdict_view
 from inductoscope.recording.values import texts
+from inductoscope.report.summary import torch_version
 from inductoscope.version import __version__
 
 View = dict[str, Any]
@@ -128,7 +129,7 @@ def _heading(recording: Recording, *, live: bool) -> View:
         "target": None if not target else {"name": target, "note": target_note(recording)},
         "program": {
             "command": command,
-            "torch": _of_torch(recording),
+            "torch": torch_version(recording),
             "python": next((p.python for p in recording.processes if p.python), ""),
             "started": _started(recording),
             "seconds": recording.ending.seconds if recording.ending else None,
@@ -141,10 +142,6 @@ def _title(recording: Recording) -> str:
     words = texts(recording.manifest.get("command"))
     scripts = [word for word in words if word.endswith(".py")]
     return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
-
-
-def _of_torch(recording: Recording) -> str:
-    return next((str(p.torch.get("version")) for p in recording.processes if p.torch), "")
 
 
 def _started(recording: Recording) -> str:

@@ -24,7 +24,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
         "ending": None if recording.ending is None else asdict(recording.ending),
-        "torch": _torch_version(recording),
+        "torch": torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
         "compiles": [_compile(compile_) for compile_ in recording.compiles],
         "totals": _totals(recording),
@@ -35,7 +35,8 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
     }
 
 
-def _torch_version(recording: Recording) -> str:
+def torch_version(recording: Recording) -> str:
+    """The version of torch that was recorded; empty where none was imported."""
     versions = [str(p.torch.get("version")) for p in recording.processes if p.torch]
     return versions[0] if versions else ""
 
