@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from inductoscope.kernels.target import parse_target
-from inductoscope.target import pretending
-from inductoscope.target.source_only import write_kernels_only
+from inductoscope.targets import pretending
+from inductoscope.targets.source_only import write_kernels_only
 
 TARGET = parse_target("cuda:90")
 stand_in = pretending.prepare(TARGET)

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.kernels.target import parse_target
-from inductoscope.target import pretending
+from inductoscope.targets import pretending
 
 REAL = "real"
 

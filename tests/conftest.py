@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from inductoscope.environment import Environment, collect_environment
+from inductoscope.views.env import Environment, collect_environment
 from programs import SEARCH_PATH, Workplace, install_compiler
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:

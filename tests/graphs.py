@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.check.graphs import snapshot
-from inductoscope.check.values import copy_values
+from inductoscope.doctor.compare.graphs import snapshot
+from inductoscope.doctor.compare.values import copy_values
 
 
 def numbers(*shape: int) -> torch.Tensor:

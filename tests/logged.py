@@ -6,10 +6,10 @@ import gzip
 from collections.abc import Iterator
 from pathlib import Path
 
-from inductoscope.logs.answer import Answer
-from inductoscope.logs.applicability import judge
-from inductoscope.logs.groups import Group
-from inductoscope.logs.reading import read_logs
+from inductoscope.hangs.logs.answer import Answer
+from inductoscope.hangs.logs.applicability import judge
+from inductoscope.hangs.logs.groups import Group
+from inductoscope.hangs.logs.reading import read_logs
 
 RECORDED = Path(__file__).resolve().parent / "recorded_logs"
 HANG = RECORDED / "h200_autotune_hang.log.gz"

@@ -14,7 +14,7 @@ import random
 from pathlib import Path
 from typing import Any
 
-from inductoscope.page.document import asset, head
+from inductoscope.views.page.document import asset, head
 
 STORED = Path(__file__).parent / "page"
 Json = dict[str, Any]

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from examples import write_recording
-from inductoscope.fusion import LedgerRow, ledger
+from inductoscope.analysis.fusion import LedgerRow, ledger
 from inductoscope.model.fold import load
 
 # What the payload with a hand-written schedule is called.

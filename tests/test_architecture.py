@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,88 +15,64 @@ import pytest
 
 import inductoscope
 from inductoscope import api
+from inductoscope.analysis.rules import RULES
 from inductoscope.capture.hooks import HOOKS
-from inductoscope.capture.names import Hook
 from inductoscope.cli import COMMANDS
-from inductoscope.diagnose import RULES
 from inductoscope.model.building import HANDLERS
-from inductoscope.report import frame_stages, graph_stages, inductor_stages
-from inductoscope.report.show import STAGE_VIEWS
-from inductoscope.report.stage_names import STAGES
+from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
+from inductoscope.views.report.show import STAGE_VIEWS
+from inductoscope.views.report.stage_names import STAGES
+from inductoscope.vocabulary.torch_names import Hook
 
 ROOT = Path(inductoscope.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 
-# A part imports only from itself and from parts before it. This is where the order is written down.
+TABLE = Path(__file__).resolve().parents[1] / "docs" / "architecture.md"
+# A room imports only from itself and from rooms above it in the table of docs/architecture.md.
 ORDER = (
-    "version",
-    "errors",
-    "recording",
-    "logs",
-    "explanations",
-    "model",
-    "capture",
-    "watch",
-    "kernels",
-    "hang",
-    "target",
-    "environment",
-    "recompile",
-    "fusion",
-    "diagnose",
-    "difference",
-    "export",
-    "check",
-    "isolate",
-    "repro",
-    "remedy",
-    "doctor",
-    "report",
-    "page",
-    "cli",
-    "api",
+    *re.findall(r"^\| `([a-z_/]+)` \|", TABLE.read_text("utf-8"), re.MULTILINE),
     "__init__",
     "__main__",
 )
 
 # Runs in the user's process, where torch is already loaded, or in a child that is to load it.
 MAY_IMPORT_TORCH = (
-    "check/",
-    "isolate/",
-    "repro/python_text.py",
-    "repro/failure_script.py",
-    "repro/function_script.py",
-    "doctor/shadow.py",
-    "doctor/callables.py",
-    "doctor/cures.py",
-    "doctor/investigation.py",
-    "doctor/large_inputs.py",
-    "doctor/lost_device.py",
-    "doctor/remedies.py",
+    "doctor/compare/",
+    "doctor/search/",
+    "doctor/repro/python_text.py",
+    "doctor/repro/failure_script.py",
+    "doctor/repro/function_script.py",
+    "doctor/inside/shadow.py",
+    "doctor/inside/callables.py",
+    "doctor/search/suppression.py",
+    "doctor/inside/investigation.py",
+    "doctor/inside/large_inputs.py",
+    "doctor/inside/lost_device.py",
+    "doctor/workarounds/trying.py",
     "capture/hooks/",
     "capture/graphs.py",
     "capture/observe.py",
-    "capture/session.py",
+    "capture/in_process.py",
     "capture/private_cache.py",
-    "environment/probe.py",
+    "views/env/probe.py",
     "kernels/probe.py",
     "kernels/ask_torch.py",
-    "recompile/arguments.py",
-    "recompile/child.py",
-    "recompile/compiling.py",
-    "recompile/operations.py",
-    "recompile/rebuilding.py",
-    "recompile/sizes.py",
-    "recompile/written_only.py",
-    "target/pretending.py",
-    "target/source_only.py",
-    "target/torch_side.py",
-    "target/triton_side.py",
-    "target/whole_program.py",
+    "targets/recompile/arguments.py",
+    "targets/recompile/child.py",
+    "targets/recompile/compiling.py",
+    "targets/recompile/operations.py",
+    "targets/recompile/rebuilding.py",
+    "targets/recompile/sizes.py",
+    "targets/recompile/written_only.py",
+    "targets/pretending.py",
+    "targets/source_only.py",
+    "targets/torch_side.py",
+    "targets/triton_side.py",
+    "targets/whole_program.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.
-OUTSIDE = ("capture/launch.py", "capture/session.py", "capture/bootstrap/")
+OUTSIDE = ("capture/launch.py", "capture/in_process.py", "capture/bootstrap/")
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -104,8 +81,15 @@ def place(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
 
 
-def part(path: Path) -> str:
-    return Path(place(path)).parts[0].removesuffix(".py")
+def room(path: Path) -> str:
+    """The innermost room of the table that a file is in."""
+    return room_of(place(path).removesuffix(".py"))
+
+
+def room_of(name: str) -> str:
+    """The room of a module, by its path below the package; empty if it has none."""
+    rooms = [entry for entry in ORDER if f"{name}/".startswith(f"{entry}/")]
+    return max(rooms, key=len, default="")
 
 
 def imported(path: Path) -> Iterator[str]:
@@ -124,12 +108,18 @@ def imported(path: Path) -> Iterator[str]:
 
 @every_file
 def test_imports_point_one_way(path: Path) -> None:
-    assert part(path) in ORDER, f"{part(path)} has no place in the order yet"
-    for module in imported(path):
+    modules = list(imported(path))
+    assert room(path) or not modules, f"{place(path)} is in no room of {TABLE.name}"
+    for module in modules:
         package, _, rest = module.partition(".")
         if package == "inductoscope":
-            other = rest.partition(".")[0] or "__init__"
-            assert ORDER.index(other) <= ORDER.index(part(path)), f"{place(path)}: {module}"
+            other = room_of(rest.replace(".", "/")) or "__init__"
+            assert ORDER.index(other) <= ORDER.index(room(path)), f"{place(path)}: {module}"
+
+
+def test_every_room_of_the_table_exists() -> None:
+    for name in ORDER:
+        assert (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file(), name
 
 
 @every_file
@@ -140,7 +130,7 @@ def test_only_what_runs_beside_torch_imports_torch(path: Path) -> None:
 
 
 def test_what_runs_in_the_users_process_needs_only_the_standard_library() -> None:
-    inside = [path for path in FILES if part(path) == "capture"]
+    inside = [path for path in FILES if room(path) == "capture"]
     inside = [path for path in inside if not place(path).startswith(OUTSIDE)]
     modules = [
         f"inductoscope.{place(path).removesuffix('.py').replace('/', '.')}" for path in inside
@@ -171,7 +161,9 @@ def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
 
 
 RULE_FILES = sorted(
-    path for path in (ROOT / "diagnose").glob("*.py") if path.stem not in ("__init__", "finding")
+    path
+    for path in (ROOT / "analysis" / "rules").glob("*.py")
+    if path.stem not in ("__init__", "finding")
 )
 HEADINGS = ("What it finds:", "Why it matters:", "Example:", "What to do:")
 
@@ -248,7 +240,7 @@ def test_every_kind_of_event_that_is_read_is_written_somewhere() -> None:
     texts = {
         node.value
         for path in FILES
-        if part(path) in ("capture", "recording", "check", "doctor")
+        if room(path).partition("/")[0] in ("capture", "recording", "doctor")
         for node in ast.walk(ast.parse(path.read_text("utf-8")))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     }

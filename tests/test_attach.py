@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from inductoscope.cli.commands.attach import command
 from inductoscope.errors import UsageError
-from inductoscope.watch import stacks
-from inductoscope.watch.attaching import attach
+from inductoscope.hangs.watch.attaching import attach
+from inductoscope.processes import stacks
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 

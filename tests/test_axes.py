@@ -15,9 +15,9 @@ import torch._inductor.config
 from torch._inductor import compiler_bisector, cpp_builder, pattern_matcher, scheduler
 from torch._inductor.codegen import cpp
 
-from inductoscope.isolate import axes
-from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.axis import Axis, Fuel, patched, replaced, setting_axis
+from inductoscope.doctor.search import axes
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.axis import Axis, Fuel, patched, replaced, setting_axis
 from programs import Workplace
 
 # As the design lists them.
@@ -193,11 +193,11 @@ PROGRAM = """
 import contextlib, json, sys
 import torch
 from torch._inductor import metrics
-from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.axis import Fuel
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.oracle import compiling, no_farther_than
-from inductoscope.isolate.signs import innermost
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.axis import Fuel
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.oracle import compiling, no_farther_than
+from inductoscope.doctor.search.failure_signature import innermost
 
 
 def two_outputs(x):

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.diagnose import diagnose
+from inductoscope.analysis.rules import diagnose
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.schedule import read_schedule
-from inductoscope.report.show import STAGE_VIEWS, Selection, choose_view
+from inductoscope.views.report.show import STAGE_VIEWS, Selection, choose_view
 from programs import TOOL, Outcome, Workplace
 
 # Everything that this module compiles is compiled in one program, once, and looked at by many

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inductoscope.hang.contrast import contrast
+from inductoscope.hangs.choices.contrast import contrast
 
 
 def matmul(m: int, n: int, k: int, warps: int, stages: int = 3) -> dict[str, int]:

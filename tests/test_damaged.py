@@ -19,20 +19,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import NAMES, stored, write_recording
+from inductoscope.doctor.repro.graph_script import graph_names
 from inductoscope.errors import InductoscopeError
 from inductoscope.model import building, fold, fusions, native, timeline
 from inductoscope.model.building import HANDLERS
 from inductoscope.model.fold import load
-from inductoscope.page.contents import Contents
-from inductoscope.page.packing import dumps
 from inductoscope.recording.reader import open_recording
-from inductoscope.report.fusion import Selection as FusionSelection
-from inductoscope.report.fusion import fusion_view, print_fusion
-from inductoscope.report.recordings import print_recordings, recordings_view
-from inductoscope.report.show import Selection, choose_view
-from inductoscope.report.stage_names import STAGES
-from inductoscope.report.terminal import Printer
-from inductoscope.repro.graph_script import graph_names
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.packing import dumps
+from inductoscope.views.report.fusion import Selection as FusionSelection
+from inductoscope.views.report.fusion import fusion_view, print_fusion
+from inductoscope.views.report.recordings import print_recordings, recordings_view
+from inductoscope.views.report.show import Selection, choose_view
+from inductoscope.views.report.stage_names import STAGES
+from inductoscope.views.report.terminal import Printer
 
 SELECTIONS = (
     Selection(),

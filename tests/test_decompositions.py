@@ -10,11 +10,11 @@ import torch
 import torch._inductor.decomposition
 
 from graphs import captured, numbers
-from inductoscope.check.decompositions import first_wrong_decomposition
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.forks import Forks
-from inductoscope.isolate.localise import localise
-from inductoscope.isolate.oracle import Oracle
+from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.localise import localise
+from inductoscope.doctor.search.oracle import Oracle
 
 
 def put(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:

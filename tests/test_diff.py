@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from examples import NAMES, Answer, inductoscope, stored, write_recording
-from inductoscope.difference import compare, verdict
-from inductoscope.difference.canonical import Renaming, graph_lines
-from inductoscope.difference.entities import Difference
-from inductoscope.difference.matching import match
-from inductoscope.difference.materials import STAGES
+from inductoscope.analysis.diff import compare
+from inductoscope.analysis.diff import headline as verdict
+from inductoscope.analysis.diff.canonical import Renaming, graph_lines
+from inductoscope.analysis.diff.entities import Difference
+from inductoscope.analysis.diff.matching import match
+from inductoscope.analysis.diff.materials import STAGES
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
 from programs import Workplace

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from examples import write_recording
-from inductoscope.doctor.autotune_hang import look_at, verdict_on_stuck
-from inductoscope.hang.stuck_choices import stuck_choices
+from inductoscope.doctor.outside.autotune_hang import look_at, verdict_on_stuck
+from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from programs import Workplace
 
 HERE = Path(__file__).resolve().parent

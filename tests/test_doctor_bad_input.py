@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 from inductoscope.capture.launch import Ending
-from inductoscope.doctor.program import Watched
-from inductoscope.doctor.unfound import verdict_without_finding
+from inductoscope.doctor.outside.no_wrong_graph import verdict_without_finding
+from inductoscope.doctor.outside.program import Watched
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 from programs import (
@@ -215,7 +215,9 @@ def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Pa
     folder = create_recording(["python", "x.py"], output=tmp_path / "out")
     stream = StreamWriter(folder, first_event=lambda: {"pid": 1})
     stream.emit("check", compile="0/0", call=1, verdict="wrong", text="output 0 is 2, in eager 1")
-    stream.emit("hook-error", hook="inductoscope.doctor.shadow._Shadow._check", error="KeyError: 1")
+    stream.emit(
+        "hook-error", hook="inductoscope.doctor.inside.shadow._Shadow._check", error="KeyError: 1"
+    )
     stream.close()
     run = Watched(Ending(0, None, 1.0), folder)
     verdict = verdict_without_finding(run, lambda orders, why: run)

@@ -14,11 +14,11 @@ import pytest
 import torch
 
 from inductoscope.capture.launch import Ending
-from inductoscope.check.compare import Case, Judgement, judge
-from inductoscope.check.values import run as run_function
-from inductoscope.doctor.elsewhere import _fails_alike, failed_elsewhere
-from inductoscope.doctor.orders import FOLDER, MOVED, Orders
-from inductoscope.doctor.program import OUTPUT, Watched
+from inductoscope.doctor.compare.compare import Case, Judgement, judge
+from inductoscope.doctor.compare.values import run as run_function
+from inductoscope.doctor.instructions import FOLDER, MOVED, Orders
+from inductoscope.doctor.outside.other_levels import _fails_alike, failed_elsewhere
+from inductoscope.doctor.outside.program import OUTPUT, Watched
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from inductoscope.environment import FLAGS, Environment, Flag, Kind
-from inductoscope.environment.interpreter import Question, ask
-from inductoscope.environment.sources import find_variables
-from inductoscope.logs.patterns import PATTERNS, LogPattern, Presence, check_pattern, release
+from inductoscope.views.env import FLAGS, Environment, Flag, Kind
+from inductoscope.views.env.interpreter import Question, ask
+from inductoscope.views.env.sources import find_variables
+from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern, Presence, check_pattern, release
 
 # Every name that the debugging guides for Inductor tell people to set.
 ADVISED = {

@@ -13,11 +13,11 @@ import pytest
 from click.testing import CliRunner, Result
 
 from inductoscope.cli.commands.env import command
-from inductoscope.environment import Environment, NameCheck
-from inductoscope.environment.interpreter import Question, ask
-from inductoscope.environment.machine import find_cache, find_tool
-from inductoscope.logs.patterns import LogPattern, check_pattern
-from inductoscope.report.environment import environment_view
+from inductoscope.views.env import Environment, NameCheck
+from inductoscope.views.env.interpreter import Question, ask
+from inductoscope.views.env.machine import find_cache, find_tool
+from inductoscope.views.report.environment import environment_view
+from inductoscope.vocabulary.log_lines import LogPattern, check_pattern
 
 SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG", "meaning")
 
@@ -83,7 +83,7 @@ def run_env(*arguments: str) -> Result:
 @pytest.fixture
 def known(environment: Environment, monkeypatch: pytest.MonkeyPatch) -> Environment:
     """The command finds `environment` instead of asking torch once more."""
-    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: environment)
+    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: environment)
     return environment
 
 
@@ -123,7 +123,7 @@ def test_a_missing_name_is_a_finding(
 ) -> None:
     gone = NameCheck("fusion", "torch.old", found=False, reason="torch has no old", absent=None)
     changed = replace(environment, names=(*environment.names, gone))
-    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 1
     assert "Part of the fusion view is off: torch has no old." in result.output
@@ -134,7 +134,7 @@ def test_a_missing_triton_is_no_finding(
 ) -> None:
     gone = NameCheck("triton", "triton.knobs", found=False, reason="none", absent="triton")
     changed = replace(environment, names=(gone,))
-    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 0
     assert "triton is not installed" in result.output
@@ -147,7 +147,7 @@ def test_a_drifted_log_line_is_a_finding(
         SUBMITTED, 'log.debug("Submitted precompile of choice: %s", c)', version="2.13.0"
     )
     changed = replace(environment, patterns=(drifted,))
-    monkeypatch.setattr("inductoscope.environment.collect_environment", lambda python: changed)
+    monkeypatch.setattr("inductoscope.views.env.collect_environment", lambda python: changed)
     result = run_env()
     assert result.exit_code == 1
     text = " ".join(result.output.split())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.diagnose import diagnose
+from inductoscope.analysis.rules import diagnose
 from inductoscope.model.entities import Compile, CompileError
 from programs import Outcome, Workplace
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from examples import inductoscope
-from inductoscope.diagnose import RULES
+from inductoscope.analysis.rules import RULES
 from inductoscope.doctor import verdict
-from inductoscope.explanations import (
+from inductoscope.views.explain import (
     STAGES,
     VERDICTS,
     Stage,
@@ -21,8 +21,8 @@ from inductoscope.explanations import (
     stage_summary,
     stages_by_symptom,
 )
-from inductoscope.report.explanation import catalogue
-from inductoscope.report.stage_names import STAGES as SHOWN
+from inductoscope.views.report.explanation import catalogue
+from inductoscope.views.report.stage_names import STAGES as SHOWN
 
 # The stages that a verdict may name: those of the compiler, and of what is around it.
 VERDICT_STAGES = (

@@ -13,12 +13,12 @@ import pytest
 from examples import NAMES, inductoscope, stored, write_recording
 from inductoscope.cli.commands import export as command
 from inductoscope.errors import ToolFailure
-from inductoscope.export import FORMS
-from inductoscope.export.folder import kept_files, write_all
-from inductoscope.export.item import Item, safe_name
-from inductoscope.export.perfetto import trace
 from inductoscope.model.fold import load
 from inductoscope.model.timeline import Lane, Timeline, timeline
+from inductoscope.views.export import FORMS
+from inductoscope.views.export.folder import kept_files, write_all
+from inductoscope.views.export.item import Item, safe_name
+from inductoscope.views.export.perfetto import trace
 
 every_recording = pytest.mark.parametrize("name", NAMES)
 

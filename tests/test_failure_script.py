@@ -13,10 +13,10 @@ import torch
 from torch.fx import Graph, GraphModule, symbolic_trace
 
 from graphs import numbers
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.isolate.shrink.inputs import recipes_for
-from inductoscope.repro.failure_script import HANG_SECONDS, script_text
+from inductoscope.doctor.repro.failure_script import HANG_SECONDS, script_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.search.shrink.inputs import recipes_for
 
 Function = Callable[..., Any]
 

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from examples import inductoscope
-from inductoscope.hang.contrast import Condition, contrast
-from inductoscope.hang.filters import (
+from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.filters import (
     PATCHED,
     VARIABLE,
     assignment_for,

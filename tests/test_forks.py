@@ -23,7 +23,7 @@ import torch
 
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
-from inductoscope.isolate.forks import (
+from inductoscope.doctor.search.forks import (
     Answer,
     Forks,
     _is_late,

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from examples import inductoscope
-from inductoscope.fusion import LedgerRow, ledger
-from inductoscope.fusion.reasons import REASONS, explain_reason
+from inductoscope.analysis.fusion import LedgerRow, ledger
+from inductoscope.analysis.fusion.reasons import REASONS, explain_reason
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from programs import Outcome, Workplace

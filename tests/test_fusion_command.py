@@ -10,8 +10,8 @@ import pytest
 
 from examples import Answer, inductoscope, stored, write_recording
 from inductoscope.model.fold import load
-from inductoscope.report.fusion import Selection, fusion_view, print_fusion, shortened_pair
-from inductoscope.report.terminal import Printer
+from inductoscope.views.report.fusion import Selection, fusion_view, print_fusion, shortened_pair
+from inductoscope.views.report.terminal import Printer
 from schedules import graph, node, refused
 
 

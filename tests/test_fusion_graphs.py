@@ -12,11 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from examples import inductoscope, stored, write_recording
-from inductoscope.fusion import ledger, ledger_rows
-from inductoscope.fusion.decisions import Groups
-from inductoscope.fusion.overlaps import Region, common_elements, common_share, read_region
-from inductoscope.fusion.silent import read_loops
-from inductoscope.fusion.totals import bytes_moved, losses
+from inductoscope.analysis.fusion import ledger, ledger_rows
+from inductoscope.analysis.fusion.decisions import Groups
+from inductoscope.analysis.fusion.overlaps import Region, common_elements, common_share, read_region
+from inductoscope.analysis.fusion.silent import read_loops
+from inductoscope.analysis.fusion.totals import bytes_moved, losses
 from inductoscope.model.entities import Fusion
 from inductoscope.model.fold import load
 from inductoscope.model.schedule import ScheduledNode

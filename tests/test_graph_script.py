@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from examples import NAMES, inductoscope, stored, write_recording
+from inductoscope.doctor.repro.graph_script import NamedGraph, graph_names, write_script
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from, read_graph
-from inductoscope.repro.graph_script import NamedGraph, graph_names, write_script
 
 NAMED = NamedGraph("0/0 dynamo", "", "forward at /model.py:3")
 

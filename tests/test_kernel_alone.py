@@ -17,7 +17,7 @@ import pytest
 
 from examples import inductoscope
 from inductoscope.kernels.file import read_kernel_file
-from inductoscope.kernels.session import Wish, make_plans
+from inductoscope.kernels.plans import Wish, make_plans
 from test_kernel_file import stored
 
 needs_triton = pytest.mark.skipif(

@@ -18,11 +18,11 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from graphs import numbers
-from inductoscope.doctor.large_inputs import compared, smaller_failure
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.failure import WRONG
-from inductoscope.isolate.forks import Forks
-from inductoscope.isolate.oracle import Oracle
+from inductoscope.doctor.inside.large_inputs import compared, smaller_failure
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import WRONG
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle
 
 
 @pytest.fixture(autouse=True)

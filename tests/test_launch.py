@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.diagnose import diagnose
+from inductoscope.analysis.rules import diagnose
 from programs import PLANT_ON_IMPORT, TOOL, Workplace
 
 # What a program can see of how it was started, printed as JSON.

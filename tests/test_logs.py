@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from examples import inductoscope
-from inductoscope.logs.answer import Kind
+from inductoscope.hangs.logs.answer import Kind
 from logged import CLEAN, HANG, RECORDED, LogText, content, only_answer
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.logs.answer import Answer, Kind
-from inductoscope.logs.autotune import AutotuneFold
-from inductoscope.logs.choice import parse_choice
-from inductoscope.logs.groups import Stage
-from inductoscope.logs.origin import Origin, Program
+from inductoscope.hangs.logs.answer import Answer, Kind
+from inductoscope.hangs.logs.autotune import AutotuneFold
+from inductoscope.hangs.logs.choice import parse_choice
+from inductoscope.hangs.logs.groups import Stage
+from inductoscope.hangs.logs.origin import Origin, Program
 from logged import LogText, caller, only_answer, stuck_names
 
 

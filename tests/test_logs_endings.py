@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.logs.answer import Answer, Kind
+from inductoscope.hangs.logs.answer import Answer, Kind
 from logged import CLEAN, HANG, LogText, answers, caller, content, interleaved, only_answer
 from logged import stuck_names as names
 

@@ -8,13 +8,13 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from inductoscope.logs.applicability import judge
-from inductoscope.logs.blocks import read_events
-from inductoscope.logs.choice import parse_choice
-from inductoscope.logs.files import Log
-from inductoscope.logs.reading import _fold
-from inductoscope.report.logs import View, logs_view, print_logs
-from inductoscope.report.terminal import Printer
+from inductoscope.hangs.logs.applicability import judge
+from inductoscope.hangs.logs.blocks import read_events
+from inductoscope.hangs.logs.choice import parse_choice
+from inductoscope.hangs.logs.files import Log
+from inductoscope.hangs.logs.reading import _fold
+from inductoscope.views.report.logs import View, logs_view, print_logs
+from inductoscope.views.report.terminal import Printer
 from logged import ALL, content
 
 # The lines that matter, from all recorded logs: a mutation of one of them counts.

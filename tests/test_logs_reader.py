@@ -18,12 +18,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from examples import inductoscope
-from inductoscope.logs import blocks, reading
-from inductoscope.logs.answer import Kind
-from inductoscope.logs.applicability import judge
-from inductoscope.logs.files import find_logs
-from inductoscope.logs.text import label_of
-from inductoscope.report.logs import logs_view
+from inductoscope.hangs.logs import blocks, reading
+from inductoscope.hangs.logs.answer import Kind
+from inductoscope.hangs.logs.applicability import judge
+from inductoscope.hangs.logs.files import find_logs
+from inductoscope.hangs.logs.text import label_of
+from inductoscope.views.report.logs import logs_view
 from logged import ALL, HANG, LogText, answers, content, interleaved, only_answer, stuck_names
 
 
@@ -195,7 +195,7 @@ def test_a_folder_is_searched_for_logs_only(tmp_path: Path) -> None:
 
 def view_of(path: Path, cores: int) -> str:
     found = reading.read_logs([str(path)], cores=cores)
-    from inductoscope.logs.applicability import judge
+    from inductoscope.hangs.logs.applicability import judge
 
     return json.dumps(logs_view(found, judge(found)), default=str)
 
@@ -257,7 +257,7 @@ def test_an_endless_line_takes_little_memory(tmp_path: Path) -> None:
     # On Linux ru_maxrss of a new process begins with that of the one which started it.
     code = (
         "import re, resource, sys\n"
-        "from inductoscope.logs.reading import read_logs\n"
+        "from inductoscope.hangs.logs.reading import read_logs\n"
         "programs = read_logs([sys.argv[1]], cores=1).programs\n"
         "most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
         "if sys.platform == 'linux':\n"

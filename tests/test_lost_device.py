@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from examples import stored
-from inductoscope.doctor.finding import Found
-from inductoscope.doctor.lost_device import is_device_lost, tell_by_error
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
 from inductoscope.model.fold import load
 
 

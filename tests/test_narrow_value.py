@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from examples import NAMES, stored, write_recording
-from inductoscope.diagnose.finding import Finding
-from inductoscope.diagnose.narrow_value import check
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.narrow_value import check
 from inductoscope.model.fold import load
 from inductoscope.model.index_ranges import kernel_indices
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductoscope.check.own_operators import first_false_declaration, is_own
+from inductoscope.doctor.compare.own_operators import first_false_declaration, is_own
 
 
 @torch.library.custom_op("own_tests::doubled", mutates_args=())

@@ -11,11 +11,11 @@ import torch
 import torch.nn.functional as F
 
 from graphs import captured, numbers
-from inductoscope.check.random_numbers import draws_random_numbers
-from inductoscope.doctor.own_random_numbers import failure_with_own_numbers
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.failure import WRONG, Failure
-from inductoscope.repro.failure_script import script_text
+from inductoscope.doctor.compare.random_numbers import draws_random_numbers
+from inductoscope.doctor.inside.own_random_numbers import failure_with_own_numbers
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import WRONG, Failure
 
 
 @pytest.mark.parametrize(

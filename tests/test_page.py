@@ -20,13 +20,13 @@ import pytest
 from examples import NAMES, inductoscope, stored, write_recording
 from inductoscope.model.fold import load
 from inductoscope.model.native_lines import source_links
-from inductoscope.page import document
-from inductoscope.page.contents import Contents
-from inductoscope.page.document import write_page
-from inductoscope.page.live import LiveServer
+from inductoscope.views.page import document
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.document import write_page
+from inductoscope.views.page.live import LiveServer
 
 WEB = Path(__file__).resolve().parents[1] / "web"
-ASSETS = Path(document.__file__).parents[1] / "page" / "assets"
+ASSETS = Path(document.__file__).parent / "assets"
 
 
 def chunk(name: str, wanted: str) -> Any:

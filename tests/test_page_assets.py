@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.page.document import asset
+from inductoscope.views.page.document import asset
 
 WEB = Path(__file__).parent.parent / "web"
 checkout = pytest.mark.skipif(not WEB.is_dir(), reason="the sources of the page are not here")

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from graphs import captured, numbers
-from inductoscope.check.values import copy_values
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.shrink.parts import Recorded, part, record
+from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.shrink.parts import Recorded, part, record
 
 
 def candidate_of(function: Callable[..., Any], *inputs: Any) -> Candidate:

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from inductoscope.capture.launch import Ending
-from inductoscope.doctor.program import StallWatch, Watched, keep_stdin
-from inductoscope.doctor.whereabouts import last_compile
+from inductoscope.doctor.outside.last_position import last_compile
+from inductoscope.doctor.outside.program import StallWatch, Watched, keep_stdin
 from inductoscope.recording.location import create_recording
 
 STAGE = {"kind": "stage-start", "stage": "lowering", "compile": "0/0"}

@@ -14,9 +14,9 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter
 
 from graphs import captured, numbers
-from inductoscope.check.values import copy_values
+from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.repro.python_text import function_text, literal
 from inductoscope.errors import ToolFailure
-from inductoscope.repro.python_text import function_text, literal
 
 Function = Callable[..., Any]
 

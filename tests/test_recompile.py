@@ -12,12 +12,12 @@ from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxGraph, graph_from
 from inductoscope.model.target import left_out, recording_target
-from inductoscope.recompile import recompile
-from inductoscope.recompile.arguments import Names, read_arguments
-from inductoscope.recompile.operations import check_method, resolve_function
-from inductoscope.recompile.order import captured_graphs
-from inductoscope.recompile.rebuilding import Rebuilder, Rebuilt
-from inductoscope.recompile.unbuildable import Unbuildable
+from inductoscope.targets.recompile import recompile
+from inductoscope.targets.recompile.arguments import Names, read_arguments
+from inductoscope.targets.recompile.operations import check_method, resolve_function
+from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
+from inductoscope.targets.recompile.unbuildable import Unbuildable
+from inductoscope.targets.recompile.work_list import captured_graphs
 from recompiled import captured, output, placeholder, tensor
 
 torch = pytest.importorskip("torch")

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from inductoscope.recompile.arguments import Names, read_arguments
-from inductoscope.recompile.operations import resolve_function
-from inductoscope.recompile.unbuildable import Unbuildable
+from inductoscope.targets.recompile.arguments import Names, read_arguments
+from inductoscope.targets.recompile.operations import resolve_function
+from inductoscope.targets.recompile.unbuildable import Unbuildable
 
 NAMES = Names({}, {})
 
@@ -96,7 +96,7 @@ def test_what_computes_is(name: str) -> None:
 
 WALLED = """
 import os, sys
-from inductoscope.recompile.walls import Refused, stay_inside
+from inductoscope.targets.recompile.confinement import Refused, stay_inside
 stay_inside([{own!r}])
 try:
     {action}

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from examples import inductoscope
-from inductoscope.diagnose import diagnose
+from inductoscope.analysis.rules import diagnose
 from inductoscope.model.fold import load
 from inductoscope.recording.layout import payload_path
 from inductoscope.recording.location import create_recording

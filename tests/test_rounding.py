@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.check.compare import FACTOR, Case, Judgement, judge
-from inductoscope.check.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.compare.compare import FACTOR, Case, Judgement, judge
+from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 
 Function = Callable[..., Any]
 

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from examples import inductoscope, stored, write_recording
-from inductoscope.diagnose import RULES, diagnose
-from inductoscope.diagnose.finding import Finding
-from inductoscope.diagnose.recompiles import LIMIT
+from inductoscope.analysis.rules import RULES, diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.recompiles import LIMIT
 from inductoscope.model.fold import load
 
 PROCESS = {"kind": "process", "pid": 7}

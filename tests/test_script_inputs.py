@@ -12,10 +12,10 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from graphs import numbers
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.failure import ERROR, Failure
-from inductoscope.isolate.shrink.inputs import make_inputs, recipes_for, recipes_of
-from inductoscope.repro.failure_script import script_text
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, Failure
+from inductoscope.doctor.search.shrink.inputs import make_inputs, recipes_for, recipes_of
 
 # --- recipes --------------------------------------------------------------------------------------
 

@@ -22,9 +22,9 @@ from inductoscope import open_recording
 from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
-from inductoscope.report.show import STAGE_VIEWS, Selection, choose_view
-from inductoscope.report.stage_names import STAGES
-from inductoscope.report.terminal import Printer
+from inductoscope.views.report.show import STAGE_VIEWS, Selection, choose_view
+from inductoscope.views.report.stage_names import STAGES
+from inductoscope.views.report.terminal import Printer
 
 # What a user can ask of any recording; a view that a recording cannot give is an error of its own.
 VIEWS: dict[str, tuple[str, ...]] = {

@@ -16,12 +16,12 @@ import torch._inductor.compile_fx
 from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
-from inductoscope.isolate.candidate import Candidate
-from inductoscope.isolate.failure import Failure
-from inductoscope.isolate.forks import Forks
-from inductoscope.isolate.oracle import Oracle, examine, no_farther_than
-from inductoscope.isolate.shrink.constants import shrink_constants
-from inductoscope.isolate.shrink.dtypes import shrink_dtypes
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import Failure
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle, examine, no_farther_than
+from inductoscope.doctor.search.shrink.constants import shrink_constants
+from inductoscope.doctor.search.shrink.dtypes import shrink_dtypes
 
 aten = torch.ops.aten
 Plant = Callable[[Any, Callable[..., bool]], None]

@@ -7,9 +7,16 @@ from typing import Any
 
 import pytest
 
-from inductoscope.isolate.failure import ERROR, HANG, SIGNAL, WRONG, Failure, advice_on_machine
-from inductoscope.isolate.forks import Answer
-from inductoscope.isolate.signs import failure_of_answer
+from inductoscope.doctor.search.failure import (
+    ERROR,
+    HANG,
+    SIGNAL,
+    WRONG,
+    Failure,
+    advice_on_machine,
+)
+from inductoscope.doctor.search.failure_signature import failure_of_answer
+from inductoscope.doctor.search.forks import Answer
 
 # --- a fork that was given up ---------------------------------------------------------------------
 

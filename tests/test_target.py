@@ -13,18 +13,18 @@ from pathlib import Path
 import pytest
 
 from examples import inductoscope
-from inductoscope.diagnose import narrow_value
+from inductoscope.analysis.rules import narrow_value
 from inductoscope.errors import UsageError
 from inductoscope.kernels.target import parse_target
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.target import left_out, recording_target, target_note
-from inductoscope.recompile import kept
-from inductoscope.recompile.kept import recording_for_target
 from inductoscope.recording.location import FOLDER_VARIABLE
-from inductoscope.target import stand_in
-from inductoscope.target.architectures import ARCHITECTURES, architecture, read_target
+from inductoscope.targets import stand_in
+from inductoscope.targets.architectures import ARCHITECTURES, architecture, read_target
+from inductoscope.targets.recompile import stored as kept
+from inductoscope.targets.recompile.stored import recording_for_target
 from recompiled import call, captured, output, placeholder, tensor
 
 pytest.importorskip("torch")

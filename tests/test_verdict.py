@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.finding import Found, read_found, write_found
-from inductoscope.doctor.issue import issue_text
-from inductoscope.doctor.judging import verdict_on
-from inductoscope.doctor.orders import OWN_VARIABLES, VARIABLE, Orders, orders_from
+from inductoscope.doctor.handover import Found, read_found, write_found
+from inductoscope.doctor.instructions import OWN_VARIABLES, VARIABLE, Orders, orders_from
+from inductoscope.doctor.outside.issue import issue_text
+from inductoscope.doctor.outside.judging import verdict_on
+from inductoscope.doctor.outside.last_position import compiler_functions
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.verdict import CLEAN, NOT_A_BUG, Culprit, Repro, Verdict, Workaround
-from inductoscope.doctor.whereabouts import compiler_functions
-from inductoscope.isolate.axes import AXES
-from inductoscope.isolate.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.report.doctor import print_verdict
-from inductoscope.report.terminal import Printer
+from inductoscope.views.report.doctor import print_verdict
+from inductoscope.views.report.terminal import Printer
 
 VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.repro.verify import FreshProcesses, Verification
+from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 
 
 @pytest.mark.parametrize(

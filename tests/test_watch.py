@@ -17,18 +17,18 @@ from typing import Any
 import pytest
 
 from examples import write_recording
-from inductoscope.diagnose import stall
+from inductoscope.analysis.rules import stall
+from inductoscope.hangs.watch.classify import KINDS, classify
+from inductoscope.hangs.watch.ending import end_stuck
+from inductoscope.hangs.watch.following import Stream
+from inductoscope.hangs.watch.frames import mark
+from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.scene import Scene
+from inductoscope.hangs.watch.stall import limit_of
 from inductoscope.model.fold import load
-from inductoscope.watch.classify import KINDS, classify
-from inductoscope.watch.ending import end_stuck
-from inductoscope.watch.following import Stream
-from inductoscope.watch.frames import mark
-from inductoscope.watch.judgement import Judgement
-from inductoscope.watch.locks import FileLock, count_tries, held_locks
-from inductoscope.watch.processes import Activity, Process, Tree, activity, sample_tree
-from inductoscope.watch.scene import Scene
-from inductoscope.watch.stacks import Frame, Stacks, ThreadStack, parse_dump, read_stacks
-from inductoscope.watch.stall import limit_of
+from inductoscope.processes.locks import FileLock, count_tries, held_locks
+from inductoscope.processes.stacks import Frame, Stacks, ThreadStack, parse_dump, read_stacks
+from inductoscope.processes.tree import Activity, Process, Tree, activity, sample_tree
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -294,7 +294,7 @@ def test_a_process_without_a_handler_is_never_signalled(sleeper: subprocess.Pope
 ANSWERS = """
 import sys, time, pathlib
 sys.path.insert(0, sys.argv[1])
-from inductoscope.capture.stack_signal import answer_with_stacks
+from inductoscope.processes.stack_signal import answer_with_stacks
 answer_with_stacks(pathlib.Path(sys.argv[2]))
 def waits_here():
     print("ready", flush=True)
@@ -308,7 +308,7 @@ def test_a_process_under_run_writes_its_own_stacks(
 ) -> None:
     import inductoscope
 
-    monkeypatch.setattr("inductoscope.watch.stacks.spy", lambda: None)
+    monkeypatch.setattr("inductoscope.processes.stacks.spy", lambda: None)
     source = str(Path(inductoscope.__file__).parent.parent)
     child = subprocess.Popen(
         [sys.executable, "-c", ANSWERS, source, str(tmp_path)], stdout=subprocess.PIPE

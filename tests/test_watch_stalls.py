@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from inductoscope.watch.attaching import attach
-from inductoscope.watch.live import kept_stalls
+from inductoscope.hangs.watch.attaching import attach
+from inductoscope.hangs.watch.live import kept_stalls
 from programs import REAL_COMPILER, TOOL
 
 pytest.importorskip("torch")

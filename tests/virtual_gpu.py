@@ -3,13 +3,13 @@
 Inductor then takes its CUDA path down to Triton source and, with `triton` installed, to machine
 code; tensors on cuda:0 are fake ones, launches do nothing, and benchmarks return made-up times. So
 a stall of a real compiler (ptxas, LLVM) can be had on a machine without a GPU. What pretends is
-the package's own: see inductoscope.target.
+the package's own: see inductoscope.targets.
 """
 
 from __future__ import annotations
 
 from inductoscope.kernels.target import parse_target
-from inductoscope.target import pretending
+from inductoscope.targets import pretending
 
 TARGET = parse_target("cuda:90")
 

@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { build } from "esbuild";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const assets = join(here, "..", "src", "inductoscope", "page", "assets");
+const assets = join(here, "..", "src", "inductoscope", "views", "page", "assets");
 const SIZE_LIMIT = 1_200_000;
 
 function filesBelow(folder) {

@@ -8,16 +8,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductoscope.capture.session import recorded
-from inductoscope.diagnose import diagnose
-from inductoscope.diagnose.finding import Finding
+from inductoscope.analysis.rules import diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.capture.in_process import recorded
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
-from inductoscope.report.show import Selection, choose_view
-from inductoscope.report.terminal import Printer
+from inductoscope.views.report.show import Selection, choose_view
+from inductoscope.views.report.terminal import Printer
 
 if TYPE_CHECKING:
-    from inductoscope.check.function import CheckResult
+    from inductoscope.doctor.compare.function import CheckResult
 
 
 class LiveRecording:
@@ -87,13 +87,13 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Chec
     values are judged against float64. Options: `compiled` (a compiled function to judge instead),
     `backward` (with gradients or without), and those of `torch.compile`.
     """
-    from inductoscope.check import function as checking  # Needs torch.
+    from inductoscope.doctor.compare import function as checking  # Needs torch.
 
     return checking.check(function, *arguments, **options)
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
     """For tests: raise an AssertionError that says what differs. Takes what `check` takes."""
-    from inductoscope.check import function as checking
+    from inductoscope.doctor.compare import function as checking
 
     checking.assert_same(function, *arguments, **options)

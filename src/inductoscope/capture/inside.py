@@ -9,7 +9,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
-from inductoscope.capture.stack_signal import answer_with_stacks
+from inductoscope.processes.stack_signal import answer_with_stacks
 
 
 def start(folder: str) -> Installer:

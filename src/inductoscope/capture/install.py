@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 Undo = Callable[[], None]
 

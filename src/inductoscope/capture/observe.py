@@ -14,8 +14,8 @@ from types import CodeType, TracebackType
 from typing import Any
 
 from inductoscope.capture.failures import record_error
-from inductoscope.capture.names import Replacement
 from inductoscope.capture.scope import BROKEN, SCOPE, StageFrame
+from inductoscope.vocabulary.torch_names import Replacement
 
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]

@@ -9,8 +9,8 @@ import sys
 import click
 
 from inductoscope.errors import InductoscopeError
-from inductoscope.report.plain_text import visible
 from inductoscope.version import __version__
+from inductoscope.views.report.plain_text import visible
 
 COMMANDS: tuple[str, ...] = (
     "doctor",

@@ -16,10 +16,10 @@ from typing import Any
 
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.asking import has_torch
-from inductoscope.kernels.child import Ended, Event, Limits, Order, run_child
-from inductoscope.kernels.processes import Process, blocking_child
 from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
 from inductoscope.kernels.script import Plan, script_text
+from inductoscope.processes.groups import Process, blocking_child
+from inductoscope.processes.limited import Ended, Event, Limits, Order, run_child
 
 FORMS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 _KEPT = (*FORMS, "cubin", "hsaco", "spv")

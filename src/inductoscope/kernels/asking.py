@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inductoscope.kernels.child import Event, Limits, Order, run_child
 from inductoscope.kernels.configs import Config
 from inductoscope.kernels.file import KernelFile
 from inductoscope.kernels.literals import code, is_plain
+from inductoscope.processes.limited import Event, Limits, Order, run_child
 
 _IMPORTS = """\
 import triton

@@ -19,7 +19,7 @@ from inductoscope.capture.hooks import (
     scheduler,
     workers,
 )
-from inductoscope.capture.names import Hook
+from inductoscope.vocabulary.torch_names import Hook
 
 HOOKS: tuple[Hook, ...] = (
     dynamo.COMPILES,

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import Any
 
 from inductoscope.capture.graphs import store_graph
-from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -18,6 +17,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
 

@@ -6,7 +6,6 @@ import math
 import time
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -17,7 +16,8 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
-from inductoscope.logs.patterns import PATTERNS
+from inductoscope.vocabulary.log_lines import PATTERNS
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _SELECT = "torch._inductor.select_algorithm"
 _HEURISTICS = "torch._inductor.runtime.triton_heuristics"

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import Arguments, Keywords, current_compile_id, watch
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 # torch announces a look-up as an instant event with the cache and the outcome in its name.
 _LOOKUP = re.compile(r"(fx_graph_cache|autograd_cache)_(\w+)")

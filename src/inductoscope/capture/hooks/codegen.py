@@ -8,7 +8,6 @@ from typing import Any
 
 from inductoscope.capture.hooks.inductor import written_wrappers
 from inductoscope.capture.hooks.scheduler import origin_names
-from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -20,6 +19,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"

@@ -8,7 +8,6 @@ from typing import Any
 
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.graphs import store_graph
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -21,6 +20,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _CONVERT = "torch._dynamo.convert_frame"
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")

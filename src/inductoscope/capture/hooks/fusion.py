@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.capture.fusion_settings import FUSION_SETTINGS
-from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import Arguments, Keywords, watch
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _SCHEDULER = "torch._inductor.scheduler"
 

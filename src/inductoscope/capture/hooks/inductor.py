@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -16,6 +15,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _COMPILE_FX = "torch._inductor.compile_fx"
 

@@ -6,7 +6,6 @@ import time
 from typing import Any
 
 from inductoscope.capture.graphs import store_graph, target_name
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -17,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _GRAPH = "torch._inductor.graph"
 

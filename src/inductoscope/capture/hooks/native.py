@@ -10,7 +10,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -21,6 +20,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 

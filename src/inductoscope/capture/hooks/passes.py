@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.capture.graphs import store_graph
-from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -24,6 +23,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _COMPILE_FX = "torch._inductor.compile_fx"
 _OBSERVER = "torch.fx.passes.graph_transform_observer"

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.capture.graphs import target_name
-from inductoscope.capture.names import Hook, Replacement, TorchName, Wrap
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -17,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inductoscope.capture.names import Hook, TorchName, Wrap
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "bootstrap"

@@ -35,9 +35,9 @@ def command(
     Exit code: 0 it moves, 1 it is stuck, 2 no such process or not one of Python,
     3 nothing of it may be read.
     """
-    from inductoscope.report.terminal import Printer, write_json
-    from inductoscope.report.watch import attached_view, print_attached
-    from inductoscope.watch.attaching import attach, end_attached
+    from inductoscope.hangs.watch.attaching import attach, end_attached
+    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.watch import attached_view, print_attached
 
     try:
         attached = attach(pid, seconds=seconds, native=native, say=_say)

@@ -35,15 +35,15 @@ def command(
 
     Exit code: 0 the same, 1 something differs, 2 unreadable.
     """
-    from inductoscope.difference import compare
+    from inductoscope.analysis.diff import compare
     from inductoscope.model.fold import load
-    from inductoscope.report.difference import (
+    from inductoscope.views.report.difference import (
         difference_view,
         print_difference,
         print_texts,
         texts_view,
     )
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import Printer, write_json
 
     if kernel and stage:
         raise UsageError("--kernel and --stage are views of their own. Choose one of them.")

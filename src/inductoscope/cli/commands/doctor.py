@@ -73,13 +73,13 @@ def command(
     inductoscope doctor --json verdict.json -m package.train
     """
     from inductoscope.capture.launch import resolve_command
-    from inductoscope.doctor.program import Limits
-    from inductoscope.doctor.session import Doctor, Request
+    from inductoscope.doctor.outside.examination import Doctor, Request
+    from inductoscope.doctor.outside.program import Limits
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
-    from inductoscope.report.doctor import print_verdict
-    from inductoscope.report.progress import Progress
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.doctor import print_verdict
+    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.terminal import Printer, write_json
 
     # Ended from outside, it ends as with Ctrl-C: nothing is left running, what is known is said.
     signal.signal(signal.SIGTERM, signal.default_int_handler)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from inductoscope.environment import Environment
+    from inductoscope.views.env import Environment
 
 FOUND_NOTHING, FOUND_SOMETHING, COULD_NOT_LOOK = 0, 1, 3
 
@@ -46,9 +46,9 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
     \b
     Exit code: 0 all is there, 1 something is missing, 3 torch cannot be imported.
     """
-    from inductoscope.environment import collect_environment
-    from inductoscope.report.environment import environment_view
-    from inductoscope.report.terminal import write_json
+    from inductoscope.views.env import collect_environment
+    from inductoscope.views.report.environment import environment_view
+    from inductoscope.views.report.terminal import write_json
 
     environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
@@ -62,7 +62,7 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
 def _print(view: dict[str, Any]) -> None:
     from rich.console import Console
 
-    from inductoscope.report.environment import render_environment
+    from inductoscope.views.report.environment import render_environment
 
     render_environment(view, Console(highlight=False))
 

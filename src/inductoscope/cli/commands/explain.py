@@ -19,8 +19,8 @@ def command(words: tuple[str, ...], json_path: str | None) -> None:
     inductoscope explain graph_breaks
     inductoscope explain wrong gradient
     """
-    from inductoscope.report.explanation import explanation_view, print_explanation
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.explanation import explanation_view, print_explanation
+    from inductoscope.views.report.terminal import Printer, write_json
 
     view = explanation_view(words)
     if json_path:

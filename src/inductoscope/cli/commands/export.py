@@ -41,11 +41,11 @@ def command(
     json       recording.json: everything in one file
     raw        graphs, IR, loop bodies, kernels, wrappers, PTX as files
     """
-    from inductoscope.export import export
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
-    from inductoscope.report.export import export_view, print_export
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.export import export
+    from inductoscope.views.report.export import export_view, print_export
+    from inductoscope.views.report.terminal import Printer, write_json
 
     path = recording or last_recording()
     view = export_view(str(path), folder, export(load(path), folder, forms))

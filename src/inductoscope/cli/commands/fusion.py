@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
-    from inductoscope.fusion.naming import Found
+    from inductoscope.analysis.fusion.naming import Found
     from inductoscope.model.entities import Recording
 
 
@@ -75,7 +75,7 @@ def command(
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import Printer, write_json
 
     loaded = load(recording or last_recording())
     view, render = _pair(loaded, names, options) if names else _ledger(loaded, options)
@@ -86,9 +86,9 @@ def command(
 
 
 def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:
+    from inductoscope.analysis.fusion.naming import check_graph
     from inductoscope.errors import UsageError
-    from inductoscope.fusion.naming import check_graph
-    from inductoscope.report.fusion import Selection, fusion_view, print_fusion
+    from inductoscope.views.report.fusion import Selection, fusion_view, print_fusion
 
     if options["trying"]:
         raise UsageError("--try needs a pair: --why A B --try.")
@@ -104,8 +104,8 @@ def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any]) -> tuple[Any, Any]:
-    from inductoscope.fusion.naming import find_pair
-    from inductoscope.report.fusion_pair import pair_view, print_pair
+    from inductoscope.analysis.fusion.naming import find_pair
+    from inductoscope.views.report.fusion_pair import pair_view, print_pair
 
     found = find_pair(recording, *names, graph=options["graph"] or "")
     view = pair_view(recording, found, bandwidth=options["bandwidth"])
@@ -115,10 +115,10 @@ def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any])
 
 
 def _trials(recording: Recording, found: Found, options: dict[str, Any]) -> list[Any]:
-    from inductoscope.fusion.trying import try_settings
-    from inductoscope.recompile import RecompileLimits
-    from inductoscope.report.fusion_pair import trials_view
-    from inductoscope.report.progress import Progress
+    from inductoscope.analysis.fusion.trying import try_settings
+    from inductoscope.targets.recompile import RecompileLimits
+    from inductoscope.views.report.fusion_pair import trials_view
+    from inductoscope.views.report.progress import Progress
 
     row = found.row
     if row is None or row.outcome == "fused":

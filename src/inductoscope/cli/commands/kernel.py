@@ -12,7 +12,7 @@ import click
 
 if TYPE_CHECKING:
     from inductoscope.kernels.file import KernelFile
-    from inductoscope.kernels.session import Wish
+    from inductoscope.kernels.plans import Wish
 
 _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
@@ -90,10 +90,10 @@ def command(
 
     Exit code: 0 it compiles, 1 it does not end or fails, 2 unreadable, 3 Triton is missing.
     """
-    from inductoscope.kernels.child import Limits
     from inductoscope.kernels.configs import parse_config
     from inductoscope.kernels.file import read_kernel_file
-    from inductoscope.kernels.session import Wish
+    from inductoscope.kernels.plans import Wish
+    from inductoscope.processes.limited import Limits
 
     # Ended from outside, it ends as with Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -126,9 +126,9 @@ def _compiled(
     """Compile, and gather everything that the folder of the run would take with it."""
     from dataclasses import replace
 
-    from inductoscope.kernels.session import make_plans, try_plans, write_script
-    from inductoscope.report.kernel import kernel_view, shown_text
-    from inductoscope.report.progress import Progress
+    from inductoscope.kernels.plans import make_plans, try_plans, write_script
+    from inductoscope.views.report.kernel import kernel_view, shown_text
+    from inductoscope.views.report.progress import Progress
 
     kept = wish if wish.output or not form else replace(wish, output=folder)
     with Progress(quiet=quiet) as progress:
@@ -145,8 +145,8 @@ def _compiled(
 
 
 def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) -> None:
-    from inductoscope.report.kernel import print_kernel, print_shown
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.kernel import print_kernel, print_shown
+    from inductoscope.views.report.terminal import Printer, write_json
 
     if json_path is not None:
         write_json(view, json_path)
@@ -162,9 +162,9 @@ def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) ->
 def _show_source(
     kernel: KernelFile, wish: Wish, script: Path | None, json_path: str | None
 ) -> None:
-    from inductoscope.kernels.session import make_plans, write_script
-    from inductoscope.report.kernel import file_view, print_file, print_shown
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.kernels.plans import make_plans, write_script
+    from inductoscope.views.report.kernel import file_view, print_file, print_shown
+    from inductoscope.views.report.terminal import Printer, write_json
 
     if script is not None:
         write_script(make_plans(kernel, wish)[0], script)

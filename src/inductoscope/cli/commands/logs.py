@@ -58,10 +58,10 @@ def command(
     Exit code: 0 nothing is stuck, 1 something is, 2 no line of torch's is in it.
     """
     from inductoscope.errors import UsageError
-    from inductoscope.logs.applicability import judge
-    from inductoscope.logs.reading import read_logs, wait_until_quiet
-    from inductoscope.report.logs import logs_view
-    from inductoscope.report.terminal import write_json
+    from inductoscope.hangs.logs.applicability import judge
+    from inductoscope.hangs.logs.reading import read_logs, wait_until_quiet
+    from inductoscope.views.report.logs import logs_view
+    from inductoscope.views.report.terminal import write_json
 
     if seconds is not None and not follow:
         raise UsageError("--seconds says when --follow ends; give --follow too.")
@@ -82,7 +82,7 @@ def command(
 
 def _write_filter(view: dict[str, Any], folder: Path) -> None:
     from inductoscope.errors import UsageError
-    from inductoscope.hang.way_past import WayPast, write_way_past
+    from inductoscope.hangs.choices.workaround import WayPast, write_way_past
 
     groups = [group for answer in view["answers"] for group in answer["groups"]]
     ways = [WayPast(**group["way_past"]) for group in groups if group["way_past"]]
@@ -102,7 +102,7 @@ def _no_torch_line(paths: tuple[str, ...]) -> str:
 
 
 def _print(view: dict[str, Any]) -> None:
-    from inductoscope.report.logs import print_logs
-    from inductoscope.report.terminal import Printer
+    from inductoscope.views.report.logs import print_logs
+    from inductoscope.views.report.terminal import Printer
 
     print_logs(Printer(), view)

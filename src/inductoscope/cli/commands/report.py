@@ -52,10 +52,10 @@ def command(
     inductoscope report --target cuda:90
     """
     from inductoscope.model.fold import load
-    from inductoscope.page.contents import Contents
-    from inductoscope.page.document import write_page
     from inductoscope.recording.location import last_recording
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.page.contents import Contents
+    from inductoscope.views.page.document import write_page
+    from inductoscope.views.report.terminal import Printer, write_json
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
@@ -77,9 +77,9 @@ def command(
 
 def _for_target(path: Path, target: str) -> Path:
     """What was recorded, compiled once more for that GPU, in a child process."""
-    from inductoscope.recompile.kept import recording_for_target
-    from inductoscope.report.progress import Progress
-    from inductoscope.target.architectures import read_target
+    from inductoscope.targets.architectures import read_target
+    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.views.report.progress import Progress
 
     with Progress(quiet=False) as progress:
         return recording_for_target(path, read_target(target), say=progress.say)

@@ -109,7 +109,7 @@ def command(
 
 def _wanted_target(target: str | None, pretend: bool) -> Target | None:
     from inductoscope.errors import UsageError
-    from inductoscope.target.architectures import read_target
+    from inductoscope.targets.architectures import read_target
 
     if target is None and pretend:
         raise UsageError("--pretend needs the GPU to pretend: give --target, as in cuda:90.")
@@ -118,8 +118,8 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
 
 def _pretend(target: str) -> dict[str, Any]:
     """Have the program start with the device; what its recording is to say of itself."""
-    from inductoscope.target.inside import MODULE, TARGET_VARIABLE
-    from inductoscope.target.pretending import has_triton
+    from inductoscope.targets.inside import MODULE, TARGET_VARIABLE
+    from inductoscope.targets.pretending import has_triton
 
     os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
     os.environ[TARGET_VARIABLE] = target
@@ -128,8 +128,8 @@ def _pretend(target: str) -> dict[str, Any]:
 
 def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> None:
     """Compile what was captured for the target, into a second recording; the program has ended."""
-    from inductoscope.recompile.kept import recording_for_target
-    from inductoscope.report.progress import Progress
+    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.views.report.progress import Progress
 
     try:
         with Progress(quiet=quiet) as progress:
@@ -152,11 +152,11 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
     """Says on standard error when the program stands still, and at what."""
-    from inductoscope.watch.live import Watch
+    from inductoscope.hangs.watch.live import Watch
 
     def say(event: Any) -> None:
-        from inductoscope.report.terminal import Printer
-        from inductoscope.report.watch import print_event
+        from inductoscope.views.report.terminal import Printer
+        from inductoscope.views.report.watch import print_event
 
         print_event(Printer(sys.stderr), event, _stuck_choices(folder, event))
         sys.stderr.flush()
@@ -166,8 +166,8 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
 
 def _stuck_choices(folder: Path, event: Any) -> list[str]:
     """What is known of choices that the program waits for, where it does."""
-    from inductoscope.hang.stuck_choices import stuck_choices, told
-    from inductoscope.watch.stall import Stall
+    from inductoscope.hangs.choices.stuck_choices import stuck_choices, told
+    from inductoscope.hangs.watch.stall import Stall
 
     if not isinstance(event, Stall):
         return []
@@ -187,12 +187,12 @@ def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
 
 def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
     """Print and write the summary; True if there is a problem in it."""
-    from inductoscope.diagnose import diagnose
+    from inductoscope.analysis.rules import diagnose
     from inductoscope.model.fold import load
     from inductoscope.model.target import target_view
-    from inductoscope.report.summary import print_summary, summary_view
-    from inductoscope.report.target import print_target
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.summary import print_summary, summary_view
+    from inductoscope.views.report.target import print_target
+    from inductoscope.views.report.terminal import Printer, write_json
 
     recording = load(folder)
     findings = diagnose(recording)

@@ -24,10 +24,10 @@ def command(recording: Path | None, port: int, json_path: str | None) -> None:
     inductoscope serve
     """
     from inductoscope.errors import UsageError
-    from inductoscope.page.live import LiveServer
     from inductoscope.recording.location import last_recording
     from inductoscope.recording.reader import open_recording
-    from inductoscope.report.terminal import write_json
+    from inductoscope.views.page.live import LiveServer
+    from inductoscope.views.report.terminal import write_json
 
     path = open_recording(recording or last_recording()).path
     try:

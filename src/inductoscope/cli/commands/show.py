@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.report.stage_names import STAGES
+from inductoscope.views.report.stage_names import STAGES
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Recording
@@ -63,7 +63,7 @@ def command(
     inductoscope show --op softmax --target cuda:90
     inductoscope show --runnable "0/0 post-grad" --to graph.py
     """
-    from inductoscope.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import Printer, write_json
 
     if list_all:
         view, render = _list_recordings()
@@ -81,7 +81,7 @@ def command(
 
 def _list_recordings() -> tuple[Any, Any]:
     from inductoscope.recording.location import all_recordings
-    from inductoscope.report.recordings import print_recordings, recordings_view
+    from inductoscope.views.report.recordings import print_recordings, recordings_view
 
     return recordings_view(all_recordings()), print_recordings
 
@@ -93,9 +93,9 @@ def _recording(path: Path | None, target: str | None) -> Recording:
 
     if target is None:
         return load(path or last_recording())
-    from inductoscope.recompile.kept import recording_for_target
-    from inductoscope.report.progress import Progress
-    from inductoscope.target.architectures import read_target
+    from inductoscope.targets.architectures import read_target
+    from inductoscope.targets.recompile.stored import recording_for_target
+    from inductoscope.views.report.progress import Progress
 
     wanted = read_target(target)
     with Progress(quiet=False) as progress:
@@ -104,7 +104,7 @@ def _recording(path: Path | None, target: str | None) -> Recording:
 
 def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, Any]:
     from inductoscope.model.target import target_view
-    from inductoscope.report.show import Selection, choose_view
+    from inductoscope.views.report.show import Selection, choose_view
 
     selection = Selection(
         stage=options["stage"] or "",
@@ -122,6 +122,6 @@ def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, A
 
 
 def _print_target(printer: Any, about: dict[str, Any]) -> None:
-    from inductoscope.report.target import print_target
+    from inductoscope.views.report.target import print_target
 
     print_target(printer, about)

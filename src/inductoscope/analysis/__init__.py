@@ -1,0 +1,1 @@
+"""Conclusions drawn from a recording: rules, the fusion ledger, differences between two runs."""

@@ -1,0 +1,263 @@
+"""What each stage made of a graph: its lines as they are, and under canonical names.
+
+One function per stage, listed in `STAGES`; None means that a run has nothing of that stage. A new
+stage is one function and one line.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from inductoscope.analysis.diff.canonical import Renaming, graph_lines, without_comments
+from inductoscope.analysis.diff.side import Side
+from inductoscope.model.entities import Kernel, NativeCompile
+from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
+from inductoscope.model.schedule import ScheduledNode
+
+_HASHES = re.compile(r"\b[0-9A-F]{64}\b|\bc[a-z0-9]{51}\b")
+_ARGUMENTS = re.compile(r"\s*([\w, ]+?),? = args$")
+_KERNEL_NAMES = re.compile(r"\b(?:cpp|triton)_\w+_\d+\b")
+_PATHS = re.compile(r"(?:/[\w.@+-]+){2,}")
+
+
+@dataclass(frozen=True)
+class Material:
+    """What a stage made: lines to show, the same lines to compare, and the operations in it."""
+
+    lines: tuple[str, ...]
+    canonical: tuple[str, ...]
+    operations: tuple[str, ...] = ()
+
+
+# --- FX graphs ------------------------------------------------------------------------------------
+
+
+def _graph_material(*graphs: FxGraph | None) -> Material | None:
+    known = [graph for graph in graphs if graph is not None]
+    if not known:
+        return None
+    return Material(
+        lines=tuple(_node_text(node) for graph in known for node in graph.nodes),
+        canonical=tuple(line for graph in known for line in graph_lines(graph)),
+        operations=tuple(node.target for graph in known for node in graph.calls),
+    )
+
+
+def _node_text(node: FxNode) -> str:
+    value = describe_value(node.value)
+    text = f"%{node.name}" if node.op == "placeholder" else str(node)
+    return f"{text}: {value}" if value else text
+
+
+def _recorded(side: Side, *stages: str) -> Material | None:
+    """The graphs that the compile's stages left, of the last attempt."""
+    last = {graph.stage: graph for graph in side.compile.graphs if graph.stage in stages}
+    graphs = [read_graph(side.recording, graph.digest) for graph in last.values()]
+    # A part of them would look like another graph.
+    return _graph_material(*graphs) if all(graphs) else None
+
+
+def dynamo(side: Side) -> Material | None:
+    return _graph_material(side.captured)
+
+
+def pre_grad(side: Side) -> Material | None:
+    return _recorded(side, "pre-grad")
+
+
+def aot(side: Side) -> Material | None:
+    phase = side.graph.phase if side.graph else "inference"
+    return _recorded(side, "aot-joint", f"aot-{phase}")
+
+
+def joint(side: Side) -> Material | None:
+    return _recorded(side, "joint")
+
+
+def post_grad(side: Side) -> Material | None:
+    return _graph_material(side.final)
+
+
+# --- Inductor -------------------------------------------------------------------------------------
+
+
+def _renamed(lines: Iterable[str], renaming: Renaming) -> Material | None:
+    found = tuple(lines)
+    if not found:
+        return None
+    return Material(found, tuple(renaming.text(line) for line in found))
+
+
+def ir(side: Side) -> Material | None:
+    """What each node became. Nodes are told by their order, which is that of the graph."""
+    lowered = side.graph.lowered if side.graph else ()
+    if not lowered:
+        return None
+    renaming = side.renaming()
+    made = [json.dumps(item.ir, sort_keys=True, default=str) for item in lowered]
+    parts = [
+        f"{item.target} {text}" + (" falls back to eager" if item.fallback else "")
+        for item, text in zip(lowered, made, strict=True)
+    ]
+    return Material(
+        lines=tuple(f"{i.node} = {part}" for i, part in zip(lowered, parts, strict=True)),
+        # Without its quotes: names lie inside of longer texts.
+        canonical=tuple(
+            renaming.text(part.replace("\\n", "\n").replace('"', " ")) for part in parts
+        ),
+        operations=tuple(item.target for item in lowered),
+    )
+
+
+def autotune(side: Side) -> Material | None:
+    """Winners by what they are: their names only number the choices."""
+    lines = []
+    for search in side.graph.autotunes if side.graph else ():
+        won = next((c for c in search.choices if c.name == search.winner), None)
+        name = re.sub(r"_\d+$", "", search.winner)
+        lines.append(f"{search.operation}: {name} {won.description if won else ''}".rstrip())
+    return _renamed(lines, side.renaming())
+
+
+def scheduler(side: Side) -> Material | None:
+    if not side.before:
+        return None
+    renaming = side.renaming()
+    return Material(
+        lines=tuple(_scheduled(leaf, str) for leaf in side.before),
+        canonical=tuple(_scheduled(leaf, renaming.text) for leaf in side.before),
+    )
+
+
+def _scheduled(leaf: ScheduledNode, renamed: Callable[[str], str]) -> str:
+    """Reads are a set, so they are put into the order of their canonical names."""
+    buffers = [f"{b.name} {b.dtype}{list(b.size)} {list(b.stride)}" for b in leaf.buffers]
+    text = (
+        f"{leaf.name} {leaf.kind} {leaf.ir} {leaf.loops} {leaf.device} {leaf.group} "
+        f"{leaf.sizes} {leaf.kernel} writes {', '.join(buffers)} reads "
+    )
+    return renamed(text) + ", ".join(sorted(renamed(name) for name in leaf.reads))
+
+
+def fusion(side: Side) -> Material | None:
+    """Which nodes share a loop, whatever the order of the groups."""
+    if not side.after:
+        return None
+    renaming = side.renaming()
+    groups = [[leaf.name for leaf in node.leaves] for node in side.after]
+    return Material(
+        lines=tuple(sorted(" + ".join(sorted(group)) for group in groups)),
+        canonical=tuple(
+            sorted(" + ".join(sorted(renaming.text(name) for name in group)) for group in groups)
+        ),
+    )
+
+
+def loop_body(side: Side) -> Material | None:
+    leaves = [leaf for node in side.after or side.before for leaf in node.leaves if leaf.body]
+    order = {leaf.name: number for number, leaf in enumerate(side.before)}
+    leaves.sort(key=lambda leaf: order.get(leaf.name, len(order)))
+    texts = [side.recording.payload(leaf.body) for leaf in leaves]
+    lines = (line for text in texts for line in text.splitlines())
+    return _renamed(lines, side.renaming()) if all(texts) else None
+
+
+def kernel(side: Side) -> Material | None:
+    kernels = side.graph.kernels if side.graph else ()
+    parts = [kernel_material(side, item) for item in kernels]
+    if not parts or any(part is None for part in parts):
+        return None
+    known = [part for part in parts if part is not None]
+    return Material(
+        lines=tuple(line for part in known for line in part.lines),
+        canonical=tuple(line for part in known for line in part.canonical),
+    )
+
+
+def kernel_material(side: Side, item: Kernel) -> Material | None:
+    """One kernel's source; of a library's, its name."""
+    if item.language == "extern":
+        return Material((item.name,), (item.name,))
+    source = side.recording.payload(item.digest)
+    if not source:
+        return None
+    renaming = Renaming()
+    renaming.know([item.name], "kernel")
+    lines = without_comments(source.splitlines())
+    return Material(tuple(lines), tuple(_bare(renaming.text(line)) for line in lines))
+
+
+def _bare(line: str) -> str:
+    """Without hashes and the places of a machine."""
+    return _PATHS.sub("/…", _HASHES.sub("#", line))
+
+
+def wrapper(side: Side) -> Material | None:
+    """The function that calls the kernels; their sources are compared as kernels.
+
+    A graph out of a cache has a wrapper and nothing else, so names are known by the wrapper alone.
+    """
+    text = side.recording.payload(side.graph.wrapper) if side.graph else ""
+    start = max(text.find("\nclass Runner"), text.find("\ndef call("))
+    body = text[start:] if start >= 0 else ""
+    end = body.find("\ndef benchmark_compiled_module")
+    lines = without_comments((body[:end] if end >= 0 else body).splitlines())
+    renaming = Renaming()
+    renaming.know(_inputs(lines), "node")
+    renaming.know(_KERNEL_NAMES.findall("\n".join(lines)), "kernel")
+    found = _renamed(lines, renaming)
+    if found is None:
+        return None
+    return Material(found.lines, tuple(_bare(line) for line in found.canonical))
+
+
+def _inputs(lines: Iterable[str]) -> list[str]:
+    """Names that the wrapper takes its arguments by: `primals_1, rsqrt = args`."""
+    taken = (match[1] for line in lines if (match := _ARGUMENTS.match(line)))
+    return [name.strip() for names in taken for name in names.split(",") if name.strip()]
+
+
+def native(side: Side) -> Material | None:
+    """How the kernels were compiled to machine code, and what came out."""
+    kernels = side.graph.kernels if side.graph else ()
+    lines = [
+        f"{item.name}: {line}"
+        for item in kernels
+        for line in sorted({_native(n) for n in side.natives.of(item)})
+    ]
+    return _renamed(lines, side.renaming())
+
+
+def _native(item: NativeCompile) -> str:
+    words = item.command.replace("-D ", "-D").split()
+    flags = [word for word in words if word.startswith("-") and "/" not in word]
+    facts = {"registers": item.registers, "spills": item.spills, "shared": item.shared}
+    told = [f"{name} {value}" for name, value in facts.items() if value is not None]
+    code = f"exit code {item.exit_code}" if item.exit_code else ""
+    return " ".join(filter(None, (item.tool, *flags, item.config, *told, code)))
+
+
+Extract = Callable[[Side], Material | None]
+
+# Stages whose canonical names are those of the final graph and of the schedule.
+NAMED_BY_OTHERS = ("ir", "autotune", "scheduler", "fusion", "loop-body", "native")
+
+# In the order of the compiler, so the first that differs is where the runs part.
+STAGES: dict[str, Extract] = {
+    "dynamo": dynamo,
+    "pre-grad-pass": pre_grad,
+    "aot": aot,
+    "joint-pass": joint,
+    "post-grad-pass": post_grad,
+    "ir": ir,
+    "autotune": autotune,
+    "scheduler": scheduler,
+    "fusion": fusion,
+    "loop-body": loop_body,
+    "kernel": kernel,
+    "wrapper": wrapper,
+    "native": native,
+}

@@ -1,0 +1,50 @@
+"""Why a stage of a graph is not in a recording, in words."""
+
+from __future__ import annotations
+
+from inductoscope.analysis.diff.side import Side
+
+# Stages that a graph out of a cache does not go through.
+_NOT_OF_A_HIT = ("ir", "autotune", "scheduler", "fusion", "loop-body", "kernel")
+
+
+def why_missing(side: Side, stage: str, *, run: str) -> str:
+    """A sentence about the run called `run`."""
+    return f"the {run} run has none: {_reason(side, stage)}"
+
+
+def why_unnamed(first: Side, second: Side) -> str:
+    """Why names of one run cannot be told to be those of the other; empty where they can."""
+    for side, other, run in ((first, second, "first"), (second, first, "second")):
+        lacking = [what for what in side.unnamed if what not in other.unnamed]
+        if lacking:
+            return f"the {run} run lacks {' and '.join(lacking)}, by which names are told"
+    return ""
+
+
+def _reason(side: Side, stage: str) -> str:
+    hit = any(lookup.outcome == "hit" for lookup in side.compile.caches)
+    if (side.graph is not None and side.graph.cached) or (hit and stage != "dynamo"):
+        return "the graph came out of a cache ('run --fresh' compiles anew)"
+    raised = [error for error in side.compile.errors if not error.swallowed]
+    if raised:
+        return f"the compile raised {raised[-1].type} in stage {raised[-1].stage}"
+    if side.compile.outcome == "not finished" or (side.graph and not side.graph.finished):
+        return _unfinished(side)
+    if side.compile.outcome == "skipped":
+        return "Dynamo left the frame to eager"
+    off = side.process.views_off if side.process else ()
+    if off:
+        return f"views of it were off: {'; '.join(off)}"
+    if side.recording.damage:
+        return f"{len(side.recording.damage)} part(s) of the recording could not be read"
+    if side.graph is None:
+        return "Inductor did not compile the graph"
+    return "nothing was recorded, or it was taken out afterwards"
+
+
+def _unfinished(side: Side) -> str:
+    stages = side.process.unfinished if side.process else ()
+    if side.process is not None and side.process.stopped:
+        return f"the recording stopped: {side.process.stopped}"
+    return f"the run ended in stage {stages[-1].stage}" if stages else "the compile never ended"

@@ -1,0 +1,204 @@
+"""What torch decided about a pair, each time that it was considered.
+
+torch decides about groups: 'op0_op1 with op2' in round 2 is a decision about op0 with op2 and about
+op1 with op2. Here every decision is led back to the single nodes.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from inductoscope.analysis.fusion.pairs import UNRELATED, Pair
+from inductoscope.analysis.fusion.reasons import NOT_EXPLAINED, Explanation, explain_reason
+from inductoscope.analysis.fusion.silent import HORIZONTAL, VERTICAL, explain_silence
+from inductoscope.model.entities import Fusion, FusionPair, InductorGraph
+from inductoscope.model.schedule import ScheduledNode
+
+Key = tuple[str, str]
+
+# torch puts 64 nodes into a group; what has far more parts is no name of a group.
+_MOST_PARTS = 2000
+
+
+@dataclass(frozen=True)
+class Consideration:
+    """One time that torch considered a pair, by itself or as parts of two groups."""
+
+    round: int
+    first: str
+    second: str
+    # fused, possible (but not fused then) or refused.
+    outcome: str
+    kind: str
+    torch: str = ""
+    explanation: Explanation = NOT_EXPLAINED
+    # How the explanation was established: proven, likely, unknown.
+    confidence: str = "proven"
+    shared: int | None = None
+    score: Mapping[str, Any] | None = None
+    attempted: bool = False
+    # What torch looked at, where it gave no reason.
+    decided: Mapping[str, Any] | None = None
+    # The two groups that were being decided about, where this was only a step on the way.
+    within: tuple[str, ...] = ()
+
+
+class Groups:
+    """The single nodes inside the groups that torch speaks of by name."""
+
+    def __init__(self, nodes: Iterable[ScheduledNode], fusions: Iterable[Fusion]) -> None:
+        self._known: dict[str, tuple[str, ...]] = {node.name: (node.name,) for node in nodes}
+        for fusion in fusions:
+            if fusion.result not in self._known:
+                both = (*self.leaves(fusion.first), *self.leaves(fusion.second))
+                self._known[fusion.result] = tuple(dict.fromkeys(both))
+
+    def leaves(self, name: str) -> tuple[str, ...]:
+        """The nodes inside a group; the name itself where nothing is known of it."""
+        if name not in self._known:
+            self._known[name] = self._split(name) or (name,)
+        return self._known[name]
+
+    def _split(self, name: str) -> tuple[str, ...]:
+        """A group is called by its nodes' names, joined with '_'; a node's name may hold one."""
+        parts, found = name.split("_"), []
+        while parts and len(parts) <= _MOST_PARTS:
+            sizes = range(len(parts), 0, -1)
+            size = next((n for n in sizes if "_".join(parts[:n]) in self._known), 0)
+            if not size:
+                return ()
+            found.append("_".join(parts[:size]))
+            parts = parts[size:]
+        return tuple(leaf for part in found for leaf in self._known[part])
+
+
+def considered(
+    graph: InductorGraph, nodes: Mapping[str, ScheduledNode], pairs: dict[Key, Pair]
+) -> dict[Key, list[Consideration]]:
+    """What was decided about each pair, in order. Adds pairs to `pairs` that share no data."""
+    groups = Groups(nodes.values(), graph.fusions)
+    partners = _partners(pairs)
+    position = {name: number for number, name in enumerate(nodes)}
+    found: dict[Key, list[Consideration]] = defaultdict(list)
+    for decision in decisions_of(graph, nodes):
+        first, second = groups.leaves(decision.first), groups.leaves(decision.second)
+        keys = _keys(first, second, partners)
+        if not keys and all(name in position for name in (*first, *second)):
+            key = (first[-1], second[0])
+            key = key if position[key[0]] <= position[key[1]] else (key[1], key[0])
+            pairs.setdefault(key, Pair(*key, UNRELATED))
+            keys = [key]
+        for key in keys:
+            found[key].append(decision)
+    return found
+
+
+def decisions_of(graph: InductorGraph, nodes: Mapping[str, ScheduledNode]) -> list[Consideration]:
+    """Every decision of a graph, about single nodes and groups, in order."""
+    settings = fusion_settings(graph)
+    inner = _reasons_inside(graph.pairs)
+    done = {(fusion.round, fusion.first, fusion.second) for fusion in graph.fusions}
+    decisions = [
+        _decision(pair, settings, nodes, inner)
+        for pair in graph.pairs
+        # The attempt that ended in a fusion is told by the fusion.
+        if not (pair.attempted and pair.possible and (pair.round, pair.first, pair.second) in done)
+    ]
+    decisions += [_fused(fusion) for fusion in graph.fusions]
+    # Candidates first, then attempts, then what came of them.
+    return sorted(decisions, key=lambda d: (d.round, d.outcome == "fused", d.attempted))
+
+
+def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
+    """torch's settings that decide about fusion, as they were; empty where not recorded."""
+    return next((round_.settings for round_ in graph.rounds if round_.settings), {})
+
+
+def _partners(pairs: Iterable[Key]) -> dict[str, dict[str, Key]]:
+    found: dict[str, dict[str, Key]] = defaultdict(dict)
+    for key in pairs:
+        found[key[0]][key[1]] = key
+        found[key[1]][key[0]] = key
+    return found
+
+
+def _keys(
+    first: tuple[str, ...], second: tuple[str, ...], partners: dict[str, dict[str, Key]]
+) -> list[Key]:
+    others = set(second)
+    return [
+        key
+        for name in first
+        for other, key in partners.get(name, {}).items()
+        if other in others and other != name
+    ]
+
+
+def _fused(fusion: Fusion) -> Consideration:
+    return Consideration(
+        fusion.round,
+        fusion.first,
+        fusion.second,
+        "fused",
+        fusion.type,
+        score=fusion.score or None,
+        attempted=True,
+    )
+
+
+def _reasons_inside(pairs: Iterable[FusionPair]) -> dict[Any, tuple[str, ...]]:
+    """Reasons that were given about the parts of two groups while those were being decided."""
+    found: dict[Any, tuple[str, ...]] = {}
+    for pair in pairs:
+        if pair.within and not pair.possible:
+            key = (pair.round, *pair.within)
+            found[key] = (*found.get(key, ()), *pair.reasons)
+    return found
+
+
+def _decision(
+    pair: FusionPair,
+    settings: Mapping[str, Any],
+    nodes: Mapping[str, ScheduledNode],
+    inner: Mapping[Any, tuple[str, ...]],
+) -> Consideration:
+    reasons = pair.reasons or inner.get((pair.round, pair.first, pair.second), ())
+    explanation, confidence = NOT_EXPLAINED, "proven"
+    decided: Mapping[str, Any] = pair.decided
+    if not pair.possible and reasons:
+        explanation = explain_reason(reasons[-1])
+    elif not pair.possible:
+        confidence = "proven" if decided else "likely"
+        decided = decided or _guessed(pair, nodes)
+        explanation = explain_silence(decided, settings)
+        confidence = confidence if explanation.words else "unknown"
+    return Consideration(
+        round=pair.round,
+        first=pair.first,
+        second=pair.second,
+        outcome="possible" if pair.possible else "refused",
+        kind=pair.type,
+        torch="; ".join(dict.fromkeys(reasons)),
+        explanation=explanation,
+        confidence=confidence,
+        shared=pair.shared,
+        attempted=pair.attempted,
+        decided=decided or None,
+        within=pair.within,
+    )
+
+
+def _guessed(pair: FusionPair, nodes: Mapping[str, ScheduledNode]) -> Mapping[str, Any]:
+    """What the C++ backend had before it, where a recording does not say: single nodes only."""
+    both = [nodes[name] for name in (pair.first, pair.second) if name in nodes]
+    if len(both) != 2 or any(node.device != "cpu" or not node.group for node in both):
+        return {}
+    return {
+        "gate": VERTICAL if pair.type.startswith("vertical") else HORIZONTAL,
+        "sizes": [node.group for node in both],
+        "members": [1, 1],
+        "class": [node.kind for node in both],
+    }

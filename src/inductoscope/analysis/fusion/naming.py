@@ -1,0 +1,201 @@
+"""Finds the pair that a user means: by scheduler node, buffer, kernel, FX node or operation.
+
+An operation is where its result is computed. Its name runs on in the origins of later nodes, up to
+library calls that only read what came of it, so origins alone tell only where nothing else does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass
+from typing import NoReturn
+
+from inductoscope.analysis.fusion.ledger import LedgerRow, graph_ledger
+from inductoscope.errors import UsageError
+from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.model.trace import by_operation
+
+_MOST_LISTED = 8
+_UNRELATED = (
+    "They use no common buffer, so torch makes no candidate of them: it pairs nodes that "
+    "use the same buffer (with aggressive_fusion also nodes with equal loops)."
+)
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a name stands for in one graph: scheduler nodes, and how it was understood."""
+
+    graph: str
+    nodes: tuple[str, ...]
+    # 'whole' for a kernel or a fused group, of which every node is meant.
+    whole: bool = False
+    # False where nothing but origins tells the nodes.
+    certain: bool = True
+
+
+@dataclass(frozen=True)
+class Found:
+    """The pair that was asked about; `words` say what else is known, or all where there is none."""
+
+    graph: str
+    row: LedgerRow | None
+    words: str = ""
+    # Further pairs between the same two kernels.
+    others: int = 0
+
+
+def find_pair(recording: Recording, first: str, second: str, *, graph: str = "") -> Found:
+    """The pair called `first` and `second`; UsageError where it is unknown or ambiguous."""
+    joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
+    if not joins:
+        _refuse_graph(recording, graph)
+    meanings = [
+        (join, _meaning(join, first), other)
+        for join in joins
+        if (other := _meaning(join, second)) is not None
+    ]
+    both = [(join, one, other) for join, one, other in meanings if one is not None]
+    if not both:
+        _refuse_unknown(joins, (first, second))
+    found = [_found(*meaning) for meaning in both]
+    pairs = [item for items in found for item in items]
+    with_row = [item for item in pairs if item.row is not None]
+    chosen = with_row or pairs
+    if len(chosen) > 1:
+        raise UsageError(_ambiguous(first, second, chosen))
+    return chosen[0]
+
+
+def _graphs(recording: Recording, key: str) -> Iterator[tuple[Compile, InductorGraph]]:
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            if not key or graph.key == key or graph.phase == key or compile_.id == key:
+                yield compile_, graph
+
+
+def _found(join: GraphJoin, one: Meaning, other: Meaning) -> list[Found]:
+    key, same = join.graph.key, set(one.nodes) & set(other.nodes)
+    if set(one.nodes) == set(other.nodes) and (len(same) == 1 or one.whole):
+        return [Found(key, None, _same(same))]
+    rows = [
+        row
+        for row in graph_ledger(join.recording, join.compile, join.graph)
+        if (row.first in one.nodes and row.second in other.nodes)
+        or (row.first in other.nodes and row.second in one.nodes)
+    ]
+    partly = _partly_same(same, certain=one.certain and other.certain)
+    if not rows:
+        return [Found(key, None, partly or _UNRELATED)]
+    if one.whole and other.whole:
+        costliest = max(rows, key=lambda row: row.bytes or 0)
+        return [Found(key, costliest, others=len(rows) - 1)]
+    return [Found(key, row, partly) for row in rows]
+
+
+def _same(nodes: set[str]) -> str:
+    if len(nodes) > 1:
+        return f"Both stand for the same kernel, of {_listed(nodes)}. Name two of these."
+    return (
+        f"Both stand for the same scheduler node ({_listed(nodes)}): what is inside "
+        "of one was put into one loop when the graph was lowered, before any fusion."
+    )
+
+
+def _partly_same(nodes: set[str], *, certain: bool) -> str:
+    if not nodes:
+        return ""
+    if not certain:
+        return f"torch names both as origins of {_listed(nodes)}, maybe only as what it reads"
+    return f"both have a part in {_listed(nodes)}: one loop from the start, before any fusion"
+
+
+def _listed(nodes: set[str]) -> str:
+    names = sorted(nodes, key=lambda name: (len(name), name))
+    return ", ".join(names[:_MOST_LISTED]) + (", ..." if len(names) > _MOST_LISTED else "")
+
+
+def _meaning(join: GraphJoin, name: str) -> Meaning | None:
+    key, nodes = join.graph.key, [leaf for item in join.before for leaf in item.leaves]
+    if found := _by_node(nodes, name):
+        return Meaning(key, tuple(found))
+    if kernels := _by_kernel(join, name):
+        # A library function is called by the same name again and again.
+        every = tuple(node for kernel in kernels for node in kernel)
+        return Meaning(key, every, whole=len(kernels) == 1)
+    wanted = _fx_nodes(join, nodes, name)
+    found = [node for one in wanted for node in _computing(join, nodes, one)]
+    holding = [node.name for node in nodes if not wanted.isdisjoint(node.origins)]
+    every = tuple(dict.fromkeys(found or holding))
+    return Meaning(key, every, certain=bool(found)) if every else None
+
+
+def _by_node(nodes: Iterable[ScheduledNode], name: str) -> list[str]:
+    return [n.name for n in nodes if n.name == name or name in {b.name for b in n.buffers}]
+
+
+def _by_kernel(join: GraphJoin, name: str) -> list[tuple[str, ...]]:
+    """The nodes of each kernel, or of each group, that is called so."""
+    kernels = [kernel.nodes for kernel in join.graph.kernels if kernel.name == name]
+    groups = [tuple(leaf.name for leaf in g.leaves) for g in join.after if g.name == name]
+    return kernels or groups
+
+
+def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set[str]:
+    """The FX node that is called so, or else those of an operation, in order."""
+    if any(name in node.origins for node in nodes):
+        return {name: None}.keys()
+    select = by_operation(name)
+    calls = join.final.calls if join.final else ()
+    return dict.fromkeys(node.name for node in calls if select(node)).keys()
+
+
+def _computing(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> list[str]:
+    """Nodes that end in an FX node, or else those whose loops have lines of it."""
+    holding = [node for node in nodes if name in node.origins]
+    ending = [node.name for node in holding if _ends_in(node, name)]
+    if ending or not holding or join.final is None:
+        return ending
+    return [n for node in join.final.calls if node.name == name for n in join.steps(node, holding)]
+
+
+def _ends_in(node: ScheduledNode, name: str) -> bool:
+    return node.origins[-1] == name or name in {buffer.origin for buffer in node.buffers}
+
+
+def _refuse_graph(recording: Recording, key: str) -> NoReturn:
+    what = f"graph {key!r}" if key else "graph that Inductor compiled"
+    known = ", ".join(item.key for item in recording.graphs) or "none"
+    raise UsageError(f"There is no {what}. Graphs of this recording: {known}.")
+
+
+def check_graph(recording: Recording, key: str) -> None:
+    """UsageError where a graph is asked for that is not there."""
+    if key and not any(_graphs(recording, key)):
+        _refuse_graph(recording, key)
+
+
+def _refuse_unknown(joins: list[GraphJoin], names: tuple[str, str]) -> NoReturn:
+    for name in names:
+        if not any(_meaning(join, name) for join in joins):
+            raise UsageError(
+                f"Nothing is called {name!r}: no scheduler node, buffer, kernel, FX node or "
+                "operation. 'inductoscope show --stage scheduler' lists them."
+            )
+    raise UsageError(f"{names[0]!r} and {names[1]!r} are in different graphs, never in one kernel.")
+
+
+def _ambiguous(first: str, second: str, found: list[Found]) -> str:
+    lines = [_option(item) for item in found[:_MOST_LISTED]]
+    more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
+    return (
+        f"{first!r} with {second!r} can be {len(found)} pairs: {'; '.join(lines)}{more}. "
+        "Name one by its scheduler nodes, and its graph with --graph."
+    )
+
+
+def _option(found: Found) -> str:
+    row = found.row
+    return f"{row.first} {row.second} in '{found.graph}'" if row else f"in '{found.graph}'"

@@ -1,0 +1,124 @@
+"""Which scheduler nodes could share a kernel to some use: one reads what the other writes, or both
+read the same. Taken from the schedule before fusion."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from inductoscope.analysis.fusion.sizes import buffer_bytes
+from inductoscope.model.schedule import Buffer, ScheduledNode
+
+PRODUCER = "producer-consumer"
+SHARED = "shared input"
+UNRELATED = "no common data"
+
+# A buffer that a thousand nodes read makes half a million pairs; torch looks at the next 64, and so
+# each reader is listed with the next few more than that.
+MOST_READERS = 80
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Bytes of one buffer that a pair costs while it is not one kernel."""
+
+    buffer: str
+    read: int | None
+    # The buffer itself, where nobody else needs it: fused, it would not have to exist.
+    written: int | None = None
+    # Whether `read` is what is really read twice, or the most that it can be.
+    certain: bool = True
+
+    @property
+    def bytes(self) -> int | None:
+        """Both together; None where the size is not known."""
+        return None if self.read is None else self.read + (self.written or 0)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two scheduler nodes, in the order of the schedule."""
+
+    first: str
+    second: str
+    relation: str
+    moved: tuple[Moved, ...] = ()
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that would not be moved if the two were one kernel; None where not known."""
+        known = [moved.bytes for moved in self.moved if moved.bytes is not None]
+        return sum(known) if known else None
+
+
+def related_pairs(
+    nodes: Iterable[ScheduledNode], input_bytes: Mapping[str, int]
+) -> dict[tuple[str, str], Pair]:
+    """All pairs of nodes that share data, by their names in the order of the schedule."""
+    schedule = _Schedule(tuple(nodes), input_bytes)
+    found: dict[tuple[str, str], Pair] = {}
+    for first, second, buffer in schedule.producers():
+        key = (first.name, second.name)
+        _add(found, key, PRODUCER, schedule.between(first, second, buffer))
+    produced = set(found)
+    for first, second, name in schedule.shared():
+        key = (first.name, second.name)
+        if key not in produced:
+            _add(found, key, SHARED, schedule.read_twice(first, second, name))
+    return found
+
+
+def _add(
+    found: dict[tuple[str, str], Pair], key: tuple[str, str], relation: str, moved: Moved
+) -> None:
+    before = found[key].moved if key in found else ()
+    found[key] = Pair(*key, relation, (*before, moved))
+
+
+class _Schedule:
+    """Who writes and who reads each buffer."""
+
+    def __init__(self, nodes: tuple[ScheduledNode, ...], input_bytes: Mapping[str, int]) -> None:
+        self.position = {node.name: number for number, node in enumerate(nodes)}
+        self.input_bytes = input_bytes
+        self.buffers: dict[str, tuple[ScheduledNode, Buffer]] = {}
+        self.readers: dict[str, list[ScheduledNode]] = defaultdict(list)
+        for node in nodes:
+            for buffer in node.buffers:
+                self.buffers.setdefault(buffer.name, (node, buffer))
+            for name in node.reads:
+                self.readers[name].append(node)
+
+    def producers(self) -> Iterator[tuple[ScheduledNode, ScheduledNode, Buffer]]:
+        for name, (writer, buffer) in self.buffers.items():
+            for reader in self.readers.get(name, ()):
+                if self.position[writer.name] < self.position[reader.name]:
+                    yield writer, reader, buffer
+
+    def shared(self) -> Iterator[tuple[ScheduledNode, ScheduledNode, str]]:
+        for name, readers in self.readers.items():
+            for number, first in enumerate(readers):
+                for second in readers[number + 1 : number + 1 + MOST_READERS]:
+                    if first.name != second.name:
+                        yield first, second, name
+
+    def between(self, first: ScheduledNode, second: ScheduledNode, buffer: Buffer) -> Moved:
+        only_user = set(buffer.users) <= {second.name, first.name}
+        written = self._moved(first, buffer.name) if only_user else None
+        return Moved(buffer.name, self._moved(second, buffer.name), written)
+
+    def read_twice(self, first: ScheduledNode, second: ScheduledNode, name: str) -> Moved:
+        sizes = [self._moved(node, name) for node in (first, second)]
+        known = [size for size in sizes if size is not None]
+        return Moved(name, min(known) if known else None, certain=False)
+
+    def _moved(self, node: ScheduledNode, name: str) -> int | None:
+        """What a node reads or writes of a buffer; all of it where that was not recorded."""
+        if node.kind == "NopKernelSchedulerNode":
+            return 0
+        if name in node.bytes:
+            return node.bytes[name]
+        if name in self.buffers:
+            return buffer_bytes(self.buffers[name][1])
+        return self.input_bytes.get(name)

@@ -1,0 +1,44 @@
+"""Rules that read a recording and say what is wrong with it: one file per symptom.
+
+A new rule is one file with a `check` function and one line in `RULES`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from inductoscope.analysis.rules import (
+    cache_hits,
+    compile_error,
+    crash,
+    graph_breaks,
+    incomplete_recording,
+    narrow_value,
+    nothing_recorded,
+    recompiles,
+    stall,
+    view_off,
+)
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.entities import Recording
+
+Rule = Callable[[Recording], Iterable[Finding]]
+
+RULES: tuple[Rule, ...] = (
+    compile_error.check,
+    stall.check,
+    crash.check,
+    narrow_value.check,
+    graph_breaks.check,
+    recompiles.check,
+    incomplete_recording.check,
+    view_off.check,
+    nothing_recorded.check,
+    cache_hits.check,
+)
+
+
+def diagnose(recording: Recording) -> list[Finding]:
+    """All findings, problems first."""
+    found = [finding for rule in RULES for finding in rule(recording)]
+    return sorted(found, key=lambda finding: not finding.is_problem)

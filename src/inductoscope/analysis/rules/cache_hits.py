@@ -1,0 +1,43 @@
+"""Graphs that came out of a cache.
+
+What it finds: compiles that were answered from the AOTAutograd or the FX graph cache.
+
+Why it matters: nothing was lowered, scheduled or generated, so those stages cannot be shown.
+
+Example: the second run of an unchanged script.
+
+What to do: `inductoscope run --fresh` compiles anew in a private cache; the user's stays as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.entities import Recording
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """One note for all hits."""
+    hits = [
+        (compile_.id, lookup.cache)
+        for compile_ in recording.compiles
+        for lookup in compile_.caches
+        if lookup.outcome == "hit"
+    ]
+    if not hits:
+        return
+    compiles = list(dict.fromkeys(compile_id for compile_id, _ in hits))
+    caches = ", ".join(dict.fromkeys(cache for _, cache in hits))
+    fresh = recording.manifest.get("fresh") is True
+    yield Finding(
+        rule="cache_hits",
+        title=f"{len(compiles)} compile(s) came out of a cache, so their inner stages did not run",
+        is_problem=False,
+        confidence="proven",
+        evidence=(f"compile {', '.join(compiles)}: hit in the {caches} cache",),
+        advice="The same graph was compiled earlier in this run; look at that compile."
+        if fresh
+        else "To see the stages: inductoscope run --fresh SCRIPT. It compiles in a private "
+        "cache and leaves yours alone.",
+    )

@@ -1,0 +1,132 @@
+"""A program that a signal ended.
+
+What it finds: a command that died of a signal such as SIGSEGV, and where in the compiler the
+process was, if it was in the compiler. An interrupt or a request to end is a note, not a problem.
+
+Why it matters: no exception is raised and nothing is printed; the recording is what is left.
+
+Example: a generated kernel that reads outside of its buffer.
+
+What to do: if it died inside a stage, look at that stage; if after compiling, suspect a kernel.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+
+from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.entities import Compile, Process, Recording
+from inductoscope.recording.signals import signal_name
+
+_REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """A finding for the command itself, and one for every rank that died inside the compiler."""
+    number = recording.ending.signal if recording.ending else None
+    victims = [process for process in recording.processes if _died_compiling(process)]
+    if number is not None:
+        yield _ending(recording, number, victims)
+        return
+    for process in victims:
+        yield _last_seen(process) if recording.ending is None else _lost_process(process)
+
+
+def _died_compiling(process: Process) -> bool:
+    # A process that stopped recording may have gone on for long: its last stage says nothing.
+    silent = not process.ended and not process.stopped
+    return process.role == "program" and silent and bool(process.unfinished)
+
+
+def _ending(recording: Recording, number: int, victims: list[Process]) -> Finding:
+    name = signal_name(number)
+    where = _where(victims[-1]) if victims else ""
+    requested = number in _REQUESTED
+    compiled = sum(1 for graph in recording.graphs if graph.finished)
+    place = where or _elsewhere(recording, compiled)
+    return Finding(
+        rule="crash",
+        title=f"The program was ended by {name}, {place}",
+        is_problem=not requested,
+        confidence="proven",
+        evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),
+        advice=_advice(number, bool(where), bool(compiled)),
+        stage=victims[-1].unfinished[-1].stage if victims else "runtime",
+        compile=victims[-1].unfinished[-1].compile if victims else "",
+    )
+
+
+def _elsewhere(recording: Recording, compiled: int) -> str:
+    """Where a program ended that left no stage open."""
+    if any(process.stopped for process in recording.processes):
+        return "where is not known: the recording had stopped before"
+    if any(_interrupted(compile_) for compile_ in recording.compiles):
+        return "while it compiled"
+    if compiled:
+        return f"outside of the compiler, after {compiled} compiled graph(s)"
+    return "outside of the compiler"
+
+
+def _interrupted(compile_: Compile) -> bool:
+    return any(error.type in INTERRUPTIONS for error in compile_.errors)
+
+
+def _last_steps(recording: Recording) -> Iterator[str]:
+    """How far a graph got that was never finished."""
+    for graph in recording.graphs:
+        if not graph.finished and graph.lowered and not graph.kernels:
+            yield f"the last node of graph {graph.key} to be lowered was {graph.lowered[-1].node}"
+    for native in recording.natives:
+        if native.seconds is None:
+            yield f"{native.tool} was still compiling {native.kernel or native.source}"
+
+
+def _where(process: Process) -> str:
+    last = process.unfinished[-1]
+    detail = f" ({last.detail})" if last.detail else ""
+    return f"in stage {last.stage}{detail} of compile {last.compile}"
+
+
+def _lost_process(process: Process) -> Finding:
+    rank = f"rank {process.rank}" if process.rank else f"process {process.pid}"
+    return Finding(
+        rule="crash",
+        title=f"{rank} ended without a word {_where(process)}",
+        is_problem=True,
+        confidence="likely",
+        evidence=("its stream ends inside the stage, with no exception and no ordinary end",),
+        advice="It was killed, or called os._exit. Look at the stage that it was in.",
+        stage=process.unfinished[-1].stage,
+        compile=process.unfinished[-1].compile,
+    )
+
+
+def _last_seen(process: Process) -> Finding:
+    """The recording has no end, so the process may be alive."""
+    return Finding(
+        rule="crash",
+        title=f"The recording has no end: process {process.pid} was last {_where(process)}",
+        is_problem=False,
+        confidence="unknown",
+        evidence=("its stream ends inside the stage; the end of the command is not recorded",),
+        advice="The program still runs, or it was killed together with the tool.",
+        stage=process.unfinished[-1].stage,
+        compile=process.unfinished[-1].compile,
+    )
+
+
+def _advice(number: int, in_compiler: bool, compiled: bool) -> str:
+    if number in _REQUESTED:
+        return "Somebody or something asked the program to end."
+    if number == signal.SIGKILL:
+        return "If nobody sent it, the machine ran out of memory: see the kernel's log (dmesg)."
+    if in_compiler:
+        return "The compiler itself died. Look at the stage with 'inductoscope show'."
+    if compiled:
+        return (
+            "A compiled kernel may have done it. Run once more without torch.compile: if it does "
+            "not die then, look at the kernels with 'inductoscope show --stage kernel'."
+        )
+    return "Nothing had been compiled, so look outside of torch.compile first."

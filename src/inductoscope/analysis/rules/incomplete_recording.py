@@ -1,0 +1,72 @@
+"""A recording that does not hold everything.
+
+What it finds: a process whose recording stopped (full disk, folder deleted) or that had to leave
+out events, damaged lines, events that only a newer version knows, and mistakes of the hooks
+themselves.
+
+Why it matters: what is not in the recording may still have happened.
+
+Example: the disk filled up while the program ran.
+
+What to do: free space, or record to another disk with --output.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.entities import Process, Recording
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """One note per process and reason, one for all damage, one for all that is unknown."""
+    for process in recording.processes:
+        yield from _left_out(process)
+    if recording.damage:
+        where, what = recording.damage[0]
+        yield _note(
+            f"{len(recording.damage)} place(s) of the recording cannot be read",
+            f"first: {where}: {what}",
+            "Normal for a process that was killed while it wrote; the rest is whole.",
+        )
+    if recording.unknown_events:
+        kinds = ", ".join(f"{kind} {count}" for kind, count in recording.unknown_events.items())
+        yield _note(
+            f"{sum(recording.unknown_events.values())} event(s) are of a kind that this version "
+            "does not know",
+            f"kinds: {kinds}",
+            "A newer inductoscope wrote them. Upgrade: pip install --upgrade inductoscope.",
+        )
+
+
+def _left_out(process: Process) -> Iterator[Finding]:
+    if process.stopped:
+        yield _note(
+            f"Process {process.pid} stopped recording: {process.stopped}. The program went on.",
+            "the last event of its stream says so",
+            "Free space on that disk, or record elsewhere with --output.",
+        )
+    if process.dropped:
+        yield _note(
+            f"Process {process.pid} could not write {process.dropped} event(s)",
+            "it counted them; it had no file descriptor left at the time",
+            "Raise the limit on open files: ulimit -n.",
+        )
+    for error in process.hook_errors:
+        yield _note(
+            f"A hook of inductoscope failed and recorded nothing: {error}",
+            f"process {process.pid} reported it",
+            "The program was not disturbed. Please report this.",
+        )
+
+
+def _note(title: str, evidence: str, advice: str) -> Finding:
+    return Finding(
+        rule="incomplete_recording",
+        title=title,
+        is_problem=False,
+        confidence="proven",
+        evidence=(evidence,),
+        advice=advice,
+    )

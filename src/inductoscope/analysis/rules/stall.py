@@ -1,0 +1,66 @@
+"""A program that stood still.
+
+What it finds: every time that nothing moved for longer than its stage should take, with the kind of
+stall, what was stuck, and for choices of autotuning what tells the stuck ones from the others.
+
+Why it matters: torch waits for ever by default, and says nothing.
+
+Example: ptxas that never ends on one configuration of a matrix product.
+
+What to do: the advice goes by the kind; 'inductoscope doctor' proves it and looks for a way past.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from inductoscope.analysis.rules.finding import Confidence, Finding
+from inductoscope.hangs.choices.stuck_choices import stuck_choices, told
+from inductoscope.hangs.watch.live import kept_stalls
+from inductoscope.model.entities import Recording
+from inductoscope.recording import values
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """One finding for each stall; one that moved on by itself is a note."""
+    folder = Path(recording.path)
+    for stall in kept_stalls(folder):
+        yield _finding(stall, folder)
+
+
+def _finding(stall: dict[str, Any], folder: Path) -> Finding:
+    judgement = values.members(stall.get("judgement"))
+    moved, ended = values.members(stall.get("moved")), values.members(stall.get("ended"))
+    stage = str(stall.get("stage") or "none")
+    is_problem = not moved and not judgement.get("moves")
+    # Choices are compiled and awaited inside of several stages.
+    choices = stuck_choices(folder) if not judgement.get("moves") else None
+    return Finding(
+        rule="stall",
+        title=_title(stall, judgement, moved),
+        is_problem=is_problem,
+        confidence=_confidence(judgement),
+        evidence=(
+            *values.texts(judgement.get("evidence")),
+            *(told(choices) if choices is not None else []),
+            *([f"--kill-stuck ended pid {ended['pids']}"] if ended.get("pids") else []),
+        ),
+        advice=str(judgement.get("advice") or ""),
+        stage=stage,
+        source=str(stall.get("source") or stall.get("function") or ""),
+        compile=str(stall.get("compile") or ""),
+    )
+
+
+def _confidence(judgement: dict[str, Any]) -> Confidence:
+    said = judgement.get("confidence")
+    return "proven" if said == "proven" else "likely" if said == "likely" else "unknown"
+
+
+def _title(stall: dict[str, Any], judgement: dict[str, Any], moved: dict[str, Any]) -> str:
+    title = str(judgement.get("title"))
+    if moved:
+        return f"Nothing moved for {values.real(moved.get('after')):.0f} s: {title}"
+    return f"Nothing moved for {values.real(stall.get('seconds')):.0f} s or more: {title}"

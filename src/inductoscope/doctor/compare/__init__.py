@@ -1,0 +1,1 @@
+"""Compiled against eager and float64: what differs, and where it first does."""

@@ -1,0 +1,359 @@
+"""Bug or rounding: judges a compiled outcome against eager's, float64's and rounded-anew ones.
+
+The rule, stated in every difference it reports: a value is wrong when it is farther from the
+float64 result than four times as far as eager, or any run with its roundings moved, is; whole
+numbers, types, shapes, strides and shared memory have to be the same. Values that
+`torch.testing.assert_close` would accept are right without further question.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.compare.form import Difference, formal_differences
+from inductoscope.doctor.compare.rounding import SAMPLES, in_float64, moved_mode
+from inductoscope.doctor.compare.values import Outcome, run
+
+# How much farther from float64 than eager a compiled result may be.
+FACTOR = 4.0
+
+UNINITIALISED = "the result depends on memory that no one has written"
+
+# What torch.testing.assert_close allows.
+_CLOSE = {
+    torch.float16: (1e-3, 1e-5),
+    torch.bfloat16: (1.6e-2, 1e-5),
+    torch.float32: (1.3e-6, 1e-5),
+    torch.float64: (1e-7, 1e-7),
+    torch.complex64: (1.3e-6, 1e-5),
+    torch.complex128: (1e-7, 1e-7),
+}
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a comparison came to. `reason` says why some differences are explained."""
+
+    wrong: tuple[Difference, ...] = ()
+    explained: tuple[Difference, ...] = ()
+    reason: str = ""
+    values: int = 0
+    # Whether every value is eager's to the last bit.
+    is_exact: bool = field(default=False, compare=False)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing differs that is not explained."""
+        return not self.wrong
+
+    @property
+    def kind(self) -> str:
+        """The most telling kind among the wrong differences."""
+        kinds = [difference.kind for difference in self.wrong]
+        for kind in ("structure", "dtype", "shape", "nan", "value", "sharing", "stride"):
+            if kind in kinds:
+                return kind
+        return ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function and the inputs that it is judged on."""
+
+    function: Callable[..., Any]
+    inputs: Sequence[Any]
+    backward: bool = False
+
+    @cached_property
+    def eager(self) -> Outcome:
+        """What the function gives uncompiled."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def again(self) -> Outcome:
+        """The same once more: what differs here differs by itself."""
+        return run(self.function, self.inputs, backward=self.backward)
+
+    @cached_property
+    def float64(self) -> Outcome | None:
+        """The reference; None where an operation does not exist in float64."""
+        try:
+            return in_float64(self.function, self.inputs, backward=self.backward)
+        except Exception:
+            return None
+
+    @cached_property
+    def moved(self) -> tuple[Outcome, ...]:
+        """Eager with its roundings moved, several times."""
+        found = []
+        for mode in self._modes:
+            try:
+                found.append(run(self.function, self.inputs, backward=self.backward, mode=mode))
+            except Exception:
+                break
+        return tuple(found)
+
+    @cached_property
+    def _modes(self) -> list[Any]:
+        return [moved_mode(seed) for seed in range(SAMPLES)]
+
+    @property
+    def reads_unwritten_memory(self) -> bool:
+        """Whether the function asks for memory that no one has written."""
+        return bool(self.moved) and self._modes[0].has_filled
+
+
+def judge(case: Case, compiled: Outcome) -> Judgement:
+    """Compare a compiled outcome with eager's; look closer only where they are not close."""
+    suspects = formal_differences(case.eager, compiled)
+    if any(item.kind == "structure" for item in suspects):
+        return Judgement(wrong=tuple(suspects))
+    pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
+    unlike = [
+        number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
+    ]
+    if not unlike:
+        exact = _identical(case.eager, compiled)
+        return Judgement(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
+    if not _same_values(case.eager, case.again):
+        reason = "eager itself gives another result every time"
+        differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
+        return Judgement(tuple(suspects), differences, reason, len(pairs))
+    wrong = list(suspects)
+    explained: list[Difference] = []
+    for number in unlike:
+        difference, is_wrong = _judge_value(case, number, *pairs[number])
+        (wrong if is_wrong else explained).append(difference)
+    reason = _reason(case) if explained else ""
+    return Judgement(tuple(wrong), tuple(explained), reason, len(pairs))
+
+
+def _reason(case: Case) -> str:
+    """Why differences are explained."""
+    for outcome in case.moved if case.reads_unwritten_memory else ():
+        for (_, eager), (_, moved) in zip(
+            case.eager.named_values(), outcome.named_values(), strict=False
+        ):
+            if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
+                continue
+            if bool((_wide(moved).isnan() & ~_wide(eager).isnan()).any()):
+                return UNINITIALISED
+    return "the differences are within rounding"
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _dense(value: torch.Tensor) -> torch.Tensor:
+    return value if value.layout is torch.strided else value.to_dense()
+
+
+def is_close(one: Any, two: Any) -> bool:
+    if not isinstance(one, torch.Tensor):
+        return bool(one == two or (one != one and two != two))
+    if one.shape != two.shape or one.dtype != two.dtype:
+        return True  # Said already, as a difference of form.
+    one, two = _dense(one), _dense(two)
+    if one.dtype not in _CLOSE:
+        return torch.equal(one, two)
+    relative, absolute = _CLOSE[one.dtype]
+    return torch.allclose(two, one, rtol=relative, atol=absolute, equal_nan=True)
+
+
+def _same_values(one: Outcome, two: Outcome) -> bool:
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
+
+
+def _identical(one: Outcome, two: Outcome) -> bool:
+    """Whether both hold the same bits, as far as that can be told cheaply."""
+    pairs = zip(one.named_values(), two.named_values(), strict=True)
+    return all(
+        torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
+        for (_, mine), (_, other) in pairs
+        if isinstance(mine, torch.Tensor) and mine.dtype in _CLOSE
+    )
+
+
+def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> Difference:
+    (name, one), (_, two) = mine, other
+    if not isinstance(one, torch.Tensor):
+        return Difference("value", name, f"{name} is {two!r}, in eager {one!r}")
+    largest = _finite_max((_wide(two) - _wide(one)).abs())
+    return Difference("value", name, f"{name} differs by up to {largest:.4g}", largest)
+
+
+def _judge_value(
+    case: Case, number: int, mine: tuple[str, Any], other: tuple[str, Any]
+) -> tuple[Difference, bool]:
+    (name, eager), (_, compiled) = mine, other
+    if not isinstance(eager, torch.Tensor):
+        return _plain_difference(mine, other), True
+    reference = _value_of(case.float64, number, eager)
+    samples = [_value_of(outcome, number, eager) for outcome in case.moved]
+    known = [sample for sample in samples if sample is not None]
+    return judge_tensor(name, eager, compiled, reference, known)
+
+
+def _value_of(outcome: Outcome | None, number: int, like: torch.Tensor) -> torch.Tensor | None:
+    if outcome is None:
+        return None
+    values = [value for _, value in outcome.named_values()]
+    value = values[number] if number < len(values) else None
+    fits = isinstance(value, torch.Tensor) and value.shape == like.shape
+    return value if fits else None
+
+
+def judge_tensor(
+    name: str,
+    eager: torch.Tensor,
+    compiled: torch.Tensor,
+    reference: torch.Tensor | None,
+    samples: list[torch.Tensor],
+) -> tuple[Difference, bool]:
+    """The difference between an eager and a compiled tensor, and whether it is wrong."""
+    if eager.dtype not in _CLOSE:
+        return _judge_whole_numbers(name, eager, compiled, [reference, *samples])
+    samples = [_wide(sample) for sample in samples]
+    e, c = _wide(eager), _wide(compiled)
+    r = e if reference is None else _wide(reference)
+    newly = ~c.isfinite() & e.isfinite() & r.isfinite()
+    for sample in samples:
+        newly &= sample.isfinite()
+    if bool(newly.any()):
+        return _not_finite(name, eager, compiled, newly), True
+    lost = _lost(e, r, c, samples)
+    if bool(lost.any()):
+        return _not_the_same(name, eager, compiled, lost), True
+    noise = (e - r).abs()
+    for sample in samples:
+        noise = noise.maximum((sample - r).abs())
+    noise = noise.nan_to_num(torch.inf, torch.inf, torch.inf)
+    allowed = FACTOR * noise + _floor(eager, r, noise)
+    # Where eager is not finite, finite compiled values may well be the better ones.
+    distance = (
+        (c - r).abs().where(e.isfinite() & r.isfinite() & c.isfinite(), torch.zeros_like(noise))
+    )
+    over = distance > allowed
+    if bool(over.any()):
+        values = (eager, compiled, None if reference is None else r)
+        return _too_far(name, values, distance, allowed), True
+    largest, bound = _finite_max((c - e).abs()), _finite_max(allowed)
+    mine, other = _finite_max((e - r).abs()), _finite_max((c - r).abs())
+    exact = f"eager is {mine:.4g} away from float64, compiled {other:.4g}"
+    text = (
+        f"{name}: compiled and eager differ by up to {largest:.4g}; "
+        + (f"{exact}, and " if reference is not None else "there is no float64 to compare with; ")
+        + f"rounding alone moves the result by up to {_finite_max(noise):.4g}"
+    )
+    return Difference("value", name, text, largest, bound), False
+
+
+def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
+    """What is allowed besides the noise of the element itself."""
+    if like.dtype not in _CLOSE:
+        return torch.zeros_like(noise)
+    finite = noise[noise.isfinite()]
+    spread = float(finite.max()) if finite.numel() else 0.0
+    eps = torch.finfo(like.dtype).eps
+    # Three samples say more about the whole tensor than about one element.
+    return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
+
+
+def _judge_whole_numbers(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
+) -> tuple[Difference, bool]:
+    """Whole numbers have to be the same, except where rounding upstream changes them too."""
+    wrong = _dense(eager) != _dense(compiled)
+    for other in others:
+        if other is not None and other.dtype == eager.dtype:
+            wrong &= _dense(other) == _dense(eager)
+    if not bool(wrong.any()):
+        text = f"{name} differs where rounding upstream changes it in eager too"
+        return Difference("value", name, text), False
+    distance = (_wide(compiled) - _wide(eager)).abs()
+    far = distance.masked_fill(~wrong, -1.0)
+    place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
+    exact = " and in float64" if others[0] is not None else ""
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager{exact} "
+        f"{_shown(eager[place])}; {int(wrong.sum())} of {wrong.numel()} elements are wrong "
+        f"(off by up to {_finite_max(distance):.4g}, rounding explains nothing)"
+    )
+    return Difference("value", name, text, _finite_max(distance)), True
+
+
+def _lost(
+    e: torch.Tensor, r: torch.Tensor, c: torch.Tensor, samples: list[torch.Tensor]
+) -> torch.Tensor:
+    """Where eager and float64 agree on NaN or on an infinity, and compiled says otherwise."""
+    agreed = (e.isnan() & r.isnan()) | (e.isinf() & (e == r))
+    for sample in samples:
+        agreed &= (sample.isnan() & e.isnan()) | (sample == e)
+    return agreed & ~((c.isnan() & e.isnan()) | (c == e))
+
+
+def _not_the_same(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, lost: torch.Tensor
+) -> Difference:
+    place = tuple(int(i) for i in lost.nonzero()[0])
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
+        f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
+    )
+    return Difference("value", name, text, float("inf"))
+
+
+def _not_finite(
+    name: str, eager: torch.Tensor, compiled: torch.Tensor, newly: torch.Tensor
+) -> Difference:
+    place = tuple(int(i) for i in newly.nonzero()[0])
+    text = (
+        f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
+        f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
+    )
+    return Difference("nan", name, text, float("inf"))
+
+
+def _too_far(
+    name: str,
+    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+    distance: torch.Tensor,
+    allowed: torch.Tensor,
+) -> Difference:
+    eager, compiled, reference = values
+    excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
+    flat = int(excess.argmax())
+    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), distance.shape))
+    wrong = int((distance > allowed).sum())
+    exact = "" if reference is None else f", in float64 {_shown(reference[place])}"
+    text = (
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}"
+        f"{exact}; {wrong} of {distance.numel()} elements are wrong "
+        f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
+    )
+    return Difference("value", name, text, _finite_max(distance), float(allowed[place]))
+
+
+def _shown(value: torch.Tensor) -> str:
+    item = value.item()
+    return f"{item:.7g}" if isinstance(item, float) else str(item)
+
+
+def _index(place: tuple[int, ...]) -> str:
+    return f"index {list(place)}" if place else "its only element"
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    value = _dense(value)
+    return value.to(torch.complex128) if value.dtype.is_complex else value.double()
+
+
+def _finite_max(value: torch.Tensor) -> float:
+    finite = value[value.isfinite()]
+    return float(finite.max()) if finite.numel() else 0.0

@@ -1,0 +1,116 @@
+"""The first operation whose decomposition computes something else than the operation.
+
+The function runs in eager; each operation that Inductor would decompose is run both ways on the
+values that it meets. A decomposition may use operations that are decomposed in turn, so the
+innermost one that differs is the one to blame. Nothing is compiled for that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
+
+from inductoscope.doctor.compare.compare import Case, is_close, judge
+from inductoscope.doctor.compare.values import copy_values, run
+
+_DEEPEST = 12
+_FORM = ("dtype", "shape")
+_KINDS = ("value", "nan", *_FORM)
+
+
+@dataclass(frozen=True)
+class WrongDecomposition:
+    """An operation that is not what its decomposition makes of it."""
+
+    operation: str
+    text: str
+    kind: str
+
+
+def first_wrong_decomposition(
+    function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool, aspect: str = "value"
+) -> WrongDecomposition | None:
+    """Run the function and compare every operation with its decomposition.
+
+    Strides are compared only if they are the `aspect` that is wrong: most do not matter.
+    """
+    from torch._inductor.decomposition import select_decomp_table
+
+    mode = _Compare(select_decomp_table(), ("stride",) if aspect == "stride" else _KINDS)
+    run(function, inputs, backward=backward, mode=mode)
+    return mode.found[0] if mode.found else None
+
+
+class _Compare(TorchDispatchMode):
+    def __init__(self, table: dict[Any, Any], kinds: tuple[str, ...], depth: int = 0) -> None:
+        super().__init__()
+        self._table = table
+        self._kinds = kinds
+        self._depth = depth
+        self.found: list[WrongDecomposition] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if func in self._table and not self.found and _is_comparable(func):
+            self._compare(func, args, kwargs)
+        return func(*args, **kwargs)
+
+    def _compare(self, func: Any, args: Any, kwargs: Any) -> None:
+        flat, form = tree_flatten((args, kwargs))
+        places = [n for n, leaf in enumerate(flat) if isinstance(leaf, torch.Tensor)]
+        tensors = copy_values([flat[place].detach() for place in places])
+
+        def with_tensors(call: Callable[..., Any]) -> Callable[..., Any]:
+            def function(*given: Any) -> Any:
+                leaves = list(flat)
+                for place, value in zip(places, given, strict=True):
+                    leaves[place] = value
+                arguments, keywords = tree_unflatten(leaves, form)
+                return call(*arguments, **keywords)
+
+            return function
+
+        inner = _Compare(self._table, self._kinds, self._depth + 1)
+        try:
+            nested = inner if self._depth < _DEEPEST else None
+            decomposed = run(with_tensors(self._table[func]), tensors, backward=False, mode=nested)
+        except Exception as error:
+            if inner.found:
+                self.found.append(inner.found[0])
+            # A decomposition may decline what it is not made for; torch then leaves the operation.
+            elif not isinstance(error, (NotImplementedError, AssertionError)):
+                text = f"{type(error).__name__}: {error}"
+                self.found.append(WrongDecomposition(str(func), text, "error"))
+            return
+        case = Case(with_tensors(func), tensors)
+        if any(value is NotImplemented for value in tree_leaves(decomposed.outputs)):
+            return
+        self._judge(func, case, decomposed, inner)
+
+    def _judge(self, func: Any, case: Case, decomposed: Any, inner: _Compare) -> None:
+        pairs = zip(case.eager.outputs, decomposed.outputs, strict=False)
+        if "stride" not in self._kinds and all(_alike(mine, other) for mine, other in pairs):
+            return
+        is_random = torch.Tag.nondeterministic_seeded in func.tags
+        kinds = _FORM if is_random else self._kinds
+        wrong = [item for item in judge(case, decomposed).wrong if item.kind in kinds]
+        if not wrong:
+            return
+        found = inner.found[0] if inner.found else None
+        self.found.append(found or WrongDecomposition(str(func), wrong[0].text, wrong[0].kind))
+
+
+def _alike(one: Any, two: Any) -> bool:
+    if isinstance(one, torch.Tensor) and isinstance(two, torch.Tensor):
+        return one.dtype == two.dtype and one.shape == two.shape and is_close(one, two)
+    return type(one) is type(two)
+
+
+def _is_comparable(func: Any) -> bool:
+    """Uninitialised results differ by themselves; writes are seen through copies."""
+    return "empty" not in str(func)

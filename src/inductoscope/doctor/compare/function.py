@@ -1,0 +1,110 @@
+"""Checks one function: `inductoscope.check(f, *args)`, `inductoscope.assert_same(f, *args)`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.nn.utils.stateless import _reparametrize_module
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.form import Difference
+from inductoscope.doctor.compare.values import run
+
+
+@dataclass(frozen=True)
+class CheckResult:
+    """Whether a compiled function does what it does in eager; true if so.
+
+    `differences` are held against the compiler, `explained` ones are not: `reason` says why.
+    """
+
+    differences: tuple[Difference, ...]
+    explained: tuple[Difference, ...]
+    reason: str
+    values: int
+
+    def __bool__(self) -> bool:
+        return not self.differences
+
+    def __str__(self) -> str:
+        if self.differences:
+            return "\n".join(difference.text for difference in self.differences)
+        text = f"compiled and eager agree ({self.values} values)"
+        return f"{text}; {self.reason}" if self.reason else text
+
+
+def check(
+    function: Callable[..., Any],
+    *arguments: Any,
+    compiled: Callable[..., Any] | None = None,
+    backward: bool | None = None,
+    **options: Any,
+) -> CheckResult:
+    """Compile `function`, run it and eager on copies of the arguments, and compare.
+
+    Outputs, gradients, written inputs, types, shapes, strides and shared memory are compared;
+    values are judged against float64. The parameters and buffers of a module count as arguments,
+    and stay as they are. `compiled` is a compiled function to judge instead; `backward` forces
+    gradients on or off; other options go to `torch.compile`. An exception of the compiler, or of
+    the function itself, is raised as it is.
+    """
+    leaves, flat = _flattened(function, arguments)
+    with_gradients = torch.is_grad_enabled() and any(
+        isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves
+    )
+    backward = with_gradients if backward is None else backward
+    eager = flat(function)
+    case = Case(eager, leaves, backward)
+    case.eager  # noqa: B018  What eager raises is the caller's own.
+    with _same_random_numbers():
+        candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
+        outcome = run(candidate, leaves, backward=backward)
+    judgement = judge(case, outcome)
+    return CheckResult(judgement.wrong, judgement.explained, judgement.reason, judgement.values)
+
+
+Flat = Callable[[Callable[..., Any]], Callable[..., Any]]
+
+
+def _flattened(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[list[Any], Flat]:
+    """All tensors that a call reads, and what makes a function of just them."""
+    state = _state(function)
+    leaves, form = tree_flatten(arguments)
+
+    def flat(call: Callable[..., Any]) -> Callable[..., Any]:
+        def function_of_leaves(*values: Any) -> Any:
+            given = tree_unflatten(list(values[len(state) :]), form)
+            if not state:
+                return call(*given)
+            own = dict(zip(state, values, strict=False))
+            if isinstance(call, torch.nn.Module):
+                return torch.func.functional_call(call, own, given)
+            with _reparametrize_module(function, own):  # A function that uses the module.
+                return call(*given)
+
+        return function_of_leaves
+
+    return [*state.values(), *leaves], flat
+
+
+def _state(function: Any) -> dict[str, torch.Tensor]:
+    if not isinstance(function, torch.nn.Module):
+        return {}
+    return {**dict(function.named_parameters()), **dict(function.named_buffers())}
+
+
+def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
+    """Raise an AssertionError that says what differs, if the compiled function differs."""
+    result = check(function, *arguments, **options)
+    if not result:
+        raise AssertionError(f"compiled and eager differ:\n{result}")
+
+
+def _same_random_numbers() -> Any:
+    from torch._inductor import config
+
+    return config.patch(fallback_random=True)

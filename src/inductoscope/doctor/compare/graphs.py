@@ -1,0 +1,101 @@
+"""Runs FX graphs node by node, in eager, float64 and with roundings moved."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule, Interpreter, Node
+from torch.fx._lazy_graph_module import _use_lazy_graph_module
+
+from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, moved_mode
+from inductoscope.doctor.compare.values import copy_values, same_generators
+
+
+def snapshot(module: GraphModule) -> GraphModule:
+    """The graph as it is now; what it reads from its module is shared."""
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for old, new in zip(module.graph.nodes, graph.nodes, strict=False):
+        new.meta = dict(old.meta)
+    # Inside a compile torch makes modules that are finished when first called; Dynamo skips those.
+    with _use_lazy_graph_module(False):
+        return GraphModule(module, graph)
+
+
+def as_function(module: GraphModule) -> Callable[..., Any]:
+    """The graph as a function that gives back its outputs, run by an interpreter."""
+
+    def function(*inputs: Any) -> Any:
+        return Interpreter(module).run(*inputs, enable_io_processing=False)
+
+    return function
+
+
+def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
+    """Values for the graph's inputs: those known by name, and random ones of the right form."""
+    generator = torch.Generator().manual_seed(0)
+    return [
+        known[node.name] if node.name in known else _invented(node, generator)
+        for node in module.graph.nodes
+        if node.op == "placeholder"
+    ]
+
+
+def _invented(node: Node, generator: torch.Generator) -> Any:
+    form = node.meta.get("val")
+    if not isinstance(form, torch.Tensor):
+        return form.node.hint if isinstance(form, torch.SymInt) else form
+    sizes = [_size(size) for size in form.shape]
+    if form.dtype.is_floating_point:
+        made = torch.randn(sizes, generator=generator, dtype=torch.float64)
+    else:
+        made = torch.randint(0, 2, sizes, generator=generator)
+    return made.to(form.dtype).to(form.device)
+
+
+def _size(size: Any) -> int:
+    return size if isinstance(size, int) else int(size.node.hint)
+
+
+@dataclass
+class NodeValues:
+    """The values of every node of a graph, in eager, in float64 and with roundings moved."""
+
+    eager: dict[str, Any] = field(default_factory=dict)
+    float64: dict[str, Any] = field(default_factory=dict)
+    moved: list[dict[str, Any]] = field(default_factory=list)
+
+    def samples(self, name: str) -> list[torch.Tensor]:
+        """What the node was in the runs with roundings moved."""
+        return [run[name] for run in self.moved if isinstance(run.get(name), torch.Tensor)]
+
+
+def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
+    """Run the graph in all three ways; what fails is left empty."""
+    found = NodeValues()
+    found.eager = _all_values(module, copy_values(inputs), contextlib.nullcontext())
+    with contextlib.suppress(Exception):
+        wide = copy_values(inputs, dtype=torch.float64)
+        found.float64 = _all_values(module, wide, float64_mode())
+    for seed in range(SAMPLES):
+        with contextlib.suppress(Exception):
+            found.moved.append(_all_values(module, copy_values(inputs), moved_mode(seed)))
+    return found
+
+
+def _all_values(module: GraphModule, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+
+    class Keeping(Interpreter):
+        def run_node(self, n: Node) -> Any:
+            value = super().run_node(n)
+            values[n.name] = value.clone() if isinstance(value, torch.Tensor) else value
+            return value
+
+    with torch.no_grad(), same_generators(), mode:
+        Keeping(module).run(*inputs, enable_io_processing=False)
+    return values

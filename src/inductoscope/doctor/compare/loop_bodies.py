@@ -1,0 +1,398 @@
+"""The loop body of a scheduler node, evaluated with torch tensors.
+
+Lowering makes loop bodies, a backend makes C++ or Triton of them. A body that gives eager's numbers
+here, while the kernel does not, was compiled wrongly by the backend; a body that already gives
+other numbers was wrong when it came from lowering.
+
+Every value of the body is one tensor over the whole iteration space: a leading dimension of one,
+a dimension for each iteration variable, then one for each reduction variable. Dimensions that a
+value does not depend on have size one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sympy
+import torch
+from torch import Tensor
+from torch._inductor import ir
+from torch._inductor.virtualized import V
+from torch.utils._python_dispatch import _disable_current_modes
+
+from inductoscope.doctor.compare.loop_operations import (
+    POINTWISE,
+    CannotEvaluate,
+    evaluate_index,
+    reduce_last,
+    scan_last,
+)
+
+__all__ = ["CannotEvaluate", "evaluate", "in_layout"]
+
+_MOST_POINTS = 2**24
+_NARROW = (torch.bfloat16, torch.float16)
+
+
+def evaluate(
+    node: Any,
+    values: Mapping[str, Tensor],
+    sizes: Mapping[sympy.Symbol, int] = {},
+    *,
+    widened: bool = False,
+) -> dict[str, Tensor]:
+    """What the loop body of one SchedulerNode stores, for each buffer that it writes.
+
+    `values` holds the tensors that the body reads, by buffer name, in the strides of the buffer:
+    see `in_layout`. `sizes` gives the symbols of dynamic shapes. A node that writes into another
+    buffer (a mutation, a part of a concatenation) also returns that buffer, with the new content.
+
+    bfloat16 and float16 are rounded after every operation, as in eager. `widened` keeps them in
+    float32 between load and store instead, as generated code does.
+
+    Raises CannotEvaluate for everything that has no exact answer here.
+    """
+    body = getattr(node, "_body", None)
+    if body is None:
+        raise CannotEvaluate(f"{type(node).__name__} has no loop body")
+    try:
+        with _plain_torch():
+            return _evaluate(body, node.node, values, sizes, widened)
+    except CannotEvaluate:
+        raise
+    except Exception as error:  # Not a verdict on the body: whatever failed, failed here.
+        raise CannotEvaluate(f"{type(error).__name__}: {error}") from error
+
+
+def in_layout(value: Tensor, layout: Any, sizes: Mapping[sympy.Symbol, int] = {}) -> Tensor:
+    """The same numbers in the strides of an IR layout, for use as one of the `values`."""
+    with _plain_torch():
+        return _placed(value, layout, _known_sizes(sizes, value.device))
+
+
+def _placed(value: Tensor, layout: Any, known: dict[Any, Tensor]) -> Tensor:
+    size, stride = (_integers(each, known, value.device) for each in (layout.size, layout.stride))
+    if tuple(value.shape) != size:
+        raise CannotEvaluate(f"a value of shape {tuple(value.shape)} for a buffer of {size}")
+    placed = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
+    return placed.copy_(value.detach())
+
+
+@contextlib.contextmanager
+def _plain_torch() -> Iterator[None]:
+    """Real tensors and no casts, even where the compiler runs under fake tensors or autocast."""
+    with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
+        yield
+
+
+def _evaluate(
+    body: Any,
+    buffer: Any,
+    values: Mapping[str, Tensor],
+    sizes: Mapping[sympy.Symbol, int],
+    widened: bool,
+) -> dict[str, Tensor]:
+    known = _known_sizes(sizes, buffer.get_device())
+    space = _Space(body, known, buffer.get_device())
+    output = _Output(buffer, values, space)
+    with V.set_ops_handler(_Operations(space, values, output, widened)):
+        body(*space.variables)
+    return output.tensors()
+
+
+# --- the iteration space --------------------------------------------------------------------------
+
+
+def _known_sizes(sizes: Mapping[sympy.Symbol, int], device: torch.device) -> dict[Any, Tensor]:
+    return {symbol: torch.tensor(int(size), device=device) for symbol, size in sizes.items()}
+
+
+def _integers(expressions: Any, known: dict[Any, Tensor], device: torch.device) -> tuple[int, ...]:
+    return tuple(int(evaluate_index(sympy.sympify(e), known, device)) for e in expressions)
+
+
+class _Space:
+    """All points of the loops, and index expressions as tensors over them."""
+
+    def __init__(self, body: Any, known: dict[Any, Tensor], device: torch.device) -> None:
+        self.device = device
+        self._known = known
+        outer, inner = (_integers(group, known, device) for group in body.sizes)
+        self.outer = (1, *outer)
+        self.shape = (*self.outer, *inner)
+        if math.prod(self.shape) > _MOST_POINTS:
+            raise CannotEvaluate(f"a loop over {math.prod(self.shape)} points")
+        symbols = [self._axis(number + 1) for number in range(len(self.shape) - 1)]
+        self.variables = symbols[: len(outer)], symbols[len(outer) :]
+
+    def _axis(self, number: int) -> sympy.Symbol:
+        along = torch.arange(self.shape[number], device=self.device)
+        shape = [1] * len(self.shape)
+        shape[number] = -1
+        return self.name(along.reshape(shape))
+
+    def name(self, value: Tensor) -> sympy.Symbol:
+        """A new symbol that stands for `value` in index expressions."""
+        symbol = sympy.Symbol(f"evaluated{len(self._known)}", integer=True, nonnegative=True)
+        self._known[symbol] = value
+        return symbol
+
+    def integers(self, expressions: Any) -> tuple[int, ...]:
+        return _integers(expressions, self._known, self.device)
+
+    def placed(self, value: Tensor, layout: Any) -> Tensor:
+        return _placed(value, layout, self._known)
+
+    def index(self, expression: Any) -> Tensor:
+        value = evaluate_index(sympy.sympify(expression), self._known, self.device)
+        return value if value.dim() else value.reshape([1] * len(self.shape))
+
+    def rows(self, value: Tensor) -> Tensor:
+        """The value at every point, all reduction variables in one last dimension."""
+        return value.expand(self.shape).reshape(*self.outer, -1)
+
+    def reduced(self, value: Tensor) -> Tensor:
+        return value.reshape(*self.outer, *[1] * (len(self.shape) - len(self.outer)))
+
+
+# --- memory ---------------------------------------------------------------------------------------
+
+
+def _extent(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
+    if 0 in size:
+        return 0
+    return 1 + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
+
+
+def _memory(value: Tensor) -> Tensor:
+    """The elements from the first to the last one of a tensor, as they lie in memory."""
+    extent = _extent(tuple(value.shape), value.stride())
+    return value.detach().as_strided((extent,), (1,), value.storage_offset())
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a buffer lies in the memory that it shares with the buffer that owns it."""
+
+    name: str
+    layout: Any
+    start: int
+
+
+class _Output:
+    """The memory that a node writes. Buffers inside other buffers are written through."""
+
+    def __init__(self, buffer: Any, values: Mapping[str, Tensor], space: _Space) -> None:
+        self._space = space
+        self._places = _places(buffer, space)
+        self._name, owner = self._places[0].name, self._places[-1]
+        self._start = self._places[0].start
+        mutates = isinstance(buffer.get_layout(), ir.MutationLayoutSHOULDREMOVE)
+        self.has_content = mutates and owner.name in values
+        if len(self._places) > 1 and owner.name in values:
+            self._all = _memory(space.placed(values[owner.name], owner.layout))
+        else:
+            layout = owner.layout
+            extent = _extent(space.integers(layout.size), space.integers(layout.stride))
+            extent += space.integers([layout.offset])[0]
+            self._all = torch.zeros(extent, dtype=layout.dtype, device=space.device)
+        self._written = torch.zeros_like(self._all, dtype=torch.bool)
+
+    def part(self, name: str) -> tuple[Tensor, Tensor]:
+        """The memory that a store to `name` addresses, and which of it has been written."""
+        if name != self._name:
+            raise CannotEvaluate(f"store to {name} by the node of {self._name}")
+        return self._all[self._start :], self._written[self._start :]
+
+    def tensors(self) -> dict[str, Tensor]:
+        if not self.has_content and not bool(self._view(self._written, self._places[0]).all()):
+            raise CannotEvaluate(f"store leaves elements of {self._name} unwritten")
+        return {place.name: self._view(self._all, place) for place in self._places}
+
+    def _view(self, memory: Tensor, place: _Place) -> Tensor:
+        layout = place.layout
+        start = place.start + self._space.integers([layout.offset])[0]
+        size, stride = (self._space.integers(group) for group in (layout.size, layout.stride))
+        return memory.as_strided(size, stride, start)
+
+
+def _places(buffer: Any, space: _Space) -> list[_Place]:
+    """The buffer, the one whose memory it lies in, and so on to the one that owns the memory."""
+    layout = buffer.get_layout()
+    if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
+        # Its stores address the mutated buffer, so that is what it is a name for.
+        outer = _places(layout.get_buffer(), space)
+        return [_Place(buffer.get_name(), outer[0].layout, outer[0].start), *outer]
+    if isinstance(layout, ir.NonOwningLayout):
+        outer = _places(_buffer_of(layout.view), space)
+        start = outer[0].start + space.integers([layout.view.get_layout().offset])[0]
+        return [_Place(buffer.get_name(), layout, start), *outer]
+    return [_Place(buffer.get_name(), layout, 0)]
+
+
+def _buffer_of(view: Any) -> Any:
+    while not isinstance(view, ir.Buffer):
+        view = view.data
+    return view
+
+
+# --- operations -----------------------------------------------------------------------------------
+
+
+class _Operations:
+    """The handler that the body calls. What is not defined here is one of POINTWISE."""
+
+    def __init__(
+        self, space: _Space, values: Mapping[str, Tensor], output: _Output, widened: bool
+    ) -> None:
+        self._space = space
+        self._values = values
+        self._output = output
+        self._widened = widened
+        self._mask: Tensor | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        function = POINTWISE.get(name.removeprefix("libdevice_"))
+        if function is None:
+            raise CannotEvaluate(name)
+
+        def call(*arguments: Any) -> Any:
+            try:
+                return function(*arguments)
+            except (RuntimeError, TypeError) as error:
+                raise CannotEvaluate(f"{name}: {error}") from error
+
+        return call
+
+    def _computed(self, dtype: torch.dtype) -> torch.dtype:
+        return torch.float32 if self._widened and dtype in _NARROW else dtype
+
+    def constant(self, value: Any, dtype: torch.dtype) -> Tensor:
+        if dtype in _NARROW:
+            # Eager does not round the scalar of `x * 0.1` to the dtype of x. A tensor without
+            # dimensions is such a scalar: it leaves the dtype to the other operand.
+            return torch.tensor(float(value), dtype=torch.float32, device=self._space.device)
+        shape = [1] * len(self._space.shape)
+        return torch.full(shape, value, dtype=dtype, device=self._space.device)
+
+    def index_expr(self, expression: Any, dtype: torch.dtype) -> Tensor:
+        return self._space.index(expression).to(self._computed(dtype))
+
+    value_expr = index_expr
+
+    def to_dtype(
+        self,
+        x: Tensor,
+        dtype: torch.dtype,
+        src_dtype: torch.dtype | None = None,
+        use_compute_types: bool = True,
+    ) -> Tensor:
+        return x.to(self._computed(dtype) if use_compute_types else dtype)
+
+    def to_dtype_bitcast(self, x: Tensor, dtype: torch.dtype, src_dtype: torch.dtype) -> Tensor:
+        if dtype.itemsize != src_dtype.itemsize:
+            raise CannotEvaluate(f"to_dtype_bitcast from {src_dtype} to {dtype}")
+        return x.to(src_dtype).view(dtype).to(self._computed(dtype))
+
+    # Memory and indices.
+
+    def load(self, name: str, index: Any) -> Tensor:
+        if name not in self._values:
+            raise CannotEvaluate(f"load: no value for {name}")
+        memory = _memory(self._values[name])
+        position = self._within("load", self._space.index(index), memory.numel())
+        if not memory.numel():  # Then every access is masked off.
+            memory = memory.new_zeros(1)
+        value = memory[position]
+        return value.to(self._computed(value.dtype))
+
+    def _within(self, operation: str, position: Tensor, length: int) -> Tensor:
+        """The positions, with those that are masked off moved to a valid one."""
+        outside = (position < 0) | (position >= length)
+        if not bool(outside.any()):
+            return position
+        if self._mask is None or bool((outside & self._mask).any()):
+            raise CannotEvaluate(f"{operation}: index out of bounds")
+        return torch.where(outside, 0, position)
+
+    def indirect_indexing(
+        self, x: Tensor, size: Any, check: bool = True, wrap_neg: bool = True
+    ) -> sympy.Symbol:
+        position, length = x.long(), int(self._space.index(size))
+        if wrap_neg:
+            position = torch.where(position < 0, position + length, position)
+        if check:
+            position = self._within("indirect_indexing", position, length)
+        return self._space.name(position)
+
+    def check_bounds(self, index: Any, size: Any, lower: bool, upper: bool) -> None:
+        self._within("check_bounds", self._space.index(index), int(self._space.index(size)))
+
+    def masked(self, mask: Tensor, body: Callable[[], Tensor], other: Any) -> Tensor:
+        mask, outer = mask.bool(), self._mask
+        self._mask = mask if outer is None else mask & outer
+        try:
+            value = body()
+        finally:
+            self._mask = outer
+        return torch.where(
+            mask, value, torch.full([], other, dtype=value.dtype, device=mask.device)
+        )
+
+    def store(self, name: str, index: Any, value: Tensor, mode: str | None = None) -> None:
+        if mode not in (None, "atomic_add"):
+            raise CannotEvaluate(f"store with mode {mode}")
+        memory, written = self._output.part(name)
+        position = self._within("store", self._space.index(index), memory.numel())
+        # An addition is done at every point, whether or not the value depends on it.
+        shape = self._space.shape if mode else torch.broadcast_shapes(position.shape, value.shape)
+        position, value = position.expand(shape), value.to(memory.dtype).expand(shape)
+        if self._mask is not None:
+            active = self._mask.expand(shape)
+            position, value = position[active], value[active]
+        if mode:
+            self._add(memory, position, value)
+        else:
+            _put(memory, position, value)
+        written[position] = True
+
+    def _add(self, memory: Tensor, position: Tensor, value: Tensor) -> None:
+        if not self._output.has_content:
+            raise CannotEvaluate("store with mode atomic_add into a buffer without content")
+        memory.index_put_((position,), value, accumulate=True)
+
+    def store_reduction(self, name: str, index: Any, value: Tensor) -> None:
+        self.store(name, index, value)
+
+    # Along the reduction variables.
+
+    def reduction(
+        self, dtype: torch.dtype, src_dtype: torch.dtype, reduction_type: str, value: Any
+    ) -> Any:
+        values = value if isinstance(value, (tuple, list)) else (value,)
+        rows = tuple(self._space.rows(each) for each in values)
+        try:
+            found = reduce_last(reduction_type, self._computed(dtype), rows)
+        except RuntimeError as error:
+            raise CannotEvaluate(f"reduction {reduction_type}: {error}") from error
+        if isinstance(found, tuple):
+            return tuple(self._space.reduced(each) for each in found)
+        return self._space.reduced(found)
+
+    def scan(
+        self, dtypes: tuple[torch.dtype, ...], combine: Callable[..., Any], values: Any
+    ) -> tuple[Tensor, ...]:
+        pairs = zip(values, dtypes, strict=True)
+        rows = tuple(self._space.rows(each.to(self._computed(dtype))) for each, dtype in pairs)
+        return tuple(each.reshape(self._space.shape) for each in scan_last(combine, rows))
+
+
+def _put(memory: Tensor, position: Tensor, value: Tensor) -> None:
+    memory[position] = value
+    kept = memory[position]
+    if not bool(((kept == value) | (kept != kept)).all()):
+        raise CannotEvaluate("store of different values to one element")

@@ -1,0 +1,76 @@
+"""The first operator of the program's own that does not do what it declares.
+
+Every compiler relies on an operator's schema, which says what it writes to, and on its fake
+implementation, which says what comes out. Where one of them is wrong, a wrong result is made in
+whatever comes next. torch's own `opcheck` tells, on the values that the operator meets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from inductoscope.doctor.compare.values import run
+
+# Namespaces of torch itself that it does not count as built in.
+_OF_TORCH = (
+    "inductor", "_c10d_functional", "c10d", "quantized", "mkldnn", "mkl", "onednn", "profiler",
+)  # fmt: skip
+_CHECKS = ("test_schema", "test_faketensor")
+
+
+@dataclass(frozen=True)
+class FalseDeclaration:
+    """An operator, and what opcheck says about it."""
+
+    operation: str
+    text: str
+
+
+def first_false_declaration(
+    function: Callable[..., Any], inputs: Sequence[Any]
+) -> FalseDeclaration | None:
+    """Run the function and check every operator that is not torch's own."""
+    mode = _Check()
+    with contextlib.suppress(Exception):  # What was found before it failed is still true.
+        run(function, inputs, backward=False, mode=mode)
+    return mode.found
+
+
+class _Check(TorchDispatchMode):
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: FalseDeclaration | None = None
+        self._seen: set[str] = set()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = str(func)
+        if self.found is None and name not in self._seen and is_own(func):
+            self._seen.add(name)
+            self._check(func, name, args, kwargs or {})
+        return func(*args, **(kwargs or {}))
+
+    def _check(self, func: Any, name: str, args: Any, kwargs: Any) -> None:
+        try:
+            said = torch.library.opcheck(
+                func, args, kwargs, test_utils=_CHECKS, raise_exception=False
+            )
+        except Exception:  # An operator that opcheck cannot handle says nothing.
+            return
+        for check in _CHECKS:
+            if isinstance(said.get(check), Exception):
+                self.found = FalseDeclaration(name, f"{name}: {said[check]}"[:500])
+                return
+
+
+def is_own(func: Any) -> bool:
+    """Whether an operator was registered by the program or by a library, not by torch."""
+    from torch._library.utils import is_builtin
+
+    is_operator = isinstance(func, torch._ops.OpOverload)
+    return is_operator and not is_builtin(func) and func.namespace not in _OF_TORCH

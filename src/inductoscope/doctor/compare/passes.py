@@ -1,0 +1,223 @@
+"""The first pass after which a graph computes something else.
+
+The graph is kept before and after every pass that changes it; afterwards all of them are run on
+the same inputs, and the first pair that differs names the pass. Nothing is compiled for that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch.fx import GraphModule
+
+from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
+from inductoscope.doctor.compare.values import run
+
+_GROUPS = {
+    "run_pre_grad_passes": "pre-grad-pass",
+    "_recursive_joint_graph_passes": "joint-pass",
+    "_recursive_post_grad_passes": "post-grad-pass",
+}
+_BETWEEN = "(between named passes)"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A graph as it was after something that changed it."""
+
+    stage: str
+    name: str
+    module: GraphModule
+    inside: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+
+
+@dataclass
+class PassWatch:
+    """Keeps the states of graphs while passes run over them; one list per run of a group."""
+
+    groups: list[list[Step]] = field(default_factory=list)
+    _open: list[tuple[str, str]] = field(default_factory=list)
+    _patterns: list[str] = field(default_factory=list)
+
+    @contextlib.contextmanager
+    def watching(self) -> Iterator[PassWatch]:
+        """While inside, passes are watched."""
+        import torch._inductor.compile_fx as compile_fx
+        from torch._inductor import pattern_matcher
+        from torch.fx.passes.graph_transform_observer import GraphTransformObserver
+
+        with contextlib.ExitStack() as stack:
+            for name, stage in _GROUPS.items():
+                _replace(stack, compile_fx, name, self._group(stage))
+            _replace(stack, GraphTransformObserver, "__enter__", self._entered)
+            _replace(stack, GraphTransformObserver, "__exit__", self._left)
+            for entry in pattern_classes(pattern_matcher):
+                _replace(stack, entry, "apply", self._pattern)
+            yield self
+
+    def _group(self, stage: str) -> Callable[..., Any]:
+        def watched(original: Callable[..., Any]) -> Callable[..., Any]:
+            def call(module: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._open and self._open[-1][0] == stage:
+                    return original(module, *args, **kwargs)  # A graph inside the graph.
+                self.groups.append([])
+                self._keep(stage, "", module)
+                self._open.append((stage, ""))
+                try:
+                    result = original(module, *args, **kwargs)
+                finally:
+                    self._open.pop()
+                self._keep(stage, _BETWEEN, module if result is None else result)
+                return result
+
+            return call
+
+        return watched
+
+    def _entered(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(observer: Any) -> Any:
+            if self._open:
+                stage = self._open[-1][0]
+                self._keep(stage, _BETWEEN, observer.gm)
+                self._open.append((stage, str(observer.passname)))
+            return original(observer)
+
+        return call
+
+    def _left(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(observer: Any, *args: Any) -> Any:
+            if self._open and self._open[-1][1] == str(observer.passname):
+                stage, name = self._open.pop()
+                self._keep(stage, name, observer.gm)
+            return original(observer, *args)
+
+        return call
+
+    def _pattern(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(entry: Any, match: Any, *args: Any, **kwargs: Any) -> Any:
+            self._patterns.append(pattern_name(entry, match))
+            return original(entry, match, *args, **kwargs)
+
+        return call
+
+    def _keep(self, stage: str, name: str, module: Any) -> None:
+        """Keep the graph if it changed since it was last kept."""
+        if not isinstance(module, GraphModule) or not self.groups:
+            return
+        steps = self.groups[-1]
+        patterns, self._patterns = tuple(self._patterns), []
+        if steps and _code(steps[-1].module) == _code(module):
+            return
+        if steps and _inputs(steps[-1].module) != _inputs(module):
+            return  # A graph inside the graph.
+        inside = tuple(item for _, item in self._open if item)
+        steps.append(Step(stage, name, snapshot(module), inside, patterns))
+
+
+def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
+    original = getattr(owner, name)
+    setattr(owner, name, make(original))
+    stack.callback(setattr, owner, name, original)
+
+
+def pattern_classes(module: Any) -> list[type]:
+    """The kinds of pattern that replace something themselves."""
+    base = module.PatternEntry
+    return [
+        item
+        for item in vars(module).values()
+        if isinstance(item, type) and issubclass(item, base) and "apply" in vars(item)
+    ]
+
+
+def pattern_name(entry: Any, match: Any) -> str:
+    """What a pattern is called: by its handler, or by the operations that it looks for."""
+    if getattr(entry, "pattern_name", None):
+        return str(entry.pattern_name)
+    for owner in (entry, match):
+        for name in ("handler", "search_fn", "replacement_fn", "replace_fn", "extra_check"):
+            function = getattr(owner, name, None)
+            called = getattr(function, "__qualname__", getattr(function, "__name__", ""))
+            if called and "<" not in called:
+                return str(called)
+    return " ".join(str(entry.pattern).split())[:80]
+
+
+def _code(module: GraphModule) -> str:
+    return str(module.graph.python_code("self").src)
+
+
+def _inputs(module: GraphModule) -> list[str]:
+    return [node.name for node in module.graph.nodes if node.op == "placeholder"]
+
+
+@dataclass(frozen=True)
+class PassDivergence:
+    """The first pass that changed what a graph computes."""
+
+    stage: str
+    name: str
+    inside: tuple[str, ...]
+    patterns: tuple[str, ...]
+    text: str
+    removed: tuple[str, ...]
+    added: tuple[str, ...]
+    # Nodes of the graph before the pass that are no longer there.
+    nodes: tuple[Any, ...]
+
+
+def first_divergence(
+    watch: PassWatch, known: Mapping[str, Any], aspect: str = "value"
+) -> PassDivergence | None:
+    """Run all kept graphs on the same inputs, `known` by the names of the graphs' inputs.
+
+    `aspect` is the kind of difference looked for, besides what is always wrong.
+    """
+    for steps in watch.groups:
+        for before, after in itertools.pairwise(steps):
+            text = _difference(before.module, after.module, known, aspect)
+            if text:
+                return _divergence(before.module, after, text)
+    return None
+
+
+def _difference(
+    before: GraphModule, after: GraphModule, known: Mapping[str, Any], aspect: str
+) -> str:
+    inputs = inputs_for(before, known)
+    case = Case(as_function(before), inputs)
+    try:
+        judgement = judge(case, run(as_function(after), inputs, backward=False))
+    except Exception:
+        return ""  # A graph that eager cannot run says nothing.
+    kinds = {"value", "nan", "shape", "dtype", aspect}
+    telling = [item for item in judgement.wrong if item.kind in kinds]
+    return telling[0].text if telling else ""
+
+
+def _divergence(before: GraphModule, after: Step, text: str) -> PassDivergence:
+    old = {node.name: node for node in before.graph.nodes}
+    new = {node.name: node for node in after.module.graph.nodes}
+    gone = [node for name, node in old.items() if name not in new]
+    come = [node for name, node in new.items() if name not in old]
+    changed = [
+        node
+        for name, node in old.items()
+        if name in new and (str(node.args), node.target) != (str(new[name].args), new[name].target)
+    ]
+    return PassDivergence(
+        after.stage,
+        after.name,
+        after.inside,
+        after.patterns,
+        text,
+        tuple(str(node.target) for node in gone),
+        tuple(str(node.target) for node in come),
+        tuple(gone or changed),
+    )

@@ -1,0 +1,182 @@
+"""How far rounding alone may move a result: float64, and every inexact operation rounded anew.
+
+The reference is the same function in float64. How much the function amplifies rounding is measured
+by running it in its own precision with the result of each inexact operation moved by at most one
+unit in the last place, and that of a long sum by as much as the order of its terms can. Results
+that are exact (a clamp, a floor, a comparison of exact values) are not moved: there rounding
+explains nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
+
+from inductoscope.doctor.compare.values import Outcome, run
+
+SAMPLES = 3
+
+_LOW = {torch.float32, torch.float16, torch.bfloat16}
+_UNINITIALISED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")
+
+# Operations that add many terms, whose order a compiler is free to choose.
+_SUMS = {
+    "sum", "mean", "mm", "bmm", "addmm", "baddbmm", "addbmm", "dot", "mv", "cumsum", "var", "std",
+    "var_mean", "convolution", "native_layer_norm", "native_group_norm", "native_batch_norm",
+    "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "linalg_vector_norm",
+    "norm", "convolution_backward", "native_layer_norm_backward", "index_add", "scatter_add",
+    "index_put", "embedding_dense_backward", "_scaled_dot_product_flash_attention_for_cpu",
+    "_softmax", "_log_softmax", "logsumexp", "_fused_rms_norm", "avg_pool2d",
+    "_adaptive_avg_pool2d", "prod", "cumprod", "addmv", "linear",
+    "native_batch_norm_backward",
+}  # fmt: skip
+
+
+def in_float64(function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool) -> Outcome:
+    """The function in float64. Raises whatever an operation without float64 raises."""
+    return run(function, inputs, backward=backward, dtype=torch.float64, mode=float64_mode())
+
+
+def float64_mode() -> TorchDispatchMode:
+    """Inside it operations make float64 where they would make less."""
+    return _Float64()
+
+
+def moved_mode(seed: int) -> _RoundedAnew:
+    """Inside it the result of every inexact operation is moved a little."""
+    return _RoundedAnew(seed)
+
+
+class _Float64(TorchDispatchMode):
+    """Replaces lower floating point types by float64 where an operation is told its type."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        widen = dict.fromkeys(_LOW, torch.float64)
+        widen[torch.complex64] = torch.complex128
+
+        def change(dtype: torch.dtype) -> torch.dtype:
+            return widen.get(dtype, dtype)
+
+        if torch.Tag.nondeterministic_seeded in func.tags:
+            # Drawn in another precision they would be other numbers.
+            return tree_map_only(torch.Tensor, _widened, func(*args, **_narrow(func, kwargs or {})))
+        args, kwargs = tree_map_only(torch.dtype, change, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
+
+
+def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Random numbers made in the image of a tensor are made in float32, as in most programs."""
+    takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
+    if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
+        return {**kwargs, "dtype": torch.float32}
+    return kwargs
+
+
+def _widened(value: torch.Tensor) -> torch.Tensor:
+    """Constants made without a type come out as float32."""
+    return value.double() if value.dtype in _LOW else value
+
+
+class _RoundedAnew(TorchDispatchMode):
+    """Moves the result of every operation that is not exact."""
+
+    def __init__(self, seed: int) -> None:
+        super().__init__()
+        self._generator = torch.Generator().manual_seed(seed)
+        # Whether memory was asked for that no one has written.
+        self.has_filled = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _name(func) in _UNINITIALISED:
+            self.has_filled = True
+            return self._filled(func(*args, **kwargs))
+        if _aliases(func) or torch.Tag.nondeterministic_seeded in func.tags:
+            return func(*args, **kwargs)
+        exact = _exact(func, args, kwargs)
+        result = func(*args, **kwargs)
+        if isinstance(result, (tuple, list)):
+            exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
+            return type(result)(
+                self._moved(func, args, value, wide)
+                for value, wide in zip(result, exacts, strict=False)
+            )
+        return self._moved(func, args, result, exact)
+
+    def _filled(self, value: Any) -> Any:
+        """Memory that no one has written may hold anything: what comes of NaN is not judged."""
+        if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
+            return value.fill_(torch.nan)
+        if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
+            return value.fill_(int(torch.randint(0, 2, (), generator=self._generator)))
+        return value
+
+    def _moved(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
+        if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
+            return value
+        eps = torch.finfo(value.dtype).eps
+        steps = _terms(args, value) ** (1 / 3) if _name(func) in _SUMS else 1.0
+        magnitude = value.abs().double() * eps
+        if steps > 1.0:
+            magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
+        if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
+            magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
+        moved = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
+        return moved.to(value.dtype).as_strided(value.size(), value.stride())
+
+    def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
+        unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
+        return ((unit * 2 - 1) * scale).to(like.device)
+
+
+def _exact(func: Any, args: Any, kwargs: Any) -> Any:
+    """The result on the same arguments in float64; None where there is no such thing."""
+    try:
+        with _Float64():
+            wide = tree_map_only(
+                torch.Tensor, lambda value: _widened(value.detach()), (args, kwargs)
+            )
+            return func(*wide[0], **wide[1])
+    except Exception:
+        return None
+
+
+def _terms(args: Any, result: torch.Tensor) -> float:
+    """How many terms went into one element of the result, at most."""
+    tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+    if not tensors or not result.numel():
+        return 1.0
+    if len(tensors) > 1 and tensors[0].dim() > 1:
+        return float(max(tensor.shape[-1] if tensor.dim() else 1 for tensor in tensors))
+    return float(max(tensors[0].numel() / result.numel(), tensors[0].shape[-1] or 1))
+
+
+def _size_of_sum(func: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
+    """How large the sum of the terms' magnitudes is: terms may cancel, their errors do not."""
+    try:
+        sizes = tree_map_only(
+            torch.Tensor,
+            lambda value: value.detach().double().abs() if value.is_floating_point() else value,
+            args,
+        )
+        with _Float64():
+            found = func(*sizes)
+        found = found[0] if isinstance(found, (tuple, list)) else found
+        if isinstance(found, torch.Tensor) and found.shape == result.shape:
+            return found.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    except Exception:
+        pass
+    return result.double().abs().nan_to_num(0.0, 0.0, 0.0)
+
+
+def _aliases(func: Any) -> bool:
+    """Whether an operation returns, or writes to, memory that was there before."""
+    return any(item.alias_info is not None for item in func._schema.returns)
+
+
+def _name(func: Any) -> str:
+    return str(func._schema.name).rpartition("::")[2]

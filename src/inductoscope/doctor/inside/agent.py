@@ -1,0 +1,119 @@
+"""The doctor inside a process of the user's program.
+
+It records like `inductoscope run`, and stands between Dynamo and its backend: every compiled graph
+is replaced by one that also runs in eager and compares.
+"""
+
+from __future__ import annotations
+
+import atexit
+import faulthandler
+import functools
+import gc
+import os
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.instructions import FOLDER, STACK_SIGNAL, STACKS, Orders, orders_from
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+
+
+def start(folder: str) -> Installer:
+    """Begin to record and to check. Called on import of torch."""
+    orders = orders_from()
+    place = Path(folder) / FOLDER
+    place.mkdir(exist_ok=True)
+    on_import = {**redirect_headers(), **_settings(orders, collects=gc.isenabled())}
+    hooks = (*HOOKS, *shadow_hooks(orders, place))
+    installer = Installer(hooks, on_import=on_import)
+    if SCOPE.active:
+        return installer
+    # It would go through ever more objects while torch makes them, and free none.
+    gc.disable()
+    SCOPE.open(Path(folder))
+    installer.start()
+    atexit.register(SCOPE.close)
+    _keep_stacks(place)
+    return installer
+
+
+def _settings(orders: Orders, *, collects: bool) -> dict[str, Callable[[], None]]:
+    """What is set once torch's settings are there."""
+
+    def settle() -> None:
+        # The same random numbers in eager and compiled, so that only the compiler can differ.
+        if orders.random_as_eager:
+            sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
+
+    def begin() -> None:
+        if collects:
+            gc.enable()
+        gc.freeze()
+        # Where a user would put it: before anything else.
+        exec(f"import torch\n{orders.workaround}", {})
+
+    return {"torch": begin, "torch._inductor.config": settle}
+
+
+def _keep_stacks(place: Path) -> None:
+    """Python's stacks, written when the process dies of a signal and when it is asked for them.
+
+    Not every few seconds from a thread: reading the stack of a thread that runs may crash it.
+    """
+    try:
+        file = open(place / f"{os.getpid()}-{STACKS}", "w")  # noqa: SIM115
+    except OSError:
+        return
+    if not faulthandler.is_enabled():
+        faulthandler.enable(file)
+    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+
+
+def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
+    """The hook between Dynamo and its backend."""
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(output, module, examples)
+            from inductoscope.doctor.inside.shadow import shadowed
+
+            return shadowed(original, output, module, examples, orders, place)
+
+        return call_user_compiler
+
+    def for_functions(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_function(context: Any, function: Any) -> Any:
+            compiled = original(context, function)
+            is_function = isinstance(compiled, types.FunctionType)
+            if not SCOPE.active or not is_function or type(context).__name__ != "OptimizeContext":
+                return compiled
+            from inductoscope.doctor.inside.callables import watched
+
+            return watched(compiled, function, context, place)
+
+        return compile_function
+
+    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
+    return (
+        Hook(
+            stage="dynamo",
+            records="each compiled function beside the same Python code in eager",
+            wraps=(Wrap(context, for_functions),),
+        ),
+        Hook(
+            stage="dynamo",
+            records="each compiled graph beside the same graph in eager",
+            wraps=(Wrap(name, replacement),),
+        ),
+    )

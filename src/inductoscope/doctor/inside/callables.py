@@ -1,0 +1,179 @@
+"""Whole compiled functions beside the same Python code in eager.
+
+What Dynamo captures may not be what the program says; no graph can show that. The first calls of
+every compiled function are therefore also made in a fork, uncompiled, where what they do to memory
+stays, and the results are compared. What they write to files is written twice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import io
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch._dynamo.exc
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.inside.shadow import WAITING
+from inductoscope.doctor.instructions import FUNCTION_SCRIPT
+from inductoscope.doctor.repro.function_script import function_script
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.errors import ToolFailure
+
+_CALLS = 2
+_SECONDS = 60.0
+_LARGEST = 256 << 20
+
+# Far beyond rounding: what is within it is judged graph by graph, against float64.
+_RELATIVE, _ABSOLUTE = 2e-2, 1e-3
+
+
+class _Depth(threading.local):
+    value = 0
+
+
+_depth = _Depth()
+
+
+def watched(
+    compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
+) -> Any:
+    """The compiled function, with its first calls made in eager too."""
+    calls = 0
+
+    @functools.wraps(compiled)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        nonlocal calls
+        if calls >= _CALLS or _depth.value or not _can_fork() or torch.compiler.is_compiling():
+            return compiled(*args, **kwargs)
+        calls += 1
+        _depth.value += 1
+        differs = False
+        try:
+            eager = _in_eager(function, args, kwargs, place)
+            WAITING.is_open = eager is not None
+            result = compiled(*args, **kwargs)
+            if eager is not None:
+                values = _values(result, args, kwargs)
+                differs = SCOPE.guard(_compare, function, calls, eager, values) is True
+        except torch._dynamo.exc.TorchDynamoException as error:
+            if not kwargs:
+                SCOPE.guard(_write_script, function, args, context, error, place)
+            raise
+        finally:
+            _depth.value -= 1
+            SCOPE.guard(lambda: WAITING.close(drop=differs))
+        return result
+
+    return call
+
+
+def _write_script(
+    function: Any, args: Any, context: Any, error: BaseException, place: Path
+) -> None:
+    """Dynamo refused: there is no graph, but there is the function."""
+    title = f"torch.compile fails with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
+    with contextlib.suppress(ToolFailure):
+        text = function_script(
+            function, args, fullgraph=bool(getattr(context, "fullgraph", False)), title=title
+        )
+        (place / FUNCTION_SCRIPT).write_text(text, "utf-8")
+
+
+def _can_fork() -> bool:
+    return SCOPE.active and not SCOPE.is_redirected and not torch.cuda.is_initialized()
+
+
+def _in_eager(
+    function: Callable[..., Any], args: Any, kwargs: Any, place: Path
+) -> list[Any] | None:
+    """What the function gives uncompiled, from a fork; None where that cannot be had."""
+    path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
+
+    def work() -> bool:
+        torch.compiler.set_stance("force_eager")
+        values = _values(function(*args, **kwargs), args, kwargs)
+        page = io.BytesIO()
+        torch.save(values, page)
+        if len(page.getvalue()) > _LARGEST:
+            return False
+        path.write_bytes(page.getvalue())
+        return True
+
+    try:
+        if Forks(workers=1, seconds=_SECONDS).ask(work).result:
+            values: list[Any] = torch.load(path, weights_only=False)
+            return values
+        return None
+    except Exception:
+        return None
+    finally:
+        with contextlib.suppress(OSError):
+            path.unlink()
+
+
+def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
+    """Results, and arguments as the call left them: tensors, numbers and texts among them."""
+    kept = (torch.Tensor, bool, int, float, complex, str, type(None))
+    leaves = [*tree_leaves(result), *tree_leaves((args, kwargs))]
+    return [
+        leaf.detach() if isinstance(leaf, torch.Tensor) else leaf
+        for leaf in leaves
+        if isinstance(leaf, kept)
+    ]
+
+
+def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> bool:
+    """Whether they differ."""
+    name = getattr(function, "__qualname__", type(function).__name__)
+    text = _difference(eager, compiled)
+    SCOPE.emit(
+        "callable-check",
+        function=str(name),
+        call=call,
+        verdict="differs" if text else "right",
+        text=text or f"{len(eager)} values",
+    )
+    return bool(text)
+
+
+def _difference(eager: list[Any], compiled: list[Any]) -> str:
+    if len(eager) != len(compiled):
+        return f"{len(compiled)} values come out compiled, {len(eager)} in eager"
+    for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
+        if type(one) is not type(two) and not isinstance(one, torch.Tensor):
+            return f"value {number} is {two!r}, in eager {one!r}"
+        if isinstance(one, torch.Tensor):
+            text = _tensor_difference(one, two)
+            if text:
+                return f"value {number} {text}"
+        elif isinstance(one, float):
+            if one == one and abs(one - two) > _ABSOLUTE + _RELATIVE * abs(one):
+                return f"value {number} is {two!r}, in eager {one!r}"
+        elif one != two:
+            return f"value {number} is {two!r}, in eager {one!r}"
+    return ""
+
+
+def _tensor_difference(one: torch.Tensor, two: Any) -> str:
+    if not isinstance(two, torch.Tensor):
+        return f"is a {type(two).__name__}, in eager a tensor"
+    if one.dtype != two.dtype or one.shape != two.shape:
+        return f"is {two.dtype} {tuple(two.shape)}, in eager {one.dtype} {tuple(one.shape)}"
+    if one.layout is not torch.strided or not one.numel():
+        return ""
+    if not one.dtype.is_floating_point:
+        count = int((one != two).sum())
+        return f"differs in {count} of {one.numel()} elements" if count else ""
+    scale = float(one.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    close = torch.allclose(
+        two.double(), one.double(), rtol=_RELATIVE, atol=_ABSOLUTE * scale, equal_nan=True
+    )
+    return "" if close else f"differs by up to {float((one - two).abs().max()):.4g}"

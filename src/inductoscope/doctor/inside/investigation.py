@@ -1,0 +1,379 @@
+"""From a failure that was noticed to its place, the smallest graph that shows it, and a way round.
+
+Runs inside the program's process, which stands still meanwhile; everything is tried in forks of
+it. What is known is written down after every step, so that an interruption loses one step.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import NoReturn
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.compare.graphs import as_function
+from inductoscope.doctor.compare.random_numbers import draws_random_numbers
+from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Orders
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.doctor.search.failure import (
+    ERROR,
+    FEW_NODES,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    advice_on_machine,
+)
+from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.loading import load_compiler
+from inductoscope.doctor.search.localise import (
+    Location,
+    aten_operations,
+    localise,
+    source_lines,
+)
+from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.raising import place_error
+from inductoscope.doctor.search.shrink.constants import shrink_constants
+from inductoscope.doctor.search.shrink.dtypes import shrink_dtypes
+from inductoscope.doctor.search.shrink.inputs import simplify_inputs
+from inductoscope.doctor.search.shrink.nodes import shrink_nodes, wrong_alone
+from inductoscope.doctor.search.shrink.outputs import shrink_outputs
+from inductoscope.doctor.search.shrink.parts import part, record
+from inductoscope.doctor.search.shrink.settings import shrink_settings
+from inductoscope.doctor.search.shrink.shapes import shrink_shapes
+from inductoscope.doctor.search.suppression import find_cures, relevant_axes
+from inductoscope.doctor.workarounds.trying import try_remedies
+from inductoscope.errors import ToolFailure
+
+# How long a compile may take before it is said to hang, and the least that may be waited while
+# candidates are tried; both longer where a native compiler or a kernel may be at work.
+_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
+_SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
+_FORK_SECONDS = 120.0
+# How long to look for something smaller; a candidate that hangs costs its time limit.
+_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
+
+
+def investigate_and_stop(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
+) -> NoReturn:
+    """Find out what can be found out, write it down, and end the program."""
+    _wait_for_others(place)
+    try:
+        say(place, f"found: {failure.text.partition(chr(10))[0]}")
+        write_found(found, place)
+        Investigation(candidate, failure, found, place, orders).run()
+    except BaseException:
+        found.notes.append("".join(traceback.format_exc())[-3000:])
+    stop_with(found, place)
+
+
+def stop_with(found: Found, place: Path) -> NoReturn:
+    """Write down what was found, and end the program."""
+    write_found(found, place)
+    SCOPE.close()
+    os._exit(STOPPED)
+
+
+def describe_own_process() -> str:
+    """Which one this is among the processes of the program."""
+    rank = os.environ.get("RANK")
+    if rank is not None:
+        return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
+    return os.path.basename(sys.argv[0])
+
+
+def _wait_for_others(place: Path) -> None:
+    """One process investigates. Others that find something stand still until it is done.
+
+    Were they to go on, or to end, whoever started the processes could end all of them.
+    """
+    mark = place / INVESTIGATING
+    try:
+        with mark.open("x") as file:
+            file.write(str(os.getpid()))
+        return
+    except FileExistsError:
+        pass
+    except OSError:
+        return
+    while _is_running(mark.read_text() or "self"):
+        time.sleep(0.5)
+    os._exit(STOPPED)
+
+
+def _is_running(pid: str) -> bool:
+    """Whether a process is there; one that has ended may have to be waited for by its parent."""
+    try:
+        status = Path("/proc", pid, "stat").read_text()
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] not in "ZX"
+
+
+def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
+    """An operation that is wrong on its own, though rounding explains what the graph gives."""
+    say(place, "differences within rounding; looking at every operation on its own")
+    oracle = Oracle(Forks(seconds=_FORK_SECONDS))
+    recorded = record(candidate)
+    for names in wrong_alone(recorded, oracle):
+        alone = part(recorded, names)
+        failure = None if alone is None else oracle.failure(alone)
+        if failure is not None and failure.kind in (WRONG, NAN):
+            return failure
+    return None
+
+
+class Investigation:
+    """One failure, step by step."""
+
+    def __init__(
+        self, candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
+    ) -> None:
+        self._whole = candidate
+        self._failure = failure
+        self._found = found
+        self._place = place
+        self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
+        self._stall = orders.stall
+        self._with_workaround = orders.with_workaround
+        self._oracle = Oracle(
+            Forks(seconds=self._longest()),
+            Path(orders.journal),
+            watch_kernels=failure.kind == SIGNAL,
+        )
+        self._smallest = candidate
+        self._location = Location()
+
+    def run(self) -> None:
+        """All steps."""
+        self._found.advice = advice_on_machine(self._failure)
+        self._found.sources = source_lines(self._whole)
+        hangs_here = self._failure.kind == HANG and not can_fork()  # It would hang here too.
+        if self._found.advice or self._found.backend or hangs_here:
+            self._found.is_complete = True
+            return
+        load_compiler()
+        self._found.nodes_before = self._whole.size
+        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._reproduce()
+        if not self._found.reproduces:
+            self._found.is_complete = True
+            return
+        self._shrink(self._locate_roughly())
+        self._locate()
+        self._write_script()
+        self._find_cures()
+        if self._with_workaround:
+            self._find_remedies()
+        self._found.is_complete = True
+        self._save()
+
+    def _longest(self) -> float:
+        """Seconds that a fork may take: a large graph may be slow, a small one is not."""
+        if self._failure.kind != HANG:
+            return _FORK_SECONDS
+        if (self._found.nodes or self._whole.size) > FEW_NODES:
+            return self._stall
+        return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
+
+    def _wait_less(self, failure: Failure) -> None:
+        """One that hangs is waited for in full: so wait no longer than a healthy one would take.
+
+        That is told by when the whole graph had come to the place where it hangs.
+        """
+        least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
+        several = 3 * float(failure.more.get("entered_at", self._longest()))
+        self._oracle.forks.seconds = min(max(least, several), self._longest())
+
+    def _say(self, text: str) -> None:
+        say(self._place, text)
+
+    def _save(self) -> None:
+        self._found.candidates_tried = self._oracle.forks.count
+        self._found.notes = self._oracle.mistakes[:3]
+        write_found(self._found, self._place)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _reproduce(self) -> None:
+        """The failure must show in a fork, before anything is searched for."""
+        self._say(f"checking that it shows again in a fork ({self._whole.size} nodes)")
+        earlier = self._whole.earlier
+        self._whole = replace(self._whole, earlier=None)
+        again = self._oracle.failure(self._whole)
+        if earlier is not None and (again is None or not _is_again(again, self._failure)):
+            self._say("it needs an earlier call; trying with that")
+            self._whole = replace(self._whole, earlier=earlier)
+            again = self._oracle.failure(self._whole)
+        self._found.reproduces = again is not None and _is_again(again, self._failure)
+        if again is not None and self._found.reproduces:
+            self._failure = again
+            if again.kind == HANG:
+                self._wait_less(again)
+            if again.kind in (ERROR, HANG) and not self._whole.backward:
+                self._oracle.stage = again.stage
+            self._found.failure = {**self._found.failure, **_known(again)}
+        self._save()
+
+    def _locate_roughly(self) -> list[tuple[str, ...]]:
+        """Suspected nodes in the whole graph, for a wrong result."""
+        if self._failure.kind not in (WRONG, NAN):
+            names = [node.name for node in self._whole.operations]
+            suspects = [name for name in names if name == self._failure.detail]
+            return [tuple(suspects)] if suspects else []
+        self._say("comparing every pass, decomposition and kernel with eager")
+        self._location = localise(self._whole, self._oracle.forks, self._failure.aspect)
+        self._found.location = asdict(self._location)
+        self._save()
+        return [self._location.suspects] if self._location.suspects else []
+
+    def _shrink(self, hints: Sequence[Sequence[str]]) -> None:
+        smaller = self._whole
+        if smaller.earlier is not None:
+            self._keep(smaller)
+            return  # Two calls have to fit together: it is left as it is.
+        self._say(f"looking for the smallest part of {smaller.size} nodes")
+        longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
+        self._oracle.deadline = time.monotonic() + longest
+        if not has_transforms(smaller):
+            self._shrink_graph(hints)
+        self._say("trying simpler input values")
+        self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
+
+    def _shrink_graph(self, hints: Sequence[Sequence[str]]) -> None:
+        self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
+        self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
+        self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
+        self._say("trying smaller shapes, commoner types, simpler numbers")
+        self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_dtypes(c, self._failure, self._oracle))
+        self._attempt(lambda c: shrink_constants(c, self._failure, self._oracle))
+
+    def _attempt(self, step: Callable[[Candidate], Candidate]) -> None:
+        """One step of making it smaller; a graph that the step cannot handle stays as it is."""
+        try:
+            self._keep(step(self._smallest))
+        except Exception:
+            self._oracle.mistakes.append(traceback.format_exc()[-3000:])
+            self._keep(self._smallest)
+
+    def _keep(self, candidate: Candidate) -> Candidate:
+        self._smallest = candidate
+        self._found.nodes = candidate.size
+        self._found.operations = aten_operations(candidate)
+        self._found.calls = [name_of(node) for node in candidate.operations]
+        self._found.sources = source_lines(candidate)
+        self._save()
+        return candidate
+
+    def _locate(self) -> None:
+        """In the smallest graph there is little left to be wrong."""
+        self._oracle.deadline = math.inf
+        self._oracle.stage = ""
+        short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
+        final = self._oracle.failure(self._smallest, label=" in full")
+        self._oracle.forks.seconds = short
+        if final is None or not final.is_same_as(self._failure):
+            # A slow one was taken for one that hangs, or it fails now and then.
+            self._keep(self._whole)
+        else:
+            self._found.failure = {**self._found.failure, **_known(final)}
+            self._failure = final
+        if self._failure.kind in (WRONG, NAN):
+            self._say("locating it in the smallest graph")
+            smallest = localise(self._smallest, self._oracle.forks, self._failure.aspect)
+            if smallest.is_known or smallest.operation:
+                self._location = smallest
+        else:
+            self._location = place_error(self._smallest, self._failure, self._oracle.forks)
+        self._found.location = asdict(self._location)
+        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._save()
+
+    def _write_script(self) -> None:
+        try:
+            if self._smallest.earlier is not None:
+                raise ToolFailure("the failure needs two calls with inputs that fit together")
+            if any(not recipe for recipe in self._smallest.recipes):
+                raise ToolFailure(
+                    "an input is too large, or of a kind, to be written into a script"
+                )
+            self._found.script = script_text(self._repeatable(), self._failure, self._title())
+        except ToolFailure as error:
+            self._found.no_script = str(error)
+        self._found.expected_output = _expected_output(self._failure)
+        self._save()
+
+    def _repeatable(self) -> Candidate:
+        """With the random numbers that eager draws, if any: this process is set so already."""
+        smallest = self._smallest
+        function = as_function(smallest.module)
+        draws = self._oracle.forks.ask(lambda: draws_random_numbers(function, smallest.inputs))
+        if not draws.result or smallest.is_of_own_random_numbers:
+            return smallest
+        return replace(smallest, config={**smallest.config, "fallback_random": True})
+
+    def _title(self) -> str:
+        operations = ", ".join(self._found.operations[:4])
+        kinds = {
+            WRONG: "torch.compile gives another result than eager",
+            NAN: "torch.compile gives NaN or Inf where eager is finite",
+            ERROR: f"torch.compile fails with {self._failure.aspect}",
+            SIGNAL: f"torch.compile ends the process with {self._failure.aspect}",
+            HANG: "torch.compile never ends",
+        }
+        return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
+
+    def _find_cures(self) -> None:
+        """Axes that make the failure go away, with the one application that does."""
+        axes = relevant_axes(self._smallest, self._failure, self._location)
+        self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
+        self._found.cures = find_cures(self._smallest, self._failure, axes, self._oracle.forks)
+        self._save()
+
+    def _find_remedies(self) -> None:
+        self._say("trying workarounds")
+        axes = {axis.name: axis for axis in AXES}
+        cures = [(axes[cure["axis"]], cure["name"]) for cure in self._found.cures]
+        self._found.remedies = try_remedies(
+            self._whole, self._found, self._location, cures, self._oracle
+        )
+        self._save()
+
+
+def _is_again(again: Failure, first: Failure) -> bool:
+    """Whether the graph alone shows what the program showed.
+
+    An exception has to be the same one: the graph may not be one that Dynamo takes.
+    """
+    return again.is_same_as(first) if first.kind == ERROR else again.kind == first.kind
+
+
+def _known(failure: Failure) -> dict[str, object]:
+    return {name: value for name, value in failure.as_data().items() if value}
+
+
+def _expected_output(failure: Failure) -> list[str]:
+    """What the script has to print: that eager is well, and what compiled does."""
+    if failure.kind == ERROR:
+        return ["eager: ok", failure.aspect]
+    if failure.kind == SIGNAL:
+        number = int(getattr(signal, failure.aspect, 0))
+        return ["eager ended with 0", f"compiled ended with -{number or ''}"]
+    if failure.kind == HANG:
+        return ["eager ended with 0", "compiled ended with None"]
+    return ["compiled:", "AssertionError"]

@@ -1,0 +1,67 @@
+"""Checks a call whose inputs are too large to be copied.
+
+It is made in a fork, which shares the memory until something is written to. What is not close to
+eager may still be rounding: only a smaller call that can be judged in full tells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+from torch.utils._pytree import tree_leaves
+
+from inductoscope.doctor.compare.compare import is_close
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import NAN, WRONG, Failure
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink.shapes import all_resized
+
+_SECONDS = 300.0
+# What every larger size is cut to.
+_SIZES = (33, 257, 2049)
+
+
+def compared(
+    module: GraphModule, compiled: Callable[..., Any] | None, arguments: tuple[Any, ...]
+) -> str:
+    """How the compiled outputs differ from eager's; "" if they are close."""
+    assert compiled is not None
+
+    def work() -> str:
+        with torch.no_grad():
+            before = _versions(arguments)
+            eager = tree_leaves(module(*arguments))
+            if _versions(arguments) != before:
+                return "it writes to its inputs, so that it cannot be called twice"
+            outputs = tree_leaves(compiled(*arguments))
+        for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
+            form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
+            if len({*form}) > 1:
+                return f"output {number} is of another type or shape than eager's"
+            if not is_close(one, two):
+                return f"output {number} is not close to eager's"
+        return ""
+
+    answer = Forks(workers=1, seconds=_SECONDS).ask(work)
+    if answer.is_done:
+        return str(answer.result)
+    return f"it failed: {answer.error.strip().splitlines()[-1]}" if answer.error else "it died"
+
+
+def _versions(arguments: tuple[Any, ...]) -> list[int]:
+    return [value._version for value in arguments if isinstance(value, torch.Tensor)]
+
+
+def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+    """The same graph on a part of the inputs, if it is wrong there too."""
+    oracle = Oracle(Forks(seconds=_SECONDS))
+    for size in _SIZES:
+        smaller = all_resized(candidate, size)
+        failure = None if smaller is None else oracle.failure(smaller)
+        if smaller is not None and failure is not None and failure.kind in (WRONG, NAN):
+            return smaller, failure
+    return candidate, None

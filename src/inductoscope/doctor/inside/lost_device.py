@@ -1,0 +1,89 @@
+"""A GPU that this process cannot use any more: what the error itself tells.
+
+After a failed assertion or an illegal access on a GPU, every later call of the process fails too.
+Nothing can be tried in it, and no fork of it can use the GPU. But the doctor has launches made
+synchronous, so that the line of the generated wrapper which raised names the kernel.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.search.failure_signature import raising_functions
+from inductoscope.doctor.search.localise import Location
+from inductoscope.doctor.search.raising import kernel_on_the_way
+
+_NO_SCRIPT = "after such an error the process cannot use the GPU, so that nothing was cut down"
+_NODES = re.compile(
+    r"# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\]"
+    r"(?:, Original ATen: \[(?P<aten>[^\]]*)\])?"
+)
+
+
+def is_device_lost() -> bool:
+    """Whether the GPU answers nothing but errors."""
+    if not torch.cuda.is_initialized():
+        return False
+    try:
+        torch.cuda.synchronize()
+    except Exception:
+        return True
+    return False
+
+
+def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
+    """Fill in the kernel that failed, what is in it, and where that stands in the program."""
+    functions = [name for one in _first_to_last(error) for name in raising_functions(one)]
+    wrapper, kernel = kernel_on_the_way(functions)
+    nodes, operations = _contents(wrapper, kernel)
+    text = f"the error came out of the launch of {kernel}" if kernel else ""
+    how = "every launch was waited for" if kernel else ""
+    found.location = asdict(Location(stage="runtime", kernel=kernel, text=text, how=how))
+    found.operations = operations
+    found.sources = source_lines_of(module, nodes)
+    found.functions = functions[:6]
+    found.no_script = _NO_SCRIPT
+    found.is_complete = True
+    return found
+
+
+def _first_to_last(error: BaseException) -> list[BaseException]:
+    """The error and those that it came up under: a lost device fails in what cleans up, too."""
+    chain: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in chain:
+        chain.append(at)
+        at = at.__cause__ or at.__context__
+    return chain[::-1]
+
+
+def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:
+    """The nodes and ATen operations in a kernel, from the comments of the wrapper."""
+    try:
+        text = Path(wrapper).read_text("utf-8", "replace")
+    except OSError:
+        return [], []
+    before = text.partition(f"{kernel} = async_compile")[0] if kernel else ""
+    comments = list(_NODES.finditer(before))
+    if not comments or before == text:
+        return [], []
+    last = comments[-1]
+    return _names(last["nodes"]), _names(last["aten"] or "")
+
+
+def _names(text: str) -> list[str]:
+    return [name.strip() for name in text.split(",") if name.strip()]
+
+
+def source_lines_of(module: torch.fx.GraphModule, names: list[str]) -> list[str]:
+    """Lines of the program that nodes of a graph come from."""
+    from inductoscope.doctor.search.localise import places_of
+
+    chosen: list[Any] = [node for node in module.graph.nodes if node.name in names]
+    return places_of(chosen or [node for node in module.graph.nodes if node.op != "output"])

@@ -1,0 +1,29 @@
+"""Checks a graph that draws random numbers as it is compiled without the tool.
+
+Under the tool compiled code draws eager's numbers, so that values can be compared. Otherwise it has
+operations of its own for that, which may be wrong as well: in type or shape, or by not compiling.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inductoscope.doctor.compare.graphs import as_function
+from inductoscope.doctor.compare.random_numbers import draws_random_numbers
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, WRONG, Failure
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle
+
+_SECONDS = 120.0
+
+
+def failure_with_own_numbers(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+    """The graph with Inductor's own random numbers, and what is wrong with it then."""
+    own = replace(candidate, config={**candidate.config, "fallback_random": False})
+    forks = Forks(workers=1, seconds=_SECONDS)
+    function = as_function(candidate.module)
+    if not forks.ask(lambda: draws_random_numbers(function, candidate.inputs)).result:
+        return own, None
+    failure = Oracle(forks).failure(own)
+    return own, failure if failure is not None and failure.kind in (WRONG, ERROR) else None

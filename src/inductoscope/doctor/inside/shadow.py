@@ -1,0 +1,371 @@
+"""A compiled graph that also runs in eager and compares, on its first calls.
+
+What is wrong is noticed where the graph is called: there the inputs are real, no compile is under
+way, and the process can be forked to investigate. An exception of the compiler is therefore held
+back until the call.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.capture.failures import record_error
+from inductoscope.capture.observe import current_compile_id
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.compare.compare import UNINITIALISED, Case, Judgement, judge
+from inductoscope.doctor.compare.graphs import as_function, snapshot
+from inductoscope.doctor.compare.rounding import moved_mode
+from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.instructions import MOVED, Orders
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, Failure, failure_from
+from inductoscope.doctor.search.failure_signature import failure_of_error, failure_of_judgement
+from inductoscope.doctor.search.forks import can_fork
+from inductoscope.doctor.search.program_settings import changed_settings
+
+# What does not change the values that a function gives.
+_MILD = ("sharing", "stride")
+
+# Of the memory that is free, checking may take this part.
+_PART_OF_MEMORY = 0.25
+_SMALL = 64 << 20
+
+
+class _Waiting:
+    """Findings that wait until it is known whether the whole function gives wrong values.
+
+    That would be the program's failure then, and not this.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self.findings: list[Callable[[], None]] = []
+
+    def close(self, *, drop: bool) -> None:
+        """The function has returned: examine the first, unless something else is wrong."""
+        self.is_open = False
+        findings, self.findings = self.findings, []
+        if findings and not drop:
+            findings[0]()
+
+
+WAITING = _Waiting()
+
+
+def shadowed(
+    original: Callable[..., Any],
+    output: Any,
+    module: GraphModule,
+    examples: Any,
+    orders: Orders,
+    place: Path,
+) -> Callable[..., Any]:
+    """What takes the place of the compiled graph."""
+    compile_id = current_compile_id() or "?"
+    graph = _Shadow(snapshot(module), compile_id, orders, place, *_how_compiled(output))
+    if orders.backend == "eager":
+        return graph.module
+    if orders.backend == MOVED:
+        return _rounded_otherwise(graph.module)
+    if orders.backend:
+        return torch._dynamo.lookup_backend(orders.backend)(module, examples)
+    if orders.stop_at == compile_id:
+        graph.held_back = failure_from(dict(orders.failure))
+        return graph
+    try:
+        graph.compiled = original(output, module, examples)
+    except Exception as error:
+        if not _is_compilers_own(error):
+            raise
+        graph.hold_back(error)
+    return graph
+
+
+def _rounded_otherwise(module: GraphModule) -> Callable[..., Any]:
+    """The graph in eager, with the result of every inexact operation moved a little."""
+
+    def call(*arguments: Any) -> Any:
+        with moved_mode(seed=0):
+            return module(*arguments)
+
+    return call
+
+
+def _is_compilers_own(error: BaseException) -> bool:
+    """Whether a backend failed; Dynamo raises exceptions of its own to go another way."""
+    from torch._dynamo import exc
+    from torch._inductor import exc as inductor_exc
+
+    return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
+
+
+def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
+    """Options, dynamic, and the backend's name if it is not Inductor."""
+    backend = output.compiler_fn
+    inner = backend
+    for _ in range(4):
+        inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
+            inner, "_torchdynamo_orig_callable", inner
+        )
+    options = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
+    is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return options, getattr(inner, "dynamic", None), "" if is_inductor else str(name)
+
+
+@dataclass
+class _Shadow:
+    module: GraphModule
+    compile_id: str
+    orders: Orders
+    place: Path
+    options: dict[str, Any]
+    dynamic: bool | None
+    # Its name, if it is not Inductor.
+    backend: str
+    compiled: Callable[..., Any] | None = None
+    held_back: Failure | None = None
+    error: BaseException | None = None
+    calls: int = 0
+    # Inputs of the first call, which the graph was compiled on.
+    first: tuple[Any, ...] | None = None
+    _checking: list[bool] = field(default_factory=list)
+
+    def hold_back(self, error: BaseException) -> None:
+        """Keep an exception of the compiler until the graph is called."""
+        origin = SCOPE.failure_of(error) or {}
+        SCOPE.guard(record_error, error, self.compile_id, origin)
+        found = failure_of_error(error)
+        data = {
+            **found.as_data(),
+            "stage": origin.get("stage", ""),
+            "detail": origin.get("detail") or "",
+        }
+        self.held_back, self.error = Failure(**data), error
+
+    def __call__(self, *arguments: Any) -> Any:
+        if not self._checking and not _is_traced(arguments):
+            self._checking.append(True)
+            try:
+                SCOPE.guard(self._check, arguments)
+            finally:
+                self._checking.pop()
+        if self.error is not None:
+            raise self.error
+        if self.compiled is None:
+            return self.module(*arguments)
+        return self.compiled(*arguments)
+
+    def _check(self, arguments: tuple[Any, ...]) -> None:
+        if self.held_back is not None:
+            self._found(self.held_back, arguments)
+            return
+        if self.compiled is None:
+            return
+        self.calls += 1
+        if self.calls > self.orders.calls:
+            if self.calls == self.orders.calls + 1:
+                SCOPE.emit("calls-unchecked", compile=self.compile_id)
+            return
+        needed = size_in_bytes(arguments)
+        if needed * 4 > _free_memory() * _PART_OF_MEMORY:
+            self._check_large(arguments, needed)
+            return
+        SCOPE.emit("graph-call", compile=self.compile_id, call=self.calls)
+        kept = copy_values(arguments)
+        if self.calls == 1 and needed < _SMALL:
+            self.first = tuple(kept)
+            self._check_own_random_numbers(tuple(kept))
+        try:
+            failure, judgement = self._compare(kept)
+        finally:
+            SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
+        if failure is not None:
+            self._found(failure, tuple(kept))
+        elif judgement is not None:
+            self._note_judgement(judgement, tuple(kept))
+
+    def _check_own_random_numbers(self, arguments: tuple[Any, ...]) -> None:
+        if self.backend or not self.orders.investigate or not can_fork():
+            return
+        from inductoscope.doctor.inside.own_random_numbers import failure_with_own_numbers
+
+        candidate, failure = failure_with_own_numbers(self._candidate(arguments))
+        if failure is not None:
+            self._found(failure, arguments, candidate)
+
+    def _check_large(self, arguments: tuple[Any, ...], needed: int) -> None:
+        """Inputs that memory does not hold twice: compared in a fork, as they are."""
+        size = f"its inputs are {needed >> 20} MiB, too large to copy"
+        if not can_fork():
+            self._note("skipped", size)
+            return
+        from inductoscope.doctor.inside.large_inputs import compared, smaller_failure
+
+        said = compared(self.module, self.compiled, arguments)
+        if said == "":
+            self._note("right", f"{size}; outputs alone were compared, and are close to eager's")
+            return
+        candidate = self._candidate(arguments, is_large=True)
+        smaller, failure = smaller_failure(candidate)
+        if failure is None:
+            self._note("skipped", f"{size}; {said}")
+        else:
+            self._found(failure, smaller.inputs, smaller)
+
+    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Judgement | None]:
+        backward = _needs_backward(arguments)
+        # By an interpreter: the code that FX writes for a graph may itself be wrong.
+        case = Case(as_function(self.module), arguments, backward)
+        started = time.monotonic()
+        try:
+            case.eager  # noqa: B018
+            SCOPE.emit("eager-returned", seconds=round(time.monotonic() - started, 3))
+        except Exception as error:
+            self._note("eager-fails", f"{type(error).__name__}: {error}"[:500])
+            return None, None
+        try:
+            assert self.compiled is not None
+            keeps_graph = self.orders.keeps_graphs
+            outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
+        except Exception as error:
+            failure = self._failure_at_run(error)
+            self._stop_if_device_is_lost(failure, error)
+            return failure, None
+        judgement = judge(case, outcome)
+        return failure_of_judgement(judgement), judgement
+
+    def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
+        """At once: as soon as a tensor of a lost device is let go of, the process dies of it."""
+        from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
+
+        if not self.orders.investigate or not is_device_lost():
+            return
+        from inductoscope.doctor.inside.investigation import describe_own_process, stop_with
+
+        self._note("error", failure.text)
+        found = Found(self.compile_id, failure.as_data(), process=describe_own_process())
+        stop_with(tell_by_error(found, self.module, error), self.place)
+
+    def _failure_at_run(self, error: BaseException) -> Failure:
+        """The backward graph is compiled when it is first needed, and may fail only then."""
+        origin = SCOPE.failure_of(error) or {}
+        found = failure_of_error(error)
+        stage = origin.get("stage") or "runtime"
+        text = "".join(traceback.format_exception(error))[-4000:]
+        more = {**found.more, "traceback": text}
+        return Failure(
+            **{
+                **found.as_data(),
+                "stage": stage,
+                "detail": origin.get("detail") or "",
+                "more": more,
+            }
+        )
+
+    def _note(self, verdict: str, text: str, **more: Any) -> None:
+        about = {"compile": self.compile_id, "call": self.calls}
+        SCOPE.emit("check", **about, verdict=verdict, text=text, **more)
+
+    def _note_judgement(self, judgement: Judgement, arguments: tuple[Any, ...]) -> None:
+        if not judgement.explained:
+            exact = "" if judgement.is_exact else ", not the same to the last bit"
+            self._note("right", f"{judgement.values} values{exact}", is_exact=judgement.is_exact)
+            return
+        texts = "; ".join(item.text for item in judgement.explained[:4])
+        if judgement.reason == UNINITIALISED or judgement.reason.startswith("eager itself"):
+            self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
+            return
+        self._note("within-rounding", texts)
+        if self.calls == 1 and self.orders.investigate and not self.backend:
+            # Rounding upstream may hide an operation that is wrong on its own.
+            self._look_closer(arguments)
+
+    def _uninitialised(self) -> str:
+        names = [
+            str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)
+        ]
+        return f"; the graph reads memory that no one has written ({names[0]})" if names else ""
+
+    def _look_closer(self, arguments: tuple[Any, ...]) -> None:
+        from inductoscope.doctor.inside.investigation import wrong_operation
+
+        failure = wrong_operation(self._candidate(arguments), self.place)
+        if failure is not None:
+            self._found(failure, arguments)
+
+    def _found(
+        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
+    ) -> None:
+        if failure.aspect in _MILD and WAITING.is_open:
+            WAITING.findings.append(lambda: self._examine(failure, arguments, candidate))
+        else:
+            self._examine(failure, arguments, candidate)
+
+    def _examine(
+        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None
+    ) -> None:
+        self._note("wrong" if failure.kind != ERROR else "error", failure.text)
+        if not self.orders.investigate:
+            self.held_back = None
+            return
+        from inductoscope.doctor.inside.investigation import (
+            describe_own_process,
+            investigate_and_stop,
+        )
+
+        found = Found(
+            self.compile_id,
+            failure.as_data(),
+            process=describe_own_process(),
+            backend=self.backend,
+        )
+        candidate = candidate or self._candidate(arguments)
+        investigate_and_stop(candidate, failure, found, self.place, self.orders)
+
+    def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
+        dynamic = self.dynamic
+        if dynamic is None and any(type(value) is int for value in arguments):
+            dynamic = True
+        return Candidate(
+            # Made anew: Dynamo passes over code that came into being while it was compiling.
+            snapshot(self.module),
+            arguments if is_large else tuple(copy_values(arguments)),
+            backward=_needs_backward(arguments),
+            dynamic=dynamic,
+            options=self.options,
+            config=changed_settings(),
+            earlier=self.first if self.calls > 1 else None,
+        )
+
+
+def _needs_backward(arguments: Any) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
+    )
+
+
+def _is_traced(arguments: tuple[Any, ...]) -> bool:
+    """Whether the call is itself being traced, with tensors that hold nothing."""
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)
+
+
+def _free_memory() -> int:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in open("/proc/meminfo"):  # noqa: SIM115
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) << 10
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

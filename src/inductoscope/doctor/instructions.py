@@ -1,0 +1,94 @@
+"""What the doctor asks of a run of the user's program, handed over through the environment."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+VARIABLE = "INDUCTOSCOPE_DOCTOR"
+# Which module of the tool the start-up hook starts inside a process.
+INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
+
+# Files in the recording's folder.
+FOLDER = "doctor"
+FINDING = "finding.json"
+PROGRESS = "progress.jsonl"
+JOURNAL = "journal.jsonl"
+INVESTIGATING = "investigating"
+STACKS = "stacks.txt"
+FUNCTION_SCRIPT = "function.py"
+
+# Asks a process for its stacks; a program of its own hardly ever uses it.
+STACK_SIGNAL = signal.SIGRTMIN + 11
+
+# A backend that runs each graph in eager with other roundings.
+MOVED = "moved"
+
+# How a process of the program ends when the doctor has found what it was looking for.
+STOPPED = 75
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How a run is to be watched."""
+
+    # How many calls of each compiled graph are checked; 0 checks none.
+    calls: int = 8
+    # The compile at which to stop and investigate, and the failure that was seen there.
+    stop_at: str = ""
+    failure: Mapping[str, Any] = field(default_factory=dict)
+    # What stands in for the backend: 'eager' runs each graph as it is, 'moved' with other
+    # roundings, 'off' compiles nothing.
+    backend: str = ""
+    # Statements that a workaround consists of.
+    workaround: str = ""
+    # Variables of the environment that a workaround consists of.
+    variables: Mapping[str, str] = field(default_factory=dict)
+    # Investigate what is found, rather than only note it.
+    investigate: bool = True
+    # Look for workarounds too, once it is known what is wrong.
+    with_workaround: bool = True
+    # Whether compiled code draws its random numbers as eager does, so that both can be compared.
+    random_as_eager: bool = True
+    # Seconds without a sign of life that count as a hang.
+    stall: float = 60.0
+    # Whether a graph may be differentiated more than once, which has to be known when it is first.
+    keeps_graphs: bool = False
+    # Where answers to candidates are written down, and read if a run goes on with a search.
+    journal: str = ""
+    # Whether the tool is in the program's processes at all.
+    inside: bool = True
+
+    def environment(self) -> dict[str, str]:
+        """The variables that carry the orders, and that make forks of the program possible.
+
+        A process that has used several OpenMP threads cannot use them in a fork. With the limit
+        no thread is ever started, while the code that is generated stays the same.
+        """
+        without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
+        without |= self.variables
+        if not self.inside:
+            return without
+        return {
+            **without,
+            VARIABLE: json.dumps(asdict(self)),
+            INSIDE_VARIABLE: "doctor.inside.agent",
+            # A kernel that fails is then the one that is named.
+            "CUDA_LAUNCH_BLOCKING": "1",
+            "OMP_THREAD_LIMIT": "1",
+            "MKL_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+
+
+# Not for a run without the doctor. Limits on threads that the user has set are the user's own.
+OWN_VARIABLES = (VARIABLE, INSIDE_VARIABLE)
+
+
+def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
+    """The orders of this run."""
+    return Orders(**json.loads(environment[VARIABLE]))

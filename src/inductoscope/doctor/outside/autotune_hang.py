@@ -1,0 +1,333 @@
+"""Choices whose compile never ends: which condition they share, one of them alone, a way past."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from inductoscope.doctor import verdict as v
+from inductoscope.doctor.instructions import Orders
+from inductoscope.doctor.outside.program import Watched
+from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
+from inductoscope.errors import InductoscopeError
+from inductoscope.hangs.choices.causes import Cause, likely_causes
+from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.filters import VARIABLE, assignment_for, pattern_for, snippet_for
+from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices
+from inductoscope.hangs.choices.suspects import Suspect
+from inductoscope.hangs.choices.workaround import way_past, write_way_past
+from inductoscope.hangs.logs.choice import Choice
+from inductoscope.kernels.alone import Request as AloneRequest
+from inductoscope.kernels.alone import Trial, try_alone
+from inductoscope.kernels.file import KernelFile, read_kernel_file
+from inductoscope.kernels.plans import Wish, make_plans
+from inductoscope.kernels.script import script_text
+from inductoscope.processes.limited import Limits
+
+Say = Callable[[str], None]
+Rerun = Callable[[Orders, str], Watched]
+
+# Beyond this many times what the slowest choice took that came back, a kernel alone is given up.
+_PATIENCE = 5.0
+_LEAST_SECONDS = 15.0
+_TIMES = 3
+_MOST_TRIALS = 8
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of stuck choices before anything is tried."""
+
+    choices: StuckChoices
+    conditions: Sequence[Condition]
+    causes: Sequence[Cause]
+    kernel: KernelFile | None
+
+
+def look_at(choices: StuckChoices) -> Known:
+    """Compare stuck choices with finished ones, and read their files."""
+    stuck = [choice.configuration for choice in choices.stuck]
+    finished = [choice.configuration for choice in choices.finished if choice.configuration]
+    conditions = contrast(stuck, finished)
+    causes = likely_causes(
+        [_suspect(choice) for choice in choices.stuck],
+        [_suspect(choice) for choice in choices.finished if choice.configuration],
+        conditions,
+    )
+    kernel = next(filter(None, map(_kernel_of, choices.stuck)), None)
+    return Known(choices, conditions, causes, kernel)
+
+
+def _kernel_of(choice: Choice) -> KernelFile | None:
+    """Its generated file, read and not executed; None where there is none to read."""
+    if not choice.path or not Path(choice.path).is_file():
+        return None
+    try:
+        return read_kernel_file(choice.path)
+    except InductoscopeError:
+        return None
+
+
+def _suspect(choice: Choice) -> Suspect:
+    kernel = _kernel_of(choice)
+    if kernel is None or kernel.target is None:
+        return Suspect(choice.configuration)
+    return Suspect(
+        {**kernel.configuration, **choice.configuration},
+        device=kernel.target.kind,
+        architecture=str(kernel.target.architecture),
+        pointers=tuple(t for t in kernel.signature.values() if t.startswith("*")),
+        source=kernel.source,
+    )
+
+
+# --- more to compare ------------------------------------------------------------------------------
+
+
+def look_further(known: Known, say: Say) -> Known:
+    """Compile waiting choices alone on which the conditions do not agree, until they do.
+
+    Choices that wait for a thread were not tried; those that would tell one condition from another
+    are, and no others.
+    """
+    for _ in range(_MOST_TRIALS):
+        telling = next(filter(_is_telling(known), known.choices.waiting), None)
+        if telling is None:
+            break
+        say(f"compiling a waiting choice alone, to tell {_or(known.conditions)}")
+        trial, _ = _compile_alone(_kernel_of(telling), known.choices.longest, None, times=1)
+        known = look_at(_settled(known.choices, telling, trial))
+    return known
+
+
+def _is_telling(known: Known) -> Callable[[Choice], bool]:
+    def tells(choice: Choice) -> bool:
+        said = {condition.holds(choice.configuration) for condition in known.conditions}
+        return len(said) > 1 and _kernel_of(choice) is not None
+
+    return tells
+
+
+def _or(conditions: Sequence[Condition]) -> str:
+    return " from ".join(condition.text for condition in conditions[:2])
+
+
+def _settled(choices: StuckChoices, choice: Choice, trial: Trial | None) -> StuckChoices:
+    """With one choice no longer waiting."""
+    waiting = tuple(other for other in choices.waiting if other is not choice)
+    outcome = trial.outcome if trial is not None else ""
+    if outcome == "does not end":
+        return replace(choices, waiting=waiting, stuck=(*choices.stuck, choice))
+    if outcome == "compiles":
+        return replace(choices, waiting=waiting, finished=(*choices.finished, choice))
+    return replace(choices, waiting=waiting)
+
+
+# --- one of them alone ----------------------------------------------------------------------------
+
+
+def try_kernel_alone(known: Known, folder: Path, say: Say) -> tuple[Trial | None, str]:
+    """Compile a stuck kernel by itself as often as a reproducer is run; or say why not."""
+    if known.kernel is None:
+        return None, "the file of no stuck kernel could be read"
+    say(f"compiling {known.kernel.name} alone, {_TIMES} times")
+    return _compile_alone(known.kernel, known.choices.longest, folder, times=_TIMES)
+
+
+def _say_nothing(text: str) -> None:
+    pass
+
+
+def _compile_alone(
+    kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
+) -> tuple[Trial | None, str]:
+    """Under a limit well above what it took those that finished. With a folder, keep the script."""
+    limits = Limits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
+    try:
+        if kernel is None:
+            return None, "its file could not be read"
+        plan = make_plans(kernel, Wish())[0]
+        if folder is not None:
+            (folder / "repro.py").write_text(script_text(plan), "utf-8")
+        output = folder / "kernel" if folder is not None else None
+        request = AloneRequest(limits, 1, output)
+        # Side by side: one that hangs waits, more often than not.
+        with ThreadPoolExecutor(times) as beside:
+            tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
+            trials = [each.result() for each in tried]
+        attempts = tuple(attempt for trial in trials for attempt in trial.attempts)
+        return replace(trials[0], attempts=attempts), ""
+    except (InductoscopeError, IndexError, OSError) as error:
+        return None, str(error)
+
+
+# --- a way past -----------------------------------------------------------------------------------
+
+
+def find_way_past(known: Known, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
+    """Leave out what is stuck, by the condition that says least else; tried on the program."""
+    told: list[str] = []
+    for condition in known.conditions:
+        snippet = snippet_for(condition)
+        run = rerun(
+            Orders(calls=0, workaround=snippet, investigate=False),
+            f"running the program without choices that have {condition.text}",
+        )
+        works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
+        if works:
+            told += [_remaining(run), _by_variable(known, condition, rerun)]
+            text = f"leave out choices with {condition.text}, which never finish compiling"
+            told.append(_written(known, condition, folder))
+            return Workaround(text, True, None, snippet), [line for line in told if line]
+        told.append(f"without choices that have {condition.text} the program does not end either")
+    return _without_templates(rerun, told)
+
+
+def _written(known: Known, condition: Condition, folder: Path) -> str:
+    """The same filter as a patch of torch, beside the snippet that was tried."""
+    device = known.kernel.target.kind if known.kernel and known.kernel.target else "cuda"
+    stuck = [choice.configuration for choice in known.choices.stuck]
+    paths = write_way_past(way_past(condition, stuck, device=device), folder)
+    names = " and ".join(str(path) for path in paths)
+    return f"the snippet, and where torch has a place for it a patch: {names}"
+
+
+def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None, list[str]]:
+    code = "import torch._inductor.config\ntorch._inductor.config.max_autotune_gemm_backends = "
+    code += '"ATEN"'
+    run = rerun(
+        Orders(calls=0, workaround=code, investigate=False),
+        "running the program with the kernels of eager alone",
+    )
+    works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
+    return Workaround("let eager's own kernels do matrix products", works, None, code), told
+
+
+def _remaining(run: Watched) -> str:
+    """The choices that were compiled instead."""
+    choices = compiled_choices(run.folder)
+    if not choices:
+        return ""
+    differing = _differing(choices)
+    texts = [
+        ", ".join(f"{name}={c.configuration.get(name)}" for name in differing) for c in choices
+    ]
+    listed = "; ".join(texts[:6]) + ("; …" if len(texts) > 6 else "")
+    return f"{len(choices)} choices remain and finish with it: {listed}"
+
+
+def _by_variable(known: Known, condition: Condition, rerun: Rerun) -> str:
+    """The same for at once, without a change of the program."""
+    stuck = [choice.configuration for choice in known.choices.stuck]
+    pattern = pattern_for(condition, stuck)
+    run = rerun(
+        Orders(calls=0, investigate=False, variables={VARIABLE: pattern}),
+        f"running the program with {VARIABLE}",
+    )
+    if run.ending.exit_code != 0 or run.stalled or run.over_time:
+        return ""
+    said = assignment_for(condition, stuck)
+    return f"{said} does the same for at once: the program ends with it"
+
+
+# --- the verdict ----------------------------------------------------------------------------------
+
+
+def verdict_on_stuck(known: Known, trial: Trial | None, why_not: str) -> Verdict:
+    """What is stuck, what it has in common, and whether it is stuck alone."""
+    choices = known.choices
+    hangs_alone = trial is not None and trial.outcome == "does not end"
+    best = known.conditions[0] if known.conditions else None
+    names = [choice.short_name or choice.kind for choice in choices.stuck]
+    result = Verdict(
+        v.HANG,
+        "autotune",
+        _summary(known, best),
+        "proven" if hangs_alone else "likely",
+        Culprit(
+            op=choices.operation or None,
+            kernel=_listed(names),
+            function=_unfinished(trial),
+            config=best.text if best is not None else None,
+        ),
+    )
+    _add_evidence(result, known)
+    if trial is None:
+        result.add(f"no kernel was compiled alone: {why_not}")
+    else:
+        result.add(_alone_text(trial), "in a process of its own, with an empty cache")
+    return result
+
+
+def _summary(known: Known, best: Condition | None) -> str:
+    choices = known.choices
+    doing = "time" if choices.while_timed else "compile"
+    of = f" for {choices.operation}" if choices.operation else ""
+    share = f": all have {best.text}, {best.counts}" if best is not None and best.separates else ""
+    number = len(choices.stuck)
+    return (
+        f"Autotuning does not end: {number} of {number + len(choices.finished)} kernels that it is "
+        f"to {doing}{of} never come back{share}."
+    )
+
+
+def _unfinished(trial: Trial | None) -> str | None:
+    """What a kernel alone was at when its time was up."""
+    if trial is None or trial.outcome != "does not end":
+        return None
+    worst = trial.worst
+    return worst.waits_for.tool if worst.waits_for is not None else worst.unfinished or None
+
+
+def _alone_text(trial: Trial) -> str:
+    worst, name = trial.worst, trial.plan.kernel.name
+    if trial.outcome == "compiles":
+        return f"{name} compiles alone in {worst.seconds:.1f} s, so that the hang lies elsewhere"
+    if trial.outcome == "fails":
+        return f"{name} fails alone: {worst.message[:500]}"
+    at = f" (stage {worst.unfinished})" if worst.unfinished else ""
+    return f"{name} does not end alone within {trial.limits.seconds:.0f} s{at}"
+
+
+def _add_evidence(result: Verdict, known: Known) -> None:
+    for condition in known.conditions:
+        result.add(f"{condition.text}: {condition.counts}", "stuck against finished choices")
+        if condition.decided_by:
+            result.add(f"to tell it from the next: {condition.decided_by}")
+    if not known.choices.finished:
+        result.add("no choice of the operation finished, so that there is nothing to compare")
+    differing = _differing([*known.choices.stuck, *known.choices.finished])
+    for choice in known.choices.stuck[:12]:
+        values = _values(choice, differing)
+        result.add(f"stuck: {choice.short_name or choice.kind} ({values})", choice.path)
+    if known.choices.waiting:
+        text = f"{len(known.choices.waiting)} more choices wait for a thread, and say nothing"
+        result.add(text, "not begun")
+    for cause in known.causes[:3]:
+        result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")
+
+
+def _values(choice: Choice, names: Sequence[str]) -> str:
+    return ", ".join(f"{name}={choice.configuration.get(name)}" for name in names)
+
+
+def _differing(choices: Sequence[Choice]) -> list[str]:
+    """Names of values that are not the same in all choices."""
+    names = dict.fromkeys(name for choice in choices for name in choice.configuration)
+    return [name for name in names if len({c.configuration.get(name) for c in choices}) > 1]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def add_repro(result: Verdict, trial: Trial | None, path: Path) -> None:
+    """The kernel alone is the reproducer, if it is stuck alone."""
+    if trial is None or not path.exists():
+        return
+    failed = sum(attempt.outcome == "does not end" for attempt in trial.attempts)
+    of = len(trial.attempts)
+    result.repro = Repro(str(path), failed == of, failed, of, 1)

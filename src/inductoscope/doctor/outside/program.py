@@ -1,0 +1,363 @@
+"""Runs the user's program under the doctor's orders, and watches it from outside."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from inductoscope.capture import private_cache
+from inductoscope.capture.launch import (
+    Ending,
+    die_with_parent,
+    environment_for,
+    record_ending,
+)
+from inductoscope.capture.scope import describe_process
+from inductoscope.doctor.instructions import (
+    FOLDER,
+    INVESTIGATING,
+    PROGRESS,
+    STACK_SIGNAL,
+    STACKS,
+    Orders,
+)
+from inductoscope.doctor.outside.stall_evidence import keep_standstill
+from inductoscope.doctor.search.forks import processor_seconds
+from inductoscope.errors import ToolFailure
+from inductoscope.recording.layout import STREAMS
+from inductoscope.recording.privacy import without_secrets
+from inductoscope.recording.values import real
+from inductoscope.recording.writer import StreamWriter
+
+Say = Callable[[str], None]
+
+_TICK = 0.25
+_TIME_TO_WRITE = 0.1
+# How often a process that has stalled is asked where it is: what is there each time goes round.
+_LOOKS = 12
+# Characters: all looks of a process with some threads.
+_MOST_OF_STACKS = 1_000_000
+_TIME_FOR_INPUT = 2.0
+# A call of a compiled graph, which is also made in eager and in float64, may take longer than a
+# step of the compiler.
+_CALL_PATIENCE = 5
+# Once eager is known to be through with it: in how many times as long compiled code is, too.
+_EAGER_PATIENCE = 20
+# On a busy machine a process may be given this many times as long.
+_STARVED_PATIENCE = 4
+OUTPUT = "output.txt"
+
+
+@dataclass(frozen=True)
+class Watched:
+    """How a run ended, and whether the doctor had to end it."""
+
+    ending: Ending
+    folder: Path
+    stalled: bool = False
+    over_time: bool = False
+
+    @property
+    def failed(self) -> bool:
+        """Whether the program itself ended badly; one that was ended says nothing of the kind."""
+        return self.ending.exit_code != 0 and not self.stalled and not self.over_time
+
+    @property
+    def output(self) -> str:
+        """What the program printed, the end of it."""
+        with contextlib.suppress(OSError):
+            data = (self.folder / FOLDER / OUTPUT).read_bytes()[-20000:]
+            return data.decode("utf-8", "replace")
+        return ""
+
+    @property
+    def stacks(self) -> str:
+        """The last stacks that the program's processes wrote."""
+        for path in sorted((self.folder / FOLDER).glob(f"*-{STACKS}"), reverse=True):
+            with contextlib.suppress(OSError):
+                text = path.read_text("utf-8", "replace")
+                if text.strip():
+                    return text[-_MOST_OF_STACKS:]
+        return ""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """When a run is given up."""
+
+    stall: float = 60.0
+    seconds: float = 3600.0
+
+
+def run_program(
+    command: Sequence[str],
+    folder: Path,
+    orders: Orders,
+    *,
+    cache: Path,
+    stdin: Path | None,
+    limits: Limits,
+    say: Say,
+) -> Watched:
+    """Run `command` to its end, or until it stalls; its output goes into the folder."""
+    place = folder / FOLDER
+    place.mkdir(exist_ok=True)
+    scope = environment_for(folder, os.environ, fresh=False) if orders.inside else dict(os.environ)
+    environment = {
+        **scope,
+        **private_cache.environment(cache),
+        # A workaround may change what is compiled without changing what a cache goes by.
+        "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+        "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        **orders.environment(),
+        **({} if orders.inside else private_cache.home_for_headers(cache)),
+    }
+    stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
+    started = time.monotonic()
+    with (place / OUTPUT).open("wb") as output, _input(stdin) as given:
+        child = _start(command, environment, given, output)
+        stream.emit("launched", pid=child.pid, command=without_secrets(command))
+        try:
+            stalled, over_time = _watch(child, folder, limits, say, started)
+        finally:
+            end_group(child)
+    seconds = time.monotonic() - started
+    ending = record_ending(stream, child.pid, child.returncode, seconds)
+    return Watched(ending, folder, stalled, over_time)
+
+
+def _start(
+    command: Sequence[str], environment: Mapping[str, str], given: Any, output: IO[bytes]
+) -> subprocess.Popen[bytes]:
+    try:
+        return subprocess.Popen(
+            command,
+            env=dict(environment),
+            stdin=given,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=die_with_parent,
+        )
+    except OSError as error:
+        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
+
+
+@contextlib.contextmanager
+def _input(stdin: Path | None) -> Iterator[Any]:
+    """Every run of the program gets the same standard input."""
+    if stdin is None:
+        yield subprocess.DEVNULL
+        return
+    with stdin.open("rb") as file:
+        yield file
+
+
+def keep_stdin(folder: Path) -> Path | None:
+    """Keep what is piped to the tool, for every run to read; None if there is nothing.
+
+    An examination that goes on has what was piped to it at first.
+    """
+    path = folder / "stdin"
+    data = _piped()
+    if data:
+        path.write_bytes(data)
+    return path if path.exists() else None
+
+
+def _piped() -> bytes | None:
+    if sys.stdin is None or sys.stdin.closed or sys.stdin.isatty():
+        return None
+    try:
+        descriptor = sys.stdin.fileno()
+        if not _is_pipe_or_file(descriptor):
+            return None
+        if not select.select([descriptor], [], [], _TIME_FOR_INPUT)[0]:
+            return None  # A pipe that no one writes to: the program may well not read it.
+        return sys.stdin.buffer.read()
+    except (OSError, ValueError):
+        return None
+
+
+def _is_pipe_or_file(descriptor: int) -> bool:
+    import stat
+
+    mode = os.fstat(descriptor).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
+
+
+def end_group(child: subprocess.Popen[bytes]) -> None:
+    """End the program and everything that it started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child.pid, signal.SIGKILL)
+    with contextlib.suppress(ProcessLookupError):
+        child.kill()
+    child.wait()
+
+
+def _watch(
+    child: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say, started: float
+) -> tuple[bool, bool]:
+    """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
+    progress = _Progress(folder / FOLDER / PROGRESS, say)
+    stalls = StallWatch(folder, limits.stall)
+    while child.poll() is None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            child.wait(_TICK)
+        progress.pass_on()
+        if (folder / FOLDER / INVESTIGATING).exists():
+            continue  # It has limits of its own.
+        if time.monotonic() - started > limits.seconds:
+            return False, True
+        if stalls.is_stalled():
+            stalls.ask_for_stacks()
+            keep_standstill(child.pid, folder)
+            return True, False
+    progress.pass_on()
+    return False, False
+
+
+class _Progress:
+    """Lines that an investigation writes while it goes on."""
+
+    def __init__(self, path: Path, say: Say) -> None:
+        self._path, self._say, self._read = path, say, 0
+
+    def pass_on(self) -> None:
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._read)
+                data = file.read()
+        except OSError:
+            return
+        whole, newline, _ = data.rpartition(b"\n")
+        self._read += len(whole) + len(newline)
+        for line in whole.splitlines():
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                self._say(str(json.loads(line)["text"]))
+
+
+# Rounds of fusion may go on for ever: they are no sign of getting anywhere.
+_NO_PROGRESS = ("fusion-", "fused", "pair")
+
+
+@dataclass
+class StreamState:
+    """How far one process has come, read from its stream bit by bit."""
+
+    path: Path
+    stages: list[dict[str, Any]] = field(default_factory=list)
+    # Whether it is inside a compiled graph.
+    is_in_call: bool = False
+    # Seconds that eager took for the call that it is in; None while eager is at it.
+    eager_seconds: float | None = None
+    moved: float = field(default_factory=time.time)
+    # The processor time that it had used by then.
+    used: float = 0.0
+    _read: int = 0
+
+    def catch_up(self) -> StreamState:
+        """Read what was written since."""
+        before = self.moved
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            file.seek(self._read)
+            whole, newline, _ = file.read().rpartition(b"\n")
+            self._read += len(whole) + len(newline)
+            for line in whole.splitlines():
+                with contextlib.suppress(ValueError, AttributeError):
+                    self._take(json.loads(line))
+        if self.moved != before:
+            self.used = processor_seconds(self.pid)
+        return self
+
+    @property
+    def pid(self) -> int:
+        """The process that writes it."""
+        return int(self.path.name.partition("-")[0])
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = str(event.get("kind"))
+        if kind == "stage-start":
+            self.stages.append(event)
+        elif kind == "stage" and self.stages:
+            self.stages.pop()
+        elif kind in ("graph-call", "graph-returned"):
+            self.is_in_call = kind == "graph-call"
+            self.eager_seconds = None
+        elif kind == "eager-returned":
+            self.eager_seconds = real(event.get("seconds"))
+        elif kind == "process-end":
+            self.stages.clear()
+            self.is_in_call = False
+        if not kind.startswith(_NO_PROGRESS):
+            self.moved = time.time()
+
+
+class StallWatch:
+    """Notices when a process has been inside the compiler for long without getting anywhere."""
+
+    def __init__(self, folder: Path, seconds: float) -> None:
+        self._folder, self._seconds = folder, seconds
+        self._streams: dict[Path, StreamState] = {}
+
+    def is_stalled(self) -> bool:
+        """Whether some process has stalled."""
+        for path in (self._folder / STREAMS).glob("*.jsonl"):
+            self._streams.setdefault(path, StreamState(path)).catch_up()
+        return bool(self._stalled())
+
+    def _stalled(self) -> list[StreamState]:
+        return [state for state in self._streams.values() if self._has_stalled(state)]
+
+    def _has_stalled(self, state: StreamState) -> bool:
+        if not (state.stages or state.is_in_call) or not Path(f"/proc/{state.pid}").exists():
+            return False
+        patience = self._patience(state)
+        waited = time.time() - state.moved
+        return waited > patience and not (
+            waited < _STARVED_PATIENCE * patience and _is_starved(state, patience)
+        )
+
+    def _patience(self, state: StreamState) -> float:
+        if state.stages:
+            return self._seconds
+        if state.eager_seconds is None:
+            return _CALL_PATIENCE * self._seconds
+        return max(self._seconds, _EAGER_PATIENCE * state.eager_seconds)
+
+    def ask_for_stacks(self) -> None:
+        """Have the processes that have stalled write where they are, several times over.
+
+        The pauses differ, so that a loop is not met at the same point of its round each time.
+        """
+        stalled = self._stalled()
+        for look in range(_LOOKS):
+            for state in stalled:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(state.pid, STACK_SIGNAL)
+            time.sleep(_TIME_TO_WRITE * (1 + look / 7))
+
+
+def _is_starved(state: StreamState, patience: float) -> bool:
+    """Whether a process would go on if others let it: ready to, and with little processor time."""
+    try:
+        status = Path(f"/proc/{state.pid}/stat").read_text()
+    except OSError:
+        return False
+    is_ready = status.rpartition(")")[2].split()[0] == "R"
+    return is_ready and processor_seconds(state.pid) - state.used < patience / 2
+
+
+def open_stages(stream: Path) -> list[dict[str, Any]]:
+    """The stages that a process has entered and not left, outermost first."""
+    return StreamState(stream).catch_up().stages

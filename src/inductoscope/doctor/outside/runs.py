@@ -1,0 +1,144 @@
+"""Runs of the program, one after the other, each into a recording of its own."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope.doctor.instructions import FOLDER, JOURNAL, Orders
+from inductoscope.doctor.outside.other_levels import IN_EAGER
+from inductoscope.doctor.outside.program import Limits, Watched, keep_stdin, run_program
+from inductoscope.errors import ToolFailure
+from inductoscope.recording.location import create_recording
+from inductoscope.recording.reader import open_recording
+
+Say = Callable[[str], None]
+
+# What torch says of a graph that was compiled, for the check, to be differentiated once.
+_DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
+
+# Bytes that a C++ compiler needs for a small kernel.
+_LEAST_SPACE = 1 << 20
+
+
+class Runs:
+    """Makes runs, and knows how many there were."""
+
+    def __init__(self, command: Sequence[str], folder: Path, limits: Limits, say: Say) -> None:
+        self._command, self._limits, self._say = command, limits, say
+        self.cache = folder / "cache"
+        self.place = folder / FOLDER
+        is_resumed = self.place.exists()
+        self.place.mkdir(exist_ok=True)
+        self._stdin = keep_stdin(self.place)
+        self.count = 0
+        # Where the run is, or was last, that looks for what is wrong.
+        self.looking_in = self._new_folder() if is_resumed else folder
+        # How long a run may take that has no reason to take longer than the first.
+        self._usual_seconds = limits.seconds
+        self._first_ended_well = False
+        # A run in eager that was made already, for whoever asks for one next.
+        self._in_eager: Watched | None = None
+
+    def first(self, orders: Orders) -> Watched:
+        """The run that all else rests on."""
+        self._say("running the program with every compiled graph checked against eager")
+        run = self._run(orders, self.looking_in)
+        _refuse_incomplete(run)
+        if run.failed and _DIFFERENTIATED_AGAIN in run.output:
+            orders = replace(orders, keeps_graphs=True)
+            run = self.again(orders, "running it again with graphs kept for another backward pass")
+        self._usual_seconds = 60 + 5 * run.ending.seconds
+        self._first_ended_well = run.ending.exit_code == 0
+        return run
+
+    def again(self, orders: Orders, why: str, seconds: float | None = None) -> Watched:
+        """Run the program once more; `seconds` is all that it gets, if given."""
+        if orders == IN_EAGER and self._in_eager is not None:
+            known, self._in_eager = self._in_eager, None
+            return known
+        self._say(why)
+        folder = self._new_folder()
+        if orders.investigate:
+            self.looking_in = folder
+        return self._run(orders, folder, seconds)
+
+    def plain(self) -> Watched:
+        """The program as it is, only with a private cache."""
+        return self.again(Orders(inside=False), "running the program once without the tool")
+
+    def in_eager(self, why: str, seconds: float | None = None) -> Watched:
+        """Without torch.compile; kept for the next one who asks."""
+        self._in_eager = None
+        self._in_eager = self.again(IN_EAGER, why, seconds)
+        return self._in_eager
+
+    def _new_folder(self) -> Path:
+        number = 1
+        while (self.place / f"run-{number}").exists():
+            number += 1
+        return create_recording(list(self._command), output=self.place / f"run-{number}")
+
+    def _run(self, orders: Orders, folder: Path, seconds: float | None = None) -> Watched:
+        self.count += 1
+        run = run_program(
+            self._command,
+            folder,
+            replace(orders, journal=str(self.place / JOURNAL), stall=self._limits.stall)
+            if orders.inside
+            else orders,
+            cache=self.cache,
+            stdin=self._stdin,
+            limits=self._limits_for(orders, seconds or self._limits.seconds),
+            say=self._say,
+        )
+        if run.ending.exit_code != 0:
+            _refuse_full_disk(self.cache, run.output)
+        return run
+
+    def refuse_lack_of_space(self, message: str) -> None:
+        """The compiler had no space: was it where the examination compiles, or elsewhere?
+
+        It does not always say which file it could not write, so the fuller of the two is it.
+        """
+        places = (self.cache, Path(tempfile.gettempdir()))
+        free, elsewhere = (shutil.disk_usage(place).free for place in places)
+        if os.strerror(errno.ENOSPC) in message and free < elsewhere:
+            raise _no_space_in(self.cache)
+
+    def _limits_for(self, orders: Orders, seconds: float) -> Limits:
+        """With a workaround, or after a first run that went well, none has reason to take long."""
+        limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
+        if orders.workaround or self._first_ended_well:
+            return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
+        return limits
+
+
+def _refuse_incomplete(run: Watched) -> None:
+    """A program that could not be watched says nothing."""
+    for event in open_recording(run.folder).events():
+        if event.kind == "stopped":
+            raise ToolFailure(
+                f"The examination could not be written to {run.folder}: {event.text('reason')}. "
+                "Choose another place with --output."
+            )
+
+
+def _refuse_full_disk(folder: Path, output: str) -> None:
+    """A program that fails where its compiled code does not fit says nothing about itself."""
+    full = os.strerror(errno.ENOSPC)
+    said = any(full in line and str(folder) in line for line in output.splitlines())
+    if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):
+        raise _no_space_in(folder)
+
+
+def _no_space_in(folder: Path) -> ToolFailure:
+    return ToolFailure(
+        f"The disk of {folder} is full, so that nothing can be compiled there. "
+        "Choose another place with --output."
+    )

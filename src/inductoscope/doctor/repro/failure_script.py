@@ -1,0 +1,226 @@
+"""Writes a failing candidate as one script that needs only torch, ready for a bug report.
+
+It exits with 1 when the bug is there and with 0 when it is not, whatever the kind of failure: one
+that kills or hangs the process is watched from a process of its own.
+"""
+
+from __future__ import annotations
+
+import platform
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.repro.python_text import function_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.doctor.search.program_settings import to_be_made
+from inductoscope.doctor.search.shrink.inputs import shared_name
+
+_LINE = 96
+# A compile that has not ended by then, in a process that has to load the compiler too, hangs.
+HANG_SECONDS = 20
+
+
+def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
+    """The script."""
+    function, parameters = function_text(candidate.module)
+    parts = [
+        _head(title, candidate, failure),
+        _settings(_config(candidate)),
+        function,
+        _inputs(candidate, parameters),
+        _run(candidate, failure),
+        _main(candidate, failure),
+    ]
+    return "\n\n\n".join(part for part in parts if part) + "\n"
+
+
+def _head(title: str, candidate: Candidate, failure: Failure) -> str:
+    system = f"{platform.system()} {platform.machine()}"
+    lines = textwrap.wrap(title, _LINE)
+    versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
+    if torch.cuda.is_available():
+        versions += f", {torch.cuda.get_device_name()}"
+    text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
+    imports = _imports(candidate, failure)
+    return f'"""{text}\n\n{versions}. Exits with 1 when the bug is there.\n"""\n\n{imports}'
+
+
+def _imports(candidate: Candidate, failure: Failure) -> str:
+    standard = []
+    if any("zlib." in recipe for recipe in candidate.recipes):
+        standard += ["base64", "zlib"]
+    if failure.kind in (SIGNAL, HANG):
+        standard += ["multiprocessing", "sys"]
+    if failure.kind == HANG:
+        standard.append("time")
+    of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
+    groups = [sorted(standard), of_torch]
+    return "\n\n".join("\n".join(f"import {name}" for name in group) for group in groups if group)
+
+
+def _config(candidate: Candidate) -> dict[str, Any]:
+    """Settings that are not torch's own, as they would be without this tool."""
+    return to_be_made(candidate.config)
+
+
+def _settings(config: Mapping[str, Any]) -> str:
+    lines = [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
+    return "\n".join(lines)
+
+
+def _inputs(candidate: Candidate, parameters: list[str]) -> str:
+    lines = ["def inputs():"]
+    if any("torch.rand" in recipe for recipe in candidate.recipes):
+        lines.append("    torch.manual_seed(0)")
+    recipes = list(candidate.recipes)
+    for number, recipe in enumerate(recipes):
+        name = shared_name(number)
+        if any(f"{name}." in other for other in recipes):
+            lines.append(f"    {name} = {recipe}")
+            recipes[number] = name
+    if len(recipes) == 1:
+        return "\n".join([*lines, f"    return [{recipes[0]}]"])
+    lines.append("    return [")
+    lines += [
+        f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)
+    ]
+    return "\n".join([*lines, "    ]"])
+
+
+def _run(candidate: Candidate, failure: Failure) -> str:
+    where = failure.more.get("where", ())
+    lines = ["def run(function):", "    arguments = inputs()"]
+    if candidate.config.get("fallback_random"):
+        lines.append("    torch.manual_seed(0)")
+    lines.append("    outputs = function(*arguments)")
+    if candidate.backward:
+        lines += _BACKWARD
+    if candidate.is_of_own_random_numbers:
+        lines += _FORMS_OF_GRADIENTS if candidate.backward else _FORMS
+    elif candidate.backward:
+        lines.append("    return outputs, gradients")
+    elif any(str(place).startswith("input") for place in where):
+        lines.append("    return outputs, arguments")
+    elif failure.aspect == "sharing":
+        lines += _SHARING
+    else:
+        lines.append("    return outputs")
+    return "\n".join(lines)
+
+
+_BACKWARD = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    ends = [end for end in ends if end.requires_grad]",
+    "    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]",
+    "    torch.manual_seed(1)",
+    "    weights = [torch.randn_like(end) for end in ends]",
+    "    gradients = torch.autograd.grad(ends, leaves, weights, allow_unused=True)",
+    "    gradients = [gradient for gradient in gradients if gradient is not None]",
+]
+
+# The numbers themselves are random.
+_FORMS = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    return [(end.dtype, end.shape, end.stride()) for end in ends]",
+]
+_FORMS_OF_GRADIENTS = ["    return [(end.dtype, end.shape) for end in (*ends, *gradients)]"]
+
+_SHARING = [
+    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
+    "    named = {f'input {n}': a for n, a in enumerate(arguments)}",
+    "    named.update((f'output {n}', end) for n, end in enumerate(ends))",
+    "    named = {n: value for n, value in named.items() if isinstance(value, torch.Tensor)}",
+    "    memory = {name: value.untyped_storage().data_ptr() for name, value in named.items()}",
+    "    pairs = [(a, b) for a in memory for b in memory if a < b and memory[a] == memory[b]]",
+    "    return [[a, b, 'same' if named[a] is named[b] else 'alias'] for a, b in pairs]",
+]
+
+
+def _compile(candidate: Candidate) -> str:
+    extra = ""
+    if candidate.dynamic is not None:
+        extra += f", dynamic={candidate.dynamic}"
+    if candidate.options:
+        extra += f", options={dict(candidate.options)!r}"
+    return f"torch.compile(fn{extra})"
+
+
+def _main(candidate: Candidate, failure: Failure) -> str:
+    compiled = _compile(candidate)
+    if failure.kind == ERROR:
+        lines = ["run(fn)", 'print("eager: ok")', f"run({compiled})", 'print("compiled: ok")']
+        return _under_main(lines)
+    if failure.kind in (SIGNAL, HANG):
+        return _watched(compiled, hangs=failure.kind == HANG)
+    lines = [
+        "eager = run(fn)",
+        f"compiled = run({compiled})",
+        'print("eager:   ", eager)',
+        'print("compiled:", compiled)',
+    ]
+    if failure.aspect == "sharing":
+        lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
+    elif candidate.is_of_own_random_numbers:
+        lines.append("assert compiled == eager, 'compiled gives other types or shapes'")
+    else:
+        lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
+    return _under_main(lines)
+
+
+def _tolerance(failure: Failure) -> str:
+    if failure.aspect == "stride":
+        return "equal_nan=True, check_stride=True"
+    allowed, largest = failure.more.get("allowed", 0.0), failure.more.get("largest", 0.0)
+    if failure.aspect == "value" and 1e-5 < allowed < largest < float("inf"):
+        # Rounding may explain this much; the bug is larger.
+        return f"equal_nan=True, rtol=0, atol={(allowed * largest) ** 0.5:.3g}"
+    return "equal_nan=True"
+
+
+def _under_main(lines: list[str]) -> str:
+    return 'if __name__ == "__main__":\n' + "\n".join(f"    {line}" for line in lines)
+
+
+def _watched(compiled: str, *, hangs: bool) -> str:
+    lines = ['print("eager ended with", ending(fn))']
+    if hangs:
+        lines += _LIMIT
+    lines += [
+        f"compiled = ending({compiled}{', limit' if hangs else ''})",
+        'print("compiled ended with", compiled)',
+        "sys.exit(0 if compiled == 0 else 1)",
+    ]
+    return "\n".join([*(_ENDING_IN_TIME if hangs else _ENDING), "", "", _under_main(lines)])
+
+
+_LIMIT = (
+    "# However slow the machine is: several times as long as another compile takes.",
+    "started = time.monotonic()",
+    "other = ending(torch.compile(lambda *inputs: torch.ones(3) + 1), 30)",
+    "usual = 0 if other is None else time.monotonic() - started",
+    f"limit = max({HANG_SECONDS}, 5 * usual)",
+)
+
+
+_ENDING = (
+    "def ending(function):",
+    '    """The exit code of a process of its own, for this bug kills it: minus the signal."""',
+    '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
+    "    process.start()",
+    "    process.join()",
+    "    return process.exitcode",
+)
+_ENDING_IN_TIME = (
+    "def ending(function, seconds=60):",
+    '    """The exit code of a process of its own; None if it does not end in time."""',
+    '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
+    "    process.start()",
+    "    process.join(seconds)",
+    "    code = process.exitcode",
+    "    process.kill()",
+    "    return code",
+)

@@ -1,0 +1,209 @@
+"""Writes an FX graph as the function that a person would have written."""
+
+from __future__ import annotations
+
+import inspect
+import keyword
+import operator
+import re
+import textwrap
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.fx.node import _get_qualified_name
+
+from inductoscope.doctor.compare.own_operators import is_own
+from inductoscope.errors import ToolFailure
+
+_INFIX = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
+    operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.matmul: "@",
+    operator.and_: "&", operator.or_: "|", operator.xor: "^", operator.lshift: "<<",
+    operator.rshift: ">>", operator.eq: "==", operator.ne: "!=", operator.lt: "<",
+    operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+}  # fmt: skip
+_IN_PLACE = {
+    operator.iadd: "+=", operator.isub: "-=", operator.imul: "*=", operator.itruediv: "/=",
+    operator.ifloordiv: "//=", operator.imod: "%=", operator.ipow: "**=", operator.iand: "&=",
+    operator.ior: "|=", operator.ixor: "^=", operator.imatmul: "@=",
+}  # fmt: skip
+_PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
+
+# What Dynamo puts around the name of a local variable or a parameter.
+_DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
+
+
+def function_text(module: GraphModule) -> tuple[str, list[str]]:
+    """The graph as the text of the function `fn`, and the names of its parameters.
+
+    Operators of the program's own come before it, and so do graphs inside it, such as the branches
+    of a `cond`, as functions.
+    """
+    texts, parameters = _definitions(module, "fn")
+    return "\n\n\n".join(dict.fromkeys(texts)), parameters
+
+
+def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
+    writer = _Writer(module, is_inner=name != "fn")
+    nodes = list(module.graph.nodes)
+    body = "\n".join(f"    {line}" for node in nodes for line in writer.lines(node))
+    parameters = [writer.names[node.name] for node in nodes if node.op == "placeholder"]
+    own = [operator_text(node.target) for node in nodes if is_own(node.target)]
+    inner = [text for item in writer.inner.items() for text in _definitions(item[1], item[0])[0]]
+    return [*own, *inner, f"def {name}({', '.join(parameters)}):\n{body}"], parameters
+
+
+def operator_text(target: Any) -> str:
+    """An operator of the program's own, as the program defines it.
+
+    Whether it needs more of the program than that, the reproducer's own runs tell.
+    """
+    from torch._library.custom_ops import OPDEFS
+
+    definition = OPDEFS.get(f"{target.namespace}::{target._opname}")
+    parts = [getattr(definition, name, None) for name in ("_init_fn", "_abstract_fn")]
+    try:
+        texts = [textwrap.dedent(inspect.getsource(part)).strip() for part in parts if part]
+    except (OSError, TypeError):
+        texts = []
+    if not texts or not texts[0].startswith("@"):
+        raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
+    return "\n\n\n".join(texts)
+
+
+class _Writer:
+    """Turns nodes into lines."""
+
+    def __init__(self, module: GraphModule, *, is_inner: bool) -> None:
+        self._module = module
+        self._is_inner = is_inner
+        self.names: dict[str, str] = {}
+        self.inner: dict[str, GraphModule] = {}
+
+    def lines(self, node: Node) -> list[str]:
+        if node.op == "output":
+            return [f"return {self._outputs(node)}"]
+        self.names[node.name] = self._new_name(node)
+        if node.op == "placeholder":
+            return []
+        graph = getattr(self._module, str(node.target), None) if node.op == "get_attr" else None
+        if isinstance(graph, GraphModule):
+            self.inner[self.names[node.name]] = graph
+            return []
+        if node.op not in ("call_function", "call_method"):
+            raise ToolFailure(f"the graph calls {node.target}, which has no text of its own")
+        return self._call(node)
+
+    def _outputs(self, node: Node) -> str:
+        outputs = node.args[0]
+        if isinstance(outputs, (tuple, list)) and len(outputs) == 1 and not self._is_inner:
+            return self._text(outputs[0])
+        return self._text(outputs)
+
+    def _new_name(self, node: Node) -> str:
+        wanted = _DYNAMO_NAME.sub("", node.name) if node.op == "placeholder" else node.name
+        if node.op == "get_attr":
+            wanted = f"body_of_{wanted}"  # Dynamo takes the name itself for graphs of its own.
+        wanted = re.sub(r"\W|^(?=\d)", "_", wanted) or node.name
+        if keyword.iskeyword(wanted) or wanted in (
+            "torch",
+            "fn",
+            "run",
+            "inputs",
+            "float",
+            "complex",
+        ):
+            wanted += "_"
+        taken = {*self.names.values()}
+        unique, number = wanted, 1
+        while unique in taken:
+            unique, number = f"{wanted}_{number}", number + 1
+        return unique
+
+    def _call(self, node: Node) -> list[str]:
+        name = self.names[node.name]
+        arguments = [self._text(argument) for argument in node.args]
+        if node.target is operator.setitem:
+            return [f"{arguments[0]}[{self._index(node.args[1])}] = {arguments[2]}"]
+        if node.target in _IN_PLACE:
+            return [f"{name} = {arguments[0]}", f"{name} {_IN_PLACE[node.target]} {arguments[1]}"]
+        text = self._expression(node, arguments)
+        return [f"{name} = {text}"] if node.users else [text]
+
+    def _expression(self, node: Node, arguments: list[str]) -> str:
+        target: Any = node.target
+        if target is operator.getitem:
+            return f"{arguments[0]}[{self._index(node.args[1])}]"
+        if target is getattr:
+            return f"{arguments[0]}.{node.args[1]}"
+        if target in _INFIX and len(arguments) == 2:
+            return f"{_operand(arguments[0])} {_INFIX[target]} {_operand(arguments[1])}"
+        if target in _PREFIX and len(arguments) == 1:
+            return f"{_PREFIX[target]}{arguments[0]}"
+        named = [f"{key}={self._text(value)}" for key, value in node.kwargs.items()]
+        if node.op == "call_method":
+            return f"{arguments[0]}.{target}({', '.join([*arguments[1:], *named])})"
+        return f"{qualified_name(target)}({', '.join([*arguments, *named])})"
+
+    def _index(self, index: Any) -> str:
+        if isinstance(index, tuple) and index:
+            return ", ".join(self._index(item) for item in index) + ("," if len(index) == 1 else "")
+        if isinstance(index, slice):
+            ends = [index.start, index.stop, index.step]
+            texts = ["" if end is None else self._text(end) for end in ends]
+            return ":".join(texts[:2] if index.step is None else texts)
+        return "..." if index is Ellipsis else self._text(index)
+
+    def _text(self, value: Any) -> str:
+        if isinstance(value, Node):
+            return self.names[value.name]
+        if isinstance(value, torch.Size):
+            value = tuple(value)
+        if isinstance(value, (list, tuple)):
+            inner = ", ".join(self._text(item) for item in value)
+            if isinstance(value, list):
+                return f"[{inner}]"
+            return f"({inner},)" if len(value) == 1 else f"({inner})"
+        if isinstance(value, slice):
+            ends = ", ".join(self._text(end) for end in (value.start, value.stop, value.step))
+            return f"slice({ends})"
+        return literal(value)
+
+
+def _operand(text: str) -> str:
+    """A negative number binds less than a power: -2 ** x is -(2 ** x)."""
+    return f"({text})" if text.startswith("-") else text
+
+
+def literal(value: Any) -> str:
+    """A constant as it stands in Python."""
+    if isinstance(value, complex):
+        return f"complex({literal(value.real)}, {literal(value.imag)})"
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return f"float('{value}')"
+    if isinstance(value, torch.device):
+        return f"torch.device({str(value)!r})"
+    if isinstance(value, torch.nn.attention.SDPBackend):
+        return f"torch.nn.attention.{value}"
+    text = repr(value)
+    if text.startswith("<"):
+        raise ToolFailure(f"the graph holds {text}, which cannot be written down")
+    return text
+
+
+def qualified_name(target: Any) -> str:
+    """A function under the name that people use for it."""
+    if isinstance(target, torch._ops.OpOverload):
+        return f"torch.ops.{target}"
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        is_cond = target.name() == "cond"
+        return "torch.cond" if is_cond else f"torch.ops.higher_order.{target.name()}"
+    name = str(_get_qualified_name(target))
+    last = name.rpartition(".")[2]
+    for owner, prefix in ((torch, "torch"), (torch.nn.functional, "torch.nn.functional")):
+        if getattr(owner, last, None) is target:
+            return f"{prefix}.{last}"
+    if not name.startswith("torch."):
+        raise ToolFailure(f"the graph calls {name}, which is not part of torch")
+    return name

@@ -1,0 +1,11 @@
+"""Memory of a dead buffer taken for a new one."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "buffer reuse",
+    "wrapper",
+    "the reuse of buffers",
+    loss=1,
+    settings={"allow_buffer_reuse": False},
+)

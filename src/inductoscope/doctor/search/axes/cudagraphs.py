@@ -1,0 +1,11 @@
+"""Replay of a recorded sequence of launches."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "cudagraphs",
+    "runtime",
+    "CUDA graphs",
+    loss=2,
+    settings={"triton.cudagraphs": False, "triton.cudagraph_trees": False},
+)

@@ -1,0 +1,14 @@
+"""Floating point transformations that a C++ compiler may make."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "fast math",
+    "cpp-compile",
+    "unsafe floating point optimisation in C++",
+    loss=1,
+    settings={
+        "cpp.enable_unsafe_math_opt_flag": False,
+        "cpp.enable_floating_point_contract_flag": "off",
+    },
+)

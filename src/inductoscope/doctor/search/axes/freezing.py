@@ -1,0 +1,11 @@
+"""Weights folded into the graph."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "freezing",
+    "post-grad-pass",
+    "freezing of weights",
+    loss=2,
+    settings={"freezing": False},
+)

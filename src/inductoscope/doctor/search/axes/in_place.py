@@ -1,0 +1,11 @@
+"""A kernel that writes over one of its inputs."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "in-place buffers",
+    "scheduler",
+    "writing in place",
+    loss=1,
+    settings={"inplace_buffers": False},
+)

@@ -1,0 +1,13 @@
+"""Passes over the joint graph of forward and backward."""
+
+from inductoscope.doctor.search.axis import Axis, subsystem_switch
+
+AXIS = Axis(
+    "joint passes",
+    "joint-pass",
+    "the joint graph passes",
+    subsystem_switch("joint_graph_passes"),
+    loss=2,
+    settings={"joint_graph_constant_folding": False, "use_joint_graph_passes": False},
+    snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
+)

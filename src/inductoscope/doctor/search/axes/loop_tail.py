@@ -1,0 +1,11 @@
+"""Vector instructions for what is left over at the end of a loop."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "loop tail",
+    "codegen",
+    "vectorised loop tails",
+    loss=1,
+    settings={"cpp.enable_loop_tail_vec": False},
+)

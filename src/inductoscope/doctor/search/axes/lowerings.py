@@ -1,0 +1,5 @@
+"""Lowering of one node to loops; without it the node runs as eager's own kernel."""
+
+from inductoscope.doctor.search.axis import Axis, subsystem_switch
+
+AXIS = Axis("lowerings", "lowering", "lowering to loops", subsystem_switch("lowerings"), loss=2)

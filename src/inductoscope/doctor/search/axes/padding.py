@@ -1,0 +1,11 @@
+"""Padded strides and shapes."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "padding",
+    "lowering",
+    "padding of strides and shapes",
+    loss=1,
+    settings={"comprehensive_padding": False, "shape_padding": False},
+)

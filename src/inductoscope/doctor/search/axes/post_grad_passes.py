@@ -1,0 +1,12 @@
+"""Passes over the forward and the backward graph."""
+
+from inductoscope.doctor.search.axis import Axis, subsystem_switch
+
+AXIS = Axis(
+    "post-grad passes",
+    "post-grad-pass",
+    "the post-grad passes",
+    subsystem_switch("post_grad_passes"),
+    loss=2,
+    snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
+)

@@ -1,0 +1,12 @@
+"""Passes over the graph that Dynamo captured, before gradients are taken."""
+
+from inductoscope.doctor.search.axis import Axis, subsystem_switch
+
+AXIS = Axis(
+    "pre-grad passes",
+    "pre-grad-pass",
+    "the pre-grad passes",
+    subsystem_switch("pre_grad_passes"),
+    loss=2,
+    snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
+)

@@ -1,0 +1,11 @@
+"""Intermediate results of half precision kept in float32."""
+
+from inductoscope.doctor.search.axis import setting_axis
+
+AXIS = setting_axis(
+    "precision casts",
+    "lowering",
+    "keeping intermediate results in higher precision",
+    loss=2,
+    settings={"emulate_precision_casts": True},
+)

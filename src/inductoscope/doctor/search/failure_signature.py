@@ -1,0 +1,163 @@
+"""What a failure looks like: made from a comparison, an exception, or the way a fork ended."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+
+from inductoscope.doctor.compare.compare import Judgement
+from inductoscope.doctor.search.failure import (
+    ERROR,
+    HANG,
+    NAN,
+    SIGNAL,
+    WRONG,
+    Failure,
+    failure_from,
+)
+from inductoscope.doctor.search.forks import Answer
+from inductoscope.recording.signals import signal_name
+
+
+def failure_of_judgement(judgement: Judgement) -> Failure | None:
+    """A wrong result as a failure."""
+    if judgement.is_right:
+        return None
+    kind = NAN if judgement.kind == "nan" else WRONG
+    first = next(item for item in judgement.wrong if item.kind == judgement.kind)
+    places = [item.where for item in judgement.wrong]
+    return Failure(
+        kind,
+        first.text,
+        aspect=judgement.kind,
+        more={
+            "where": places,
+            "texts": [item.text for item in judgement.wrong[:6]],
+            "largest": first.largest,
+            "allowed": first.allowed,
+        },
+    )
+
+
+def failure_of_error(error: BaseException) -> Failure:
+    """An exception out of the compiler as a failure."""
+    inner = innermost(error)
+    functions = raising_functions(inner) or raising_functions(error)
+    message = _shortened(_without_frames(str(inner)))
+    return Failure(
+        ERROR,
+        f"{type(inner).__name__}: {message}",
+        aspect=type(inner).__name__,
+        function=functions[0].partition(" ")[0] if functions else "",
+        message=message,
+        more={"functions": _telling(functions), "outer": type(error).__name__},
+    )
+
+
+def _telling(functions: Sequence[str]) -> list[str]:
+    """The innermost, and farther out those of Inductor: a check that raises is nobody's fault."""
+    of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
+    return [*functions[:6], *of_inductor[:8]]
+
+
+def _without_frames(message: str) -> str:
+    """An error of torch's C++ side without its native stack, which differs from run to run."""
+    return message.partition("\nException raised from ")[0]
+
+
+def _shortened(message: str) -> str:
+    """Its beginning and its end: a native compiler's command stands between, and is long."""
+    return message if len(message) < 2000 else f"{message[:600]}\n…\n{message[-1400:]}"
+
+
+def innermost(error: BaseException) -> BaseException:
+    """The exception that was raised first."""
+    seen: set[int] = set()
+    while id(error) not in seen:
+        seen.add(id(error))
+        inner = getattr(error, "inner_exception", None) or error.__cause__
+        if not isinstance(inner, BaseException) or _is_about_a_command(inner):
+            break
+        error = inner
+    return error
+
+
+def _is_about_a_command(error: BaseException) -> bool:
+    """The native compiler's exit status says less than the exception that holds its message."""
+    return isinstance(error, subprocess.CalledProcessError)
+
+
+def raising_functions(error: BaseException) -> list[str]:
+    """Functions that the exception came through, innermost first."""
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    return [
+        f"{frame.name} ({frame.filename.rpartition('/site-packages/')[2]}:{frame.lineno})"
+        for frame in reversed(frames)
+        if "/inductoscope/" not in frame.filename
+    ]
+
+
+def failure_of_answer(answer: Answer) -> Failure | None:
+    """What a fork's end says about its candidate."""
+    stage = answer.last_stage.get("stage", "")
+    detail = answer.last_stage.get("detail", "") or ""
+    if answer.timed_out:
+        text = f"not done after {answer.seconds:.0f} s"
+        if answer.seconds - answer.entered_at < answer.seconds / 2:
+            stage = ""  # It had only just come there: it may be slow and not hang.
+        more = {"entered_at": answer.entered_at}
+        return Failure(HANG, text, stage=stage, detail=detail, more=more)
+    if answer.signal is not None:
+        return failure_of_signal(answer)
+    data = (answer.result or {}).get("failure")
+    if data is None:
+        return None
+    found = failure_from(data)
+    return _with_stage(found, answer) if found.kind == ERROR else found
+
+
+def failure_of_signal(answer: Answer) -> Failure:
+    """A process that was killed by a signal: in the compiler, or in a kernel."""
+    launches = [event for event in answer.events if event["kind"] == "launch"]
+    stage = answer.last_stage.get("stage") or "runtime"
+    name = signal_name(answer.signal or 0)
+    kernel = str(launches[-1].get("kernel", "")) if launches and stage == "runtime" else ""
+    return Failure(
+        SIGNAL,
+        f"the process died of {name}"
+        + (f" in kernel {kernel}" if kernel else f" in stage {stage}"),
+        stage=stage,
+        aspect=name,
+        function=kernel,
+        detail=str(answer.last_stage.get("detail") or ""),
+    )
+
+
+def _with_stage(found: Failure, answer: Answer) -> Failure:
+    """The stage is told by the hooks, as an event."""
+    errors = [event for event in answer.events if event["kind"] == "error"]
+    if not errors:
+        return Failure(**{**found.as_data(), "stage": "runtime"})
+    event = errors[-1]
+    data = found.as_data()
+    data.update(stage=event.get("stage", ""), detail=event.get("detail") or "")
+    data["more"]["messages"] = [
+        event.get("messages", "")
+        for event in answer.events
+        if event["kind"] == "native" and event.get("exit_code")
+    ][-1:]
+    data["more"]["graph"] = event.get("graph")
+    data["more"]["after"] = _last_ended(answer)
+    return Failure(**data)
+
+
+# Stages that leave something behind for the next one.
+_MAKING = ("pre-grad-pass", "joint-pass", "post-grad-pass", "lowering", "scheduler")
+
+
+def _last_ended(answer: Answer) -> str:
+    """The last stage that came to its end: what fails between stages fails over what it left."""
+    ended = [event.get("stage", "") for event in answer.events if event["kind"] == "stage"]
+    return next((stage for stage in reversed(ended) if stage in _MAKING), "")

@@ -1,0 +1,316 @@
+"""Where in the compiler a wrong result is made, from one instrumented compile.
+
+In the order of the stages: a pass before gradients, AOTAutograd, a decomposition, a pass over the
+joint graph or over the forward or backward one, a kernel. The first that changes what is computed
+is the culprit; all later ones only pass it on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import operator
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import torch
+from torch.fx import Node
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
+from inductoscope.doctor.compare.form import strides_that_matter
+from inductoscope.doctor.compare.graphs import as_function, snapshot
+from inductoscope.doctor.compare.kernels import Graph, KernelDivergence, KernelWatch
+from inductoscope.doctor.compare.own_operators import first_false_declaration
+from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
+from inductoscope.doctor.compare.values import is_plain, run
+from inductoscope.doctor.search.candidate import Candidate, is_operation
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.kernel_stage import lowering_or_codegen
+from inductoscope.doctor.search.oracle import compiling, run_compiled
+
+
+@dataclass(frozen=True)
+class Location:
+    """Where something goes wrong. `suspects` are nodes of the candidate, `how` says who says so."""
+
+    stage: str = ""
+    operation: str = ""
+    pass_name: str = ""
+    kernel: str = ""
+    function: str = ""
+    text: str = ""
+    how: str = ""
+    suspects: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    # Operations that a pass put in.
+    added: tuple[str, ...] = ()
+    # Whether every pass and every decomposition was compared, and is right.
+    graphs_are_right: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a stage was found."""
+        return bool(self.stage)
+
+
+def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
+    """Find where a wrong result is made, in forks of this process.
+
+    `aspect` is what is wrong with it: its value, dtype, stride, sharing.
+    """
+    works: list[Callable[[], Any]] = [
+        lambda: asdict(_in_compile(candidate, aspect)),
+        lambda: asdict(_in_decompositions(candidate, aspect)),
+        lambda: asdict(_before_inductor(candidate)),
+        lambda: asdict(in_own_operators(candidate)),
+    ]
+    answers = forks.ask_all(works)
+    places = [Location(**answer.result) if answer.result else Location() for answer in answers]
+    compiled, decomposed, before, declared = (with_tuples(place) for place in places)
+    if declared.is_known:
+        return declared
+    if compiled.stage == "pre-grad-pass":
+        return compiled
+    if before.is_known:
+        return before
+    if decomposed.is_known:
+        return decomposed
+    return compiled
+
+
+def with_tuples(location: Location) -> Location:
+    """A place that came out of JSON."""
+    return replace(
+        location,
+        suspects=tuple(location.suspects),
+        names=tuple(location.names),
+        added=tuple(location.added),
+    )
+
+
+# --- before Inductor ------------------------------------------------------------------------------
+
+
+def _before_inductor(candidate: Candidate) -> Location:
+    """Whether AOTAutograd alone, with eager's own kernels behind it, is wrong already."""
+    text = wrong_with_backend(candidate, "aot_eager")
+    if not text:
+        return Location()
+    return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
+
+
+def in_own_operators(candidate: Candidate) -> Location:
+    """Whether an operator of the program's own is not what it declares to be."""
+    found = first_false_declaration(as_function(candidate.module), candidate.inputs)
+    if found is None:
+        return Location()
+    how = "torch.library.opcheck says so, on the values that it gets"
+    return Location(stage="user", operation=found.operation, text=found.text, how=how)
+
+
+def wrong_with_backend(candidate: Candidate, backend: str) -> str:
+    """What is wrong with the candidate when another backend compiles it; "" if nothing is."""
+    case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
+    with compiling(candidate):
+        function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
+        judgement = judge(case, run_compiled(candidate, function))
+    return judgement.wrong[0].text if judgement.wrong else ""
+
+
+def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
+    with compiling(candidate):
+        found = first_wrong_decomposition(
+            candidate.module, candidate.inputs, backward=candidate.backward, aspect=aspect
+        )
+    if found is None or found.kind == "error":
+        return Location()
+    return Location(
+        stage="decomposition",
+        operation=found.operation,
+        text=found.text,
+        how="the operation and its decomposition were run on the same values",
+    )
+
+
+# --- in Inductor ----------------------------------------------------------------------------------
+
+
+def _in_compile(candidate: Candidate, aspect: str) -> Location:
+    """Compile with passes and kernels watched, run, and say who was first."""
+    passes, kernels = PassWatch(), KernelWatch()
+    seen = _Retraced()
+    with compiling(candidate), passes.watching(), kernels.watching():
+        function = torch.compile(
+            candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
+        )
+        run_compiled(candidate, function)
+    known = {**seen.inputs, **kernels.known_inputs}
+    found = first_divergence(passes, known, aspect)
+    if found is not None:
+        return _at_pass(candidate, seen, found)
+    if kernels.divergences and aspect not in ("stride", "sharing"):
+        return _at_kernel(candidate, seen, kernels.divergences[0])
+    for graph in kernels.graphs if aspect in _FORM else ():
+        if (place := _at_declaration(graph)).is_known:
+            return place
+    text = "no buffer differs from its node; the graph's outputs do"
+    return Location(text=text, graphs_are_right=True)
+
+
+_FORM = ("dtype", "shape", "stride")
+
+
+def _at_declaration(graph: Graph) -> Location:
+    """The first node that eager gives another form than the compiler was told by its meta function.
+
+    Inductor goes by the latter.
+    """
+    values = graph.expected.eager if graph.expected is not None else {}
+    for node in graph.module.graph.nodes:
+        told: Any = node.meta.get("val")
+        given: Any = values.get(node.name)
+        if node.op != "call_function" or not isinstance(told, torch.Tensor) or not is_plain(given):
+            continue
+        if told.dtype == given.dtype and strides_that_matter(told) == strides_that_matter(given):
+            continue
+        text = (
+            f"the meta function of {node.target} says {told.dtype} with strides "
+            f"{tuple(told.stride())}, eager gives {given.dtype} with strides {given.stride()}"
+        )
+        how = "each node was computed in eager and compared with its meta function"
+        return Location(stage="lowering", operation=str(node.target), text=text, how=how)
+    return Location()
+
+
+class _Retraced:
+    """The graph that Dynamo takes from the candidate, whose nodes have other names."""
+
+    def __init__(self) -> None:
+        self.nodes: list[Node] = []
+        self.inputs: dict[str, Any] = {}
+
+    def backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+        """Inductor, with the graph and the inputs kept on the way."""
+
+        def compile_graph(module: Any, examples: Any) -> Any:
+            from torch._inductor.compile_fx import compile_fx
+
+            kept = snapshot(module)
+            self.nodes = [node for node in kept.graph.nodes if is_operation(node)]
+            names = [node.name for node in kept.graph.nodes if node.op == "placeholder"]
+            compiled = compile_fx(module, examples, config_patches=dict(options) or None)
+
+            def call(*arguments: Any) -> Any:
+                for name, value in zip(names, arguments, strict=False):
+                    kept_value = (
+                        value.detach().clone() if isinstance(value, torch.Tensor) else value
+                    )
+                    self.inputs[name] = kept_value
+                return compiled(*arguments)
+
+            return call
+
+        return compile_graph
+
+    def in_candidate(self, candidate: Candidate, names: Iterable[str]) -> tuple[str, ...]:
+        """Names of the candidate's own nodes for those of the graph taken from it."""
+        own = candidate.operations
+        if [node.target for node in own] != [node.target for node in self.nodes]:
+            return ()
+        places = {node.name: number for number, node in enumerate(self.nodes)}
+        found = sorted({places[name] for name in names if name in places})
+        return tuple(own[number].name for number in found)
+
+
+def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Location:
+    name = found.name
+    if name.startswith("(") and found.inside:
+        name = found.inside[-1]
+    return Location(
+        stage=found.stage,
+        pass_name=name,
+        operation=", ".join(dict.fromkeys(found.removed))[:300],
+        text=found.text,
+        how="the graph before and after each pass was run on the same inputs",
+        suspects=seen.in_candidate(candidate, _dynamo_names(found.nodes)),
+        names=(*found.patterns, *found.inside),
+        added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
+    )
+
+
+def _dynamo_names(nodes: Iterable[Any]) -> set[str]:
+    """Names of the nodes in earlier graphs that these were made from."""
+    names: set[str] = set()
+    for node in nodes:
+        names.add(node.name)
+        queue = list(node.meta.get("from_node") or ())
+        while queue:
+            source = queue.pop()
+            names.add(str(getattr(source, "name", "")))
+            queue.extend(getattr(source, "from_node", None) or ())
+        for source, _ in node.meta.get("source_fn_stack") or ():
+            names.add(str(source))
+    return names
+
+
+def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -> Location:
+    nodes = {node.name: node for node in found.graph.module.graph.nodes}
+    involved = [nodes[name] for name in found.origins if name in nodes]
+    origin = nodes.get(found.node)
+    while origin is not None and origin.target is operator.getitem:
+        origin = origin.args[0] if isinstance(origin.args[0], Node) else None
+    stage, how = lowering_or_codegen(found)
+    return Location(
+        stage=stage,
+        operation="" if origin is None else str(origin.target),
+        kernel=found.kernel,
+        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
+        how=how,
+        suspects=seen.in_candidate(candidate, _dynamo_names(involved)),
+        names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
+    )
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def aten_operations(candidate: Candidate) -> list[str]:
+    """The operations that eager runs for the candidate, views and copies left out."""
+    seen: list[str] = []
+
+    class Collect(TorchDispatchMode):
+        def __torch_dispatch__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if not any(item.alias_info is not None for item in func._schema.returns):
+                seen.append(str(func))
+            return func(*args, **(kwargs or {}))
+
+    with contextlib.suppress(Exception):
+        run(candidate.module, candidate.inputs, backward=False, mode=Collect())
+    return list(dict.fromkeys(seen))
+
+
+def source_lines(candidate: Candidate) -> list[str]:
+    """The lines of the user's program that the candidate's nodes come from."""
+    return places_of(candidate.operations)
+
+
+def places_of(nodes: Iterable[Node]) -> list[str]:
+    """The lines of the user's program that nodes come from."""
+    found = []
+    for node in nodes:
+        lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
+        places = [_place(line) for line in lines if line.strip().startswith("File ")]
+        own = [place for place in places if "/site-packages/" not in place]
+        if places:
+            found.append((own or places)[-1])
+    return list(dict.fromkeys(found))
+
+
+def _place(line: str) -> str:
+    """`File "model.py", line 12, in forward` as `model.py:12`."""
+    path, _, rest = line.strip().removeprefix('File "').partition('", line ')
+    return f"{path}:{rest.partition(',')[0].strip()}"

@@ -1,0 +1,271 @@
+"""Judges candidates: compiles each in a fork and compares it with eager.
+
+Every candidate goes through one gate: seen before, it is answered from memory or from the journal
+of an earlier run; otherwise it is tried, and the answer is written down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.compare.compare import Case, Judgement, judge
+from inductoscope.doctor.compare.form import formal_differences
+from inductoscope.doctor.compare.graphs import as_function
+from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.values import Outcome, is_plain, run
+from inductoscope.doctor.search.axis import patched
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import Failure, failure_from
+from inductoscope.doctor.search.failure_signature import (
+    failure_of_answer,
+    failure_of_error,
+    failure_of_judgement,
+    innermost,
+)
+from inductoscope.doctor.search.forks import Forks
+
+Around = Callable[[], contextlib.AbstractContextManager[Any]]
+
+# Results must come from a compile, not from a cache; compiled binaries may be reused, they are
+# found by the text that they were compiled from.
+_NO_RESULT_CACHES = {
+    "torch._inductor.config": {"fx_graph_cache": False, "fx_graph_remote_cache": False},
+    "torch._functorch.config": {"enable_autograd_cache": False},
+}
+
+
+def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
+    """Compile and run the candidate in this process; None if it does what eager does.
+
+    Raises `EagerFails` if there is nothing to compare with.
+    """
+    case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
+    try:
+        eager = case.eager
+    except Exception as error:
+        raise EagerFails(f"{type(error).__name__}: {error}") from error
+    with compiling(candidate), around():
+        try:
+            outcome = run_compiled(candidate, compiled(candidate))
+        except Exception as error:
+            return None if _is_past(error) else failure_of_error(error)
+    if candidate.is_of_own_random_numbers:
+        return failure_of_judgement(Judgement(tuple(formal_differences(eager, outcome))))
+    return failure_of_judgement(judge(case, outcome))
+
+
+def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
+    """Call a compiled function on the candidate's inputs, after the earlier ones."""
+    if candidate.earlier is not None:
+        run(function, candidate.earlier, backward=candidate.backward)
+    return run(function, candidate.inputs, backward=candidate.backward)
+
+
+class EagerFails(Exception):
+    """The candidate fails without a compiler too, so it says nothing about one."""
+
+
+def compiled(candidate: Candidate) -> Callable[..., Any]:
+    """The candidate's graph through torch.compile."""
+    function: Callable[..., Any] = torch.compile(
+        candidate.module, dynamic=candidate.dynamic, options=dict(candidate.options) or None
+    )
+    return function
+
+
+@contextlib.contextmanager
+def compiling(candidate: Candidate) -> Iterator[None]:
+    """What holds while a candidate is compiled: fresh compiler state, its settings, no caches."""
+    prepare_compiler()
+    with contextlib.ExitStack() as stack:
+        for module, settings in _NO_RESULT_CACHES.items():
+            stack.enter_context(patched(settings, module))
+        stack.enter_context(patched(candidate.config))
+        if candidate.dynamic is None:
+            # The program's own call, inside of which this may be, can have been made with True.
+            settings = {"assume_static_by_default": True}
+            stack.enter_context(patched(settings, "torch._dynamo.config"))
+        yield
+
+
+def prepare_compiler() -> None:
+    """Forget compiled code, and the threads that a fork does not have."""
+    import torch._dynamo
+    from torch._inductor.async_compile import AsyncCompile
+
+    torch._dynamo.reset()
+    with contextlib.suppress(AttributeError):
+        AsyncCompile.pool.cache_clear()
+
+
+# Stages that end before the generated code is compiled.
+_BEFORE_NATIVE = (
+    "dynamo", "aot", "decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass", "lowering",
+    "scheduler", "codegen",
+)  # fmt: skip
+
+
+class _Past(Exception):
+    """The compile has come farther than the failure that is looked for."""
+
+
+@contextlib.contextmanager
+def no_farther_than(stage: str) -> Iterator[None]:
+    """End a compile before generated code is compiled, if the stage lies before that.
+
+    Compiling it takes most of the time, and cannot bring back a failure of an earlier stage.
+    """
+    if stage not in _BEFORE_NATIVE:
+        yield
+        return
+    from torch._inductor.graph import GraphLowering
+
+    original = GraphLowering._compile_to_module_lines
+
+    def past(*args: Any, **kwargs: Any) -> Any:
+        raise _Past
+
+    GraphLowering._compile_to_module_lines = past
+    try:
+        yield
+    finally:
+        GraphLowering._compile_to_module_lines = original
+
+
+def _is_past(error: BaseException) -> bool:
+    return isinstance(innermost(error), _Past)
+
+
+# --- the oracle -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Oracle:
+    """Answers whether candidates show a failure, in forks, and remembers what it answered."""
+
+    forks: Forks
+    journal: Path | None = None
+    # The stage of an error that is looked for, if it is one.
+    stage: str = ""
+    # Have every kernel announced, so that a process that dies tells which one was the last.
+    watch_kernels: bool = False
+    mistakes: list[str] = field(default_factory=list)
+    # When to stop trying: what is not known by then counts as not failing.
+    deadline: float = math.inf
+    _known: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.journal is not None and self.journal.exists():
+            for line in self.journal.read_text("utf-8").splitlines():
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    entry = json.loads(line)
+                    self._known[str(entry["candidate"])] = entry["failure"]
+
+    def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
+        """The failure of one candidate."""
+        return next(self.failures([candidate], label=label))
+
+    def failures(
+        self, candidates: Sequence[Candidate], *, label: str = ""
+    ) -> Iterator[Failure | None]:
+        """The failure of each candidate, in order, tried side by side."""
+        return iter([found for _, found in sorted(self._tried(candidates, label))])
+
+    def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
+        """The number of the first candidate that shows the same failure; the rest is not tried."""
+        valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
+        answers: dict[int, bool] = {}
+        for place, found in self._tried([item for _, item in valid], ""):
+            answers[place] = found is not None and found.is_same_as(failure)
+            for number in range(len(valid)):
+                if number not in answers:
+                    break
+                if answers[number]:
+                    return valid[number][0]
+        return None
+
+    def _tried(
+        self, candidates: Sequence[Candidate], label: str
+    ) -> Iterator[tuple[int, Failure | None]]:
+        fresh: list[tuple[int, str, Candidate]] = []
+        for number, candidate in enumerate(candidates):
+            key = digest(candidate) + label
+            if key in self._known:
+                yield number, _from_data(self._known[key])
+            else:
+                fresh.append((number, key, candidate))
+        if time.monotonic() > self.deadline:
+            yield from ((number, None) for number, _, _ in fresh)
+            return
+        works = [_work(candidate, self._usual) for _, _, candidate in fresh]
+        for place, answer in self.forks.as_done(works):
+            number, key, _ = fresh[place]
+            found = failure_of_answer(answer)
+            if answer.error:
+                self.mistakes.append(answer.error)  # Of this tool: not an answer to remember.
+            else:
+                self._remember(key, found)
+            yield number, found
+
+    def _usual(self) -> contextlib.AbstractContextManager[Any]:
+        """What a candidate is tried under, if nothing else is asked for."""
+        if self.watch_kernels:
+            return KernelWatch(compare=False).watching()
+        return no_farther_than(self.stage)
+
+    def _remember(self, key: str, found: Failure | None) -> None:
+        data = None if found is None else found.as_data()
+        self._known[key] = data
+        if self.journal is not None:
+            with contextlib.suppress(OSError), self.journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps({"candidate": key, "failure": data}, default=str) + "\n")
+
+
+def _from_data(data: dict[str, Any] | None) -> Failure | None:
+    return None if data is None else failure_from(data)
+
+
+def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
+    def work() -> Any:
+        try:
+            found = examine(candidate, around)
+        except EagerFails:
+            return {"failure": None}
+        return {"failure": None if found is None else found.as_data()}
+
+    return work
+
+
+def digest(candidate: Candidate) -> str:
+    """Tells candidates apart: by their code, and by their inputs' form and values."""
+    hasher = hashlib.blake2b(digest_size=12)
+    hasher.update(candidate.module.graph.python_code("self").src.encode())
+    for value in (*candidate.inputs, *(candidate.earlier or ())):
+        hasher.update(_fingerprint(value).encode())
+    settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
+    hasher.update(repr(settings).encode())
+    return hasher.hexdigest()
+
+
+def _fingerprint(value: Any) -> str:
+    if not isinstance(value, torch.Tensor):
+        return repr(value)
+    form = f"{tuple(value.shape)} {value.dtype} {value.requires_grad}"
+    if value.layout is not torch.strided or not is_plain(value):
+        return f"{form} {type(value).__name__}"
+    numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+    if numbers.numel() % 8 == 0:
+        numbers = numbers.view(torch.int64)
+    weights = torch.arange(1, numbers.numel() + 1)
+    sums = int(numbers.sum(dtype=torch.int64)), int((numbers * weights).sum())
+    return f"{form} {value.stride()} {sums}"

@@ -1,0 +1,75 @@
+"""Whose error it is that came out of a compile or out of a compiled graph."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import ERROR, SIGNAL, Failure
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.localise import (
+    Location,
+    in_own_operators,
+    with_tuples,
+    wrong_with_backend,
+)
+
+_KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
+
+
+def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
+    answer = forks.ask(lambda: asdict(in_own_operators(candidate)))
+    if answer.result and answer.result["stage"]:
+        return with_tuples(Location(**answer.result))
+    stage = failure.stage
+    place = Location(stage=stage, function=failure.function, text=failure.text)
+    functions = [str(name) for name in failure.more.get("functions", ())]
+    if stage == "runtime" and failure.kind == ERROR:
+        stage, how, kernel = _raised_at_run(functions)
+        return replace(place, stage=stage, how=how, kernel=kernel)
+    if failure.kind == SIGNAL and stage == "runtime":
+        return replace(place, function="", kernel=failure.function, how="the last kernel entered")
+    if any(name.startswith("_load_triton_kernel") for name in functions):
+        how = "the Triton code that was generated for it cannot even be loaded"
+        return replace(place, stage="triton-compile", how=how)
+    if stage != "aot":
+        return place
+    answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
+    if answer.is_done and not answer.result:
+        how = "the same graph goes through with backend='aot_eager', without decompositions"
+        return replace(place, stage="decomposition", how=how)
+    return replace(place, how="fails with backend='aot_eager' too")
+
+
+def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
+    """Whose code raised while a compiled graph ran: the innermost that is known decides."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    if functions and f"({cache_dir()}" in functions[0]:
+        kernel = kernel_on_the_way(functions[:1])[1]
+        if kernel:
+            return "runtime", "raised by the kernel, or on the way into it", kernel
+        return "wrapper", "raised by the wrapper that Inductor wrote", ""
+    for name in functions:
+        if "torch/_inductor/" in name or "torch/_ops.py" in name:
+            break
+        if "torch/_functorch/" in name:
+            return "aot", "raised by what AOTAutograd puts around the compiled graph", ""
+    return "runtime", "", ""
+
+
+def kernel_on_the_way(functions: Sequence[str]) -> tuple[str, str]:
+    """The generated wrapper that an error came through, and the kernel that it had called."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    for place in functions:
+        path, _, number = place.rpartition("(")[2].rstrip(")").rpartition(":")
+        if path.startswith(cache_dir()) and number.isdigit():
+            lines = linecache.getlines(path)[: int(number)]
+            found = _KERNEL_CALL.match(lines[-1]) if lines else None
+            return path, found[1].removesuffix(".run") if found else ""
+    return "", ""

@@ -1,0 +1,100 @@
+"""Makes dimensions smaller: one size at a time, wherever it occurs in the inputs and the graph."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+from torch.utils._pytree import tree_map
+
+from inductoscope.doctor.compare.values import is_plain
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import Failure
+from inductoscope.doctor.search.oracle import Oracle
+
+# Sizes to try, the smallest first; vectors of the machine need up to 16 elements.
+_SIZES = (2, 4, 8, 17, 33)
+
+
+def shrink_shapes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
+    """The candidate with every size as small as the failure allows."""
+    together = [all_resized(candidate, smaller) for smaller in _SIZES[:3]]
+    found = oracle.first(together, failure)
+    if found is not None and together[found] is not None:
+        return together[found] or candidate
+    for size in sorted(_sizes(candidate), reverse=True):
+        attempts = [_resized(candidate, size, smaller) for smaller in _SIZES if smaller < size]
+        found = oracle.first(attempts, failure)
+        if found is not None:
+            candidate = attempts[found] or candidate
+    return candidate
+
+
+def all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
+    """The candidate with every larger size made `smaller`; None where that does not go."""
+    attempt: Candidate | None = candidate
+    sizes = [size for size in _sizes(candidate) if size > smaller]
+    for size in sizes:
+        attempt = None if attempt is None else _resized(attempt, size, smaller)
+    return attempt if sizes else None
+
+
+def _sizes(candidate: Candidate) -> set[int]:
+    return {
+        size
+        for value in candidate.inputs
+        if isinstance(value, torch.Tensor)
+        for size in value.shape
+        if size > 1
+    }
+
+
+def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
+    """The candidate with `smaller` in the place of `size`; None if eager cannot run it."""
+    try:
+        inputs = tuple(_cut(value, size, smaller) for value in candidate.inputs)
+        module = _with_number(candidate.module, size, smaller)
+        attempt = replace(candidate, module=module, inputs=inputs, recipes=())
+        with torch.no_grad():
+            module(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
+    except Exception:
+        return None
+    return attempt
+
+
+def _cut(value: Any, size: int, smaller: int) -> Any:
+    if not isinstance(value, torch.Tensor):
+        return smaller if type(value) is int and value == size else value
+    if not is_plain(value) or size not in value.shape:
+        return value
+    part = value.detach()
+    for dimension, own in enumerate(value.shape):
+        if own == size:
+            part = part.narrow(dimension, 0, smaller)
+    return _same_order(part, value).requires_grad_(value.requires_grad)
+
+
+def _same_order(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
+    """A compact copy whose dimensions lie in memory in the same order."""
+    order = sorted(range(like.dim()), key=lambda d: (like.stride(d), -d), reverse=True)
+    compact = part.permute(order).contiguous()
+    back = [order.index(dimension) for dimension in range(like.dim())]
+    return compact.permute(back)
+
+
+def _with_number(module: GraphModule, size: int, smaller: int) -> GraphModule:
+    """The graph with one number replaced wherever it is written as a size."""
+
+    def change(item: Any) -> Any:
+        return smaller if type(item) is int and item == size else item
+
+    graph = Graph()
+    output = graph.graph_copy(module.graph, {})
+    graph.output(output)
+    for node in graph.nodes:
+        if node.op in ("call_function", "call_method"):
+            node.args = tree_map(change, node.args)
+            node.kwargs = tree_map(change, node.kwargs)
+    return GraphModule(module, graph)

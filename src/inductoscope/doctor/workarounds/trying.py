@@ -1,0 +1,103 @@
+"""Tries workarounds on the graph that fails, and measures what they cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.search.axis import Axis
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import can_fork
+from inductoscope.doctor.search.localise import Location
+from inductoscope.doctor.search.oracle import EagerFails, Oracle, compiled, compiling, examine
+from inductoscope.doctor.workarounds.candidates import Workaround, workarounds
+
+_CALLS = 20
+_UNTRIED = 3
+_LONGEST = 2.0
+
+
+def try_remedies(
+    candidate: Candidate,
+    found: Found,
+    location: Location,
+    cures: Sequence[tuple[Axis, str]],
+    oracle: Oracle,
+) -> list[dict[str, Any]]:
+    """Workarounds that make the whole graph right, the least loss first, with their slowdown."""
+    operations = [location.operation, *found.operations]
+    passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
+    passes = passes if location.pass_name else []
+    proposals = workarounds(location.stage, _unique(operations), _unique(passes), cures)
+    if not can_fork():
+        # Tried in this process, one would stay in the way of the next: the program is the test.
+        return [_described(proposal, {}) for proposal in proposals[:_UNTRIED]]
+    working: list[dict[str, Any]] = []
+    for first in range(0, len(proposals), oracle.forks.workers):
+        wave = proposals[first : first + oracle.forks.workers]
+        answers = oracle.forks.ask_all([_tried(candidate, proposal) for proposal in wave])
+        for proposal, answer in zip(wave, answers, strict=True):
+            if answer.result and answer.result.get("works"):
+                working.append(_described(proposal, answer.result))
+        if working:
+            break
+    if working and working[0]["seconds"]:
+        plain = oracle.forks.ask(_timed(candidate)).result
+        for item in working:
+            item["slowdown"] = item["seconds"] / plain if plain else None
+    return working
+
+
+def _unique(names: Sequence[str]) -> list[str]:
+    return [name for name in dict.fromkeys(names) if name]
+
+
+def _described(proposal: Workaround, result: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "code": proposal.code,
+        "text": proposal.text,
+        "seconds": result.get("seconds"),
+        "slowdown": None,
+    }
+
+
+def _tried(candidate: Candidate, proposal: Workaround) -> Callable[[], dict[str, Any]]:
+    """Work for a fork: whether the candidate is right with the workaround, and how fast."""
+
+    def work() -> dict[str, Any]:
+        exec(proposal.code, {"torch": torch})
+        try:
+            failure = examine(candidate)
+        except EagerFails:
+            return {"works": False}
+        if failure is not None:
+            return {"works": False}
+        return {"works": True, "seconds": _timed(candidate)()}
+
+    return work
+
+
+def _timed(candidate: Candidate) -> Callable[[], float | None]:
+    """Work for a fork: seconds of one compiled call, the shortest of many."""
+
+    def work() -> float | None:
+        with compiling(candidate):
+            function = compiled(candidate)
+            inputs = copy_values(candidate.inputs)
+            function(*inputs)
+            best = float("inf")
+            begun = time.perf_counter()
+            for _ in range(_CALLS):
+                started = time.perf_counter()
+                function(*inputs)
+                best = min(best, time.perf_counter() - started)
+                if time.perf_counter() - begun > _LONGEST:
+                    break
+            return best
+
+    return work

@@ -1,0 +1,1 @@
+"""Programs and compiles that do not finish: live, from logs, and by their autotuning choices."""

@@ -1,0 +1,378 @@
+"""Why a configuration may be too much for a compiler: rules over configuration and kernel.
+
+A rule is a guess with a reason. It is offered only where it fits what was seen: it holds for stuck
+configurations, and for few that finished. What fits best comes first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.suspects import Suspect
+
+# An accumulator of this many registers leaves a thread none for anything else.
+_REGISTERS = {"cuda": 255, "hip": 512, "xpu": 128}
+_MANY_LINES = 400
+_LARGE_TILE = 256 * 128
+_LEAST_FIT = 0.25
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A possible cause. `sign` says what it sees in a suspect, or "" where it does not apply."""
+
+    name: str
+    title: str
+    reason: str
+    advice: str
+    # Values of the configuration that it goes by.
+    looks_at: tuple[str, ...]
+    sign: Callable[[Suspect], str]
+    # The kind of device that it is about; "" for any.
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Cause:
+    """A rule that fits, how well, and what it saw."""
+
+    name: str
+    title: str
+    reason: str
+    advice: str
+    evidence: str
+    fit: float
+    stuck: int
+    of_stuck: int
+    finished: int
+    of_finished: int
+
+
+def likely_causes(
+    stuck: Sequence[Suspect], finished: Sequence[Suspect], conditions: Sequence[Condition] = ()
+) -> list[Cause]:
+    """The causes that fit what is stuck, the best first."""
+    found = [cause for rule in RULES if (cause := _judge(rule, stuck, finished, conditions))]
+    return sorted(found, key=lambda cause: -cause.fit)
+
+
+def _judge(
+    rule: Rule,
+    stuck: Sequence[Suspect],
+    finished: Sequence[Suspect],
+    conditions: Sequence[Condition],
+) -> Cause | None:
+    signs = [_sign(rule, suspect) for suspect in stuck]
+    seen = [sign for sign in signs if sign]
+    others = sum(bool(_sign(rule, suspect)) for suspect in finished)
+    if not seen:
+        return None
+    share = len(seen) / len(stuck) - (others / len(finished) if finished else 0.0)
+    names = {name for condition in conditions[:1] for name in condition.names}
+    fit = share + (0.5 if names & set(rule.looks_at) else 0.0)
+    if fit < _LEAST_FIT:
+        return None
+    return Cause(
+        rule.name,
+        rule.title,
+        rule.reason,
+        rule.advice,
+        seen[0],
+        round(fit, 2),
+        len(seen),
+        len(stuck),
+        others,
+        len(finished),
+    )
+
+
+def _sign(rule: Rule, suspect: Suspect) -> str:
+    if rule.device and suspect.device and rule.device != suspect.device:
+        return ""
+    if rule.device and not suspect.device and not rule.name.startswith("amd"):
+        return ""  # AMD's options are told by their names alone.
+    return rule.sign(suspect)
+
+
+# --- what the rules look for ----------------------------------------------------------------------
+
+
+def _accumulator_registers(suspect: Suspect) -> str:
+    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
+    if values is None or not values[2]:
+        return ""
+    registers = values[0] * values[1] / (suspect.lanes * values[2])
+    limit = _REGISTERS.get(suspect.device or "cuda", 255)
+    if registers < limit / 2:
+        return ""
+    return f"{registers:.0f} accumulators in each thread, of {limit} registers"
+
+
+def _large_block(suspect: Suspect) -> str:
+    blocks = [
+        (name, suspect.number(name) or 0) for name in suspect.configuration if "BLOCK" in name
+    ]
+    product = 1.0
+    for _, size in blocks:
+        product *= max(size, 1.0)
+    if not blocks or product < _LARGE_TILE * 32:
+        return ""
+    return f"{'·'.join(name for name, _ in blocks)} = {product:.0f}"
+
+
+def _uneven_blocks(suspect: Suspect) -> str:
+    values = suspect.numbers("BLOCK_M", "BLOCK_N")
+    if values is None or min(values) <= 0 or max(values) / min(values) < 16:
+        return ""
+    return f"BLOCK_M={values[0]:.0f} beside BLOCK_N={values[1]:.0f}"
+
+
+def _odd_block(suspect: Suspect) -> str:
+    for name in suspect.configuration:
+        size = suspect.number(name) if "BLOCK" in name else None
+        if size is not None and size > 0 and int(size) & (int(size) - 1):
+            return f"{name}={size:.0f} is no power of two"
+    return ""
+
+
+def _many_warps(suspect: Suspect) -> str:
+    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
+    if values is None or not values[2] or values[2] < 8:
+        return ""
+    elements = values[0] * values[1] / (suspect.lanes * values[2])
+    return f"{values[2]:.0f} warps share {elements:.0f} elements per thread"
+
+
+def _long_body(suspect: Suspect) -> str:
+    lines = suspect.source.count("\n")
+    return f"its source has {lines} lines" if lines >= _MANY_LINES else ""
+
+
+def _shared_memory(suspect: Suspect) -> str:
+    values = suspect.numbers("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages")
+    limit = suspect.shared_limit
+    if values is None or limit is None:
+        return ""
+    wanted = (values[0] + values[1]) * values[2] * values[3] * suspect.element_bytes
+    if wanted <= limit:
+        return ""
+    return f"about {wanted / 1024:.0f} KiB wanted, {limit / 1024:.0f} KiB there"
+
+
+def _deep_pipeline(suspect: Suspect) -> str:
+    stages = suspect.number("num_stages")
+    return f"num_stages={stages:.0f}" if stages is not None and stages >= 5 else ""
+
+
+def _tma(suspect: Suspect) -> str:
+    words = ("tma", "tensor_descriptor", "experimental_descriptor")
+    named = next((n for n in suspect.configuration if any(w in n.lower() for w in words)), "")
+    in_source = next((word for word in words[1:] if word in suspect.source), "")
+    if not named and not in_source:
+        return ""
+    capability = suspect.compute_capability
+    if capability is not None and capability < 90:
+        return f"uses TMA ({named or in_source}), which sm_{capability} does not have"
+    inner = suspect.number("BLOCK_K")
+    if inner is not None and inner * suspect.element_bytes < 32:
+        return f"a row of {inner * suspect.element_bytes:.0f} bytes is small for TMA"
+    return f"uses TMA ({named or in_source})"
+
+
+def _warp_specialisation(suspect: Suspect) -> str:
+    for name, value in suspect.configuration.items():
+        words = ("warp_spec", "consumer_groups", "WARP_SPECIALIZE")
+        if any(word.lower() in name.lower() for word in words) and value not in (0, False, "0"):
+            return f"{name}={value}"
+    return "warp_specialize" if "warp_specialize=True" in suspect.source else ""
+
+
+def _cooperative(suspect: Suspect) -> str:
+    value = suspect.configuration.get("launch_cooperative_grid")
+    return "launch_cooperative_grid is set" if value not in (None, False, 0) else ""
+
+
+def _many_waves(suspect: Suspect) -> str:
+    values = suspect.numbers("waves_per_eu", "num_warps")
+    depth = suspect.number("BLOCK_K") or 0
+    if values is None or values[0] < 2 or values[1] > 2 or depth < 64:
+        return ""
+    return f"waves_per_eu={values[0]:.0f}, num_warps={values[1]:.0f}, BLOCK_K={depth:.0f}"
+
+
+def _matrix_instruction(suspect: Suspect) -> str:
+    size = suspect.number("matrix_instr_nonkdim")
+    blocks = suspect.numbers("BLOCK_M", "BLOCK_N")
+    if not size or blocks is None:
+        return ""
+    for name, block in zip(("BLOCK_M", "BLOCK_N"), blocks, strict=True):
+        if block % size or block < size:
+            return f"matrix_instr_nonkdim={size:.0f} does not divide {name}={block:.0f}"
+    return ""
+
+
+def _matrix_registers(suspect: Suspect) -> str:
+    values = suspect.numbers("waves_per_eu", "BLOCK_M", "BLOCK_N", "num_warps")
+    if values is None or not values[0] or not values[3]:
+        return ""
+    budget = 512 / values[0]
+    wanted = values[1] * values[2] / (64 * values[3])
+    if wanted < budget / 2:
+        return ""
+    return f"{wanted:.0f} accumulators in each lane, {budget:.0f} registers with so many waves"
+
+
+def _native_code(suspect: Suspect) -> str:
+    value = suspect.configuration.get("generate_native_code")
+    return "generate_native_code is set" if value not in (None, False, 0) else ""
+
+
+def _xpu_blocks(suspect: Suspect) -> str:
+    values = suspect.numbers("BLOCK_M", "BLOCK_N", "num_warps")
+    if values is None or not values[2] or values[0] * values[1] / values[2] >= 64:
+        return ""
+    return f"{values[2]:.0f} warps for {values[0]:.0f} by {values[1]:.0f} elements"
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "register-pressure",
+        "more registers than there are",
+        "The register allocator tries ever longer to fit what does not fit, and then spills.",
+        "Smaller BLOCK_M or BLOCK_N, or more warps.",
+        ("BLOCK_M", "BLOCK_N", "num_warps"),
+        _accumulator_registers,
+    ),
+    Rule(
+        "large-block",
+        "a very large block",
+        "Loops over a block are unrolled: the code, and the time to compile it, grow with it.",
+        "Smaller block sizes.",
+        ("BLOCK_M", "BLOCK_N", "BLOCK_K", "XBLOCK", "YBLOCK", "RBLOCK", "R0_BLOCK"),
+        _large_block,
+    ),
+    Rule(
+        "uneven-blocks",
+        "block sizes that do not go together",
+        "Layouts between such shapes need long shuffles through shared memory.",
+        "BLOCK_M and BLOCK_N closer to each other.",
+        ("BLOCK_M", "BLOCK_N"),
+        _uneven_blocks,
+    ),
+    Rule(
+        "odd-block",
+        "a block size that is no power of two",
+        "Triton's layouts are made for powers of two.",
+        "The next power of two.",
+        ("BLOCK_M", "BLOCK_N", "BLOCK_K"),
+        _odd_block,
+    ),
+    Rule(
+        "many-warps",
+        "many warps for the tile",
+        "What each warp holds becomes small against the exchange between them; the back end "
+        "schedules far more synchronisation.",
+        "Fewer warps.",
+        ("num_warps",),
+        _many_warps,
+    ),
+    Rule(
+        "long-body",
+        "a very long kernel",
+        "Several passes take time that grows faster than the number of operations.",
+        "Less fusion into it: torch._inductor.config.max_fusion_size.",
+        (),
+        _long_body,
+    ),
+    Rule(
+        "nvidia-shared-memory",
+        "more shared memory than a block may have",
+        "Such a kernel could not be launched; some back ends take long to find out.",
+        "Fewer stages or smaller blocks.",
+        ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages"),
+        _shared_memory,
+        "cuda",
+    ),
+    Rule(
+        "deep-pipeline",
+        "a deep pipeline",
+        "Each stage repeats the body of the loop, with its loads, once more.",
+        "Fewer stages.",
+        ("num_stages",),
+        _deep_pipeline,
+    ),
+    Rule(
+        "nvidia-tma",
+        "TMA",
+        "Descriptors have conditions on device, alignment and block size, and code of their own.",
+        "Without it: torch._inductor.config.triton.enable_persistent_tma_matmul = False.",
+        ("NUM_SMS", "BLOCK_K", "TMA_EXPERIMENTAL_API"),
+        _tma,
+        "cuda",
+    ),
+    Rule(
+        "nvidia-warp-specialisation",
+        "warp specialisation",
+        "Young passes, which have been seen not to end on new devices.",
+        "Without it.",
+        ("WARP_SPECIALIZE", "num_consumer_groups", "num_buffers_warp_spec"),
+        _warp_specialisation,
+        "cuda",
+    ),
+    Rule(
+        "nvidia-cooperative-grid",
+        "a cooperative grid",
+        "All blocks must fit on the device at the same time.",
+        "Without it: torch._inductor.config.triton.cooperative_reductions = False.",
+        ("launch_cooperative_grid",),
+        _cooperative,
+        "cuda",
+    ),
+    Rule(
+        "amd-waves",
+        "many waves per unit with few warps and a deep block",
+        "More waves leave each one fewer registers, and a deep block needs more of them.",
+        "waves_per_eu=0, or more warps.",
+        ("waves_per_eu", "num_warps", "BLOCK_K"),
+        _many_waves,
+        "hip",
+    ),
+    Rule(
+        "amd-matrix-instruction",
+        "a matrix instruction that does not fit the block",
+        "The block is no multiple of what the instruction computes.",
+        "matrix_instr_nonkdim=16, or a larger block.",
+        ("matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
+        _matrix_instruction,
+        "hip",
+    ),
+    Rule(
+        "amd-matrix-registers",
+        "matrix instructions that need more registers than their waves leave",
+        "Accumulators of MFMA live in registers for the whole loop.",
+        "Fewer waves or smaller blocks.",
+        ("waves_per_eu", "matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
+        _matrix_registers,
+        "hip",
+    ),
+    Rule(
+        "intel-native-code",
+        "native code generation",
+        "The whole back end runs at compile time, with its own register allocator.",
+        "Without it: generate_native_code off.",
+        ("generate_native_code",),
+        _native_code,
+        "xpu",
+    ),
+    Rule(
+        "intel-blocks",
+        "more threads than the block has work for",
+        "Its layouts repeat elements among threads.",
+        "Fewer warps.",
+        ("num_warps", "BLOCK_M", "BLOCK_N"),
+        _xpu_blocks,
+        "xpu",
+    ),
+)

@@ -1,0 +1,244 @@
+"""The smallest condition that tells stuck configurations from those that finished.
+
+A condition that holds for every stuck one and for no finished one is a conjunction of parts, each
+of which holds for every stuck one: an equality where they all agree, or a bound at the least or
+greatest of them. So the parts are known at once, and what is searched for is the cheapest set of
+parts that rules out every finished one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Literal
+
+from inductoscope.hangs.choices.quantities import (
+    Configuration,
+    Quantity,
+    Value,
+    is_number,
+    quantities_of,
+)
+
+Relation = Literal["==", ">=", "<="]
+
+_MOST_PARTS = 3
+# What a condition may cost beyond the cheapest, to be named beside it.
+_ALTERNATIVES_COST = 1.0
+_MOST_CONDITIONS = 4
+# A condition that separates in part is worth naming if it is right this often.
+_LEAST_ACCURACY = 0.75
+
+
+@dataclass(frozen=True)
+class Part:
+    """A quantity beside a value."""
+
+    quantity: Quantity
+    relation: Relation
+    value: Value
+
+    def holds(self, configuration: Configuration) -> bool:
+        """Whether a configuration is as the part says."""
+        found = self.quantity.of(configuration)
+        if found is None:
+            return False
+        if self.relation == "==":
+            return found == self.value and isinstance(found, bool) == isinstance(self.value, bool)
+        if not (is_number(found) and is_number(self.value)):
+            return False
+        return found >= self.value if self.relation == ">=" else found <= self.value
+
+    @property
+    def text(self) -> str:
+        """As people write it."""
+        sign = {"==": "=", ">=": "≥", "<=": "≤"}[self.relation]
+        return f"{self.quantity.text}{sign}{_number(self.value)}"
+
+    @property
+    def negation(self) -> str:
+        """What a configuration has for which it does not hold."""
+        sign = {"==": "≠", ">=": "<", "<=": ">"}[self.relation]
+        return f"{self.quantity.text}{sign}{_number(self.value)}"
+
+    @property
+    def cost(self) -> float:
+        """Less is simpler: an equality, a bound, a product, a product of many."""
+        size = 0.25 * (len(self.quantity.names) - 1)
+        return 1.0 + (0.1 if self.relation != "==" else 0.0) + size
+
+    def python(self, configuration: str) -> str:
+        """An expression that is true where it holds, given the name of a dictionary."""
+        value = repr(int(self.value) if _is_whole(self.value) else self.value)
+        return f"{self.quantity.python(configuration)} {self.relation} {value}"
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Parts that hold together, with how many stuck and finished configurations they hold for."""
+
+    parts: tuple[Part, ...]
+    stuck: int
+    of_stuck: int
+    finished: int
+    of_finished: int
+    # A configuration that would tell this condition from the others that fit.
+    decided_by: str = ""
+
+    @property
+    def text(self) -> str:
+        """As people write it."""
+        return " and ".join(part.text for part in self.parts)
+
+    @property
+    def counts(self) -> str:
+        """How well it separates."""
+        return (
+            f"{self.stuck} of {self.of_stuck} stuck, {self.finished} of {self.of_finished} finished"
+        )
+
+    @property
+    def separates(self) -> bool:
+        """Whether it holds for all stuck ones and for no finished one."""
+        return self.stuck == self.of_stuck and self.finished == 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The values of a configuration that it looks at."""
+        return tuple(dict.fromkeys(n for part in self.parts for n in part.quantity.names))
+
+    def holds(self, configuration: Configuration) -> bool:
+        """Whether a configuration is as the condition says."""
+        return all(part.holds(configuration) for part in self.parts)
+
+    def python(self, configuration: str) -> str:
+        """An expression that is true where it holds, given the name of a dictionary."""
+        return " and ".join(part.python(configuration) for part in self.parts)
+
+
+def contrast(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> list[Condition]:
+    """Conditions that separate, the simplest first; where none does, the one that comes closest.
+
+    None at all where there is nothing to compare: no stuck one, or no finished one.
+    """
+    if not stuck or not finished:
+        return []
+    parts = list(_parts(stuck, finished))
+    sets = _cheapest(parts, finished)
+    if not sets:
+        return _closest(stuck, finished)
+    found = [_counted(parts, stuck, finished) for parts in sets]
+    return [_with_decision(condition, found) for condition in found]
+
+
+def _parts(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> Iterator[Part]:
+    """Every part that holds for all stuck ones and rules out some finished one."""
+    for quantity in quantities_of(stuck):
+        values = [value for value in map(quantity.of, stuck) if value is not None]
+        if len(values) < len(stuck):
+            continue
+        for part in _around(quantity, values):
+            if not all(part.holds(configuration) for configuration in finished):
+                yield part
+
+
+def _around(quantity: Quantity, values: Sequence[Value]) -> Iterator[Part]:
+    if len(set(values)) == 1 and quantity.is_plain:
+        yield Part(quantity, "==", values[0])
+        return
+    numbers = [value for value in values if is_number(value)]
+    if len(numbers) == len(values):
+        yield Part(quantity, ">=", min(numbers))
+        yield Part(quantity, "<=", max(numbers))
+
+
+def _cheapest(parts: Sequence[Part], finished: Sequence[Configuration]) -> list[tuple[Part, ...]]:
+    """Sets of parts that together rule out all finished ones, none of which holds another."""
+    ruled_out = {
+        part: frozenset(n for n, config in enumerate(finished) if not part.holds(config))
+        for part in parts
+    }
+    everything = frozenset(range(len(finished)))
+    found: list[tuple[Part, ...]] = []
+    for size in range(1, _MOST_PARTS + 1):
+        for chosen in combinations(parts, size):
+            if frozenset().union(*(ruled_out[part] for part in chosen)) == everything:
+                found.append(chosen)
+        if found:  # A larger set says nothing that a smaller one does not.
+            break
+    found.sort(key=_cost)
+    limit = _cost(found[0]) + _ALTERNATIVES_COST if found else 0.0
+    return [chosen for chosen in _distinct(found) if _cost(chosen) <= limit][:_MOST_CONDITIONS]
+
+
+def _distinct(found: Sequence[tuple[Part, ...]]) -> Iterator[tuple[Part, ...]]:
+    """Without a product whose own factor is named already: it says the same at greater length."""
+    named: set[str] = set()
+    for chosen in found:
+        names = {name for part in chosen for name in part.quantity.names}
+        plain = all(part.quantity.is_plain for part in chosen)
+        if not plain and names & named:
+            continue
+        named |= names if plain else set()
+        yield chosen
+
+
+def _cost(parts: Sequence[Part]) -> float:
+    return sum(part.cost for part in parts)
+
+
+def _counted(
+    parts: tuple[Part, ...], stuck: Sequence[Configuration], finished: Sequence[Configuration]
+) -> Condition:
+    empty = Condition(parts, 0, len(stuck), 0, len(finished))
+    return Condition(
+        parts,
+        sum(map(empty.holds, stuck)),
+        len(stuck),
+        sum(map(empty.holds, finished)),
+        len(finished),
+    )
+
+
+def _with_decision(condition: Condition, all_: Sequence[Condition]) -> Condition:
+    """Beside others that fit as well: which configuration would tell."""
+    other = next((one for one in all_ if one is not condition), None)
+    if other is None:
+        return condition
+    apart = next((part for part in other.parts if part not in condition.parts), other.parts[0])
+    text = f"a choice with {condition.text} and {apart.negation}: stuck if this is the cause"
+    return Condition(
+        condition.parts,
+        condition.stuck,
+        condition.of_stuck,
+        condition.finished,
+        condition.of_finished,
+        text,
+    )
+
+
+def _closest(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> list[Condition]:
+    """Where nothing separates: the one value that comes closest, if it comes close."""
+    seen: dict[Part, None] = {}
+    for configuration in stuck:
+        for name, value in configuration.items():
+            seen[Part(Quantity((name,)), "==", value)] = None
+    counted = [_counted((part,), stuck, finished) for part in seen]
+    best = max(counted, key=_accuracy, default=None)
+    return [best] if best is not None and _accuracy(best) >= _LEAST_ACCURACY else []
+
+
+def _accuracy(condition: Condition) -> float:
+    """The mean of how many stuck ones it finds and how many finished ones it leaves alone."""
+    found = condition.stuck / condition.of_stuck
+    spared = 1 - condition.finished / condition.of_finished
+    return (found + spared) / 2 if found > 0.5 else 0.0
+
+
+def _is_whole(value: Value) -> bool:
+    return isinstance(value, float) and value.is_integer()
+
+
+def _number(value: Value) -> str:
+    return str(int(value) if _is_whole(value) else value)

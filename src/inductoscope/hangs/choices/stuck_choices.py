@@ -1,0 +1,110 @@
+"""Choices of autotuning that a program waits for, from what it said before it stopped moving."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.hangs.choices.contrast import contrast
+from inductoscope.hangs.logs.autotune import AutotuneFold
+from inductoscope.hangs.logs.choice import Choice, parse_choice
+from inductoscope.hangs.logs.groups import Group
+from inductoscope.hangs.logs.origin import Origin, Program
+from inductoscope.recording.reader import Event, open_recording
+
+
+@dataclass(frozen=True)
+class StuckChoices:
+    """One operation of which some choices never came back, and those that did."""
+
+    compile: str
+    operation: str
+    stuck: tuple[Choice, ...]
+    finished: tuple[Choice, ...]
+    # Not begun, because those that are stuck hold all threads: nothing is known of them.
+    waiting: tuple[Choice, ...] = ()
+    # The longest that one took which came back.
+    longest: float = 0.0
+    # Whether they were being timed, rather than compiled ahead of that.
+    while_timed: bool = False
+
+
+def stuck_choices(folder: Path) -> StuckChoices | None:
+    """What a recorded program was waiting for; None if for no choice."""
+    streams: dict[str, list[Event]] = {}
+    for event in open_recording(folder).events():
+        streams.setdefault(event.stream, []).append(event)
+    for events in streams.values():
+        found = _compiled_ahead(events) or _timed(events)
+        if found is not None:
+            return found
+    return None
+
+
+def compiled_choices(folder: Path) -> list[Choice]:
+    """The choices that a recorded program compiled to the end."""
+    groups = _groups(list(open_recording(folder).events()))
+    return [state.choice for group in groups for state in group.finished]
+
+
+def _groups(events: list[Event]) -> list[Group]:
+    fold = AutotuneFold()
+    for number, event in enumerate(events):
+        if event.kind == "torch-log":
+            program = Program(event.stream)
+            fold.take(event.text("text"), Origin(program, "", number, "", event.text("compile")))
+    return fold.groups
+
+
+def _compiled_ahead(events: list[Event]) -> StuckChoices | None:
+    for group in reversed(_groups(events)):
+        if group.stuck:
+            return StuckChoices(
+                group.origin.compile_id,
+                group.operation,
+                tuple(state.choice for state in group.stuck),
+                tuple(state.choice for state in group.finished),
+                tuple(state.choice for state in group.queued),
+                max((state.seconds or 0.0 for state in group.finished), default=0.0),
+            )
+    return None
+
+
+def _timed(events: list[Event]) -> StuckChoices | None:
+    """Where nothing is compiled ahead, as with Python up to 3.11.8, one choice after the other."""
+    begun: Event | None = None
+    finished: dict[str, float] = {}
+    for event in events:
+        if event.kind == "autotune":
+            finished.clear()
+        elif event.kind == "benchmark-start":
+            begun = event
+        elif event.kind == "benchmark-end" and begun is not None:
+            if not event.text("error"):
+                finished[event.text("text")] = event.time - begun.time
+            begun = None
+    if begun is None:
+        return None
+    choice = parse_choice(begun.text("text"))
+    return StuckChoices(
+        begun.text("compile"),
+        "",
+        (choice,),
+        tuple(parse_choice(text) for text in finished if parse_choice(text).kind == choice.kind),
+        longest=max(finished.values(), default=0.0),
+        while_timed=True,
+    )
+
+
+def told(choices: StuckChoices) -> list[str]:
+    """What is stuck and what it has in common, in sentences."""
+    stuck, finished = choices.stuck, [c for c in choices.finished if c.configuration]
+    of = f" of {choices.operation}" if choices.operation else ""
+    waiting = f", {len(choices.waiting)} wait for a thread" if choices.waiting else ""
+    conditions = contrast([c.configuration for c in stuck], [c.configuration for c in finished])
+    names = ", ".join(choice.short_name or choice.kind for choice in stuck[:8])
+    return [
+        f"choices{of}: {len(stuck)} stuck, {len(choices.finished)} finished{waiting}",
+        *(f"{condition.text}: {condition.counts}" for condition in conditions),
+        f"stuck: {names}{' …' if len(stuck) > 8 else ''}",
+    ]

@@ -1,0 +1,64 @@
+"""All forms of one filter, and the files that they are handed over in."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure
+from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.filters import PATCHED, assignment_for, patch_for, snippet_for
+from inductoscope.hangs.choices.quantities import Configuration
+
+SNIPPET_FILE, PATCH_FILE = "filter.py", "filter.patch"
+
+
+@dataclass(frozen=True)
+class WayPast:
+    """Leaving out what a condition holds for: by a variable, a snippet, or a patch of torch."""
+
+    condition: str
+    variable: str
+    snippet: str
+    # "" where torch is not installed, or has no place for it.
+    patch: str = ""
+
+
+def way_past(
+    condition: Condition, stuck: Sequence[Configuration], *, device: str = "cuda"
+) -> WayPast:
+    """The filter for a condition, the patch made for the torch that is installed here."""
+    return WayPast(
+        condition.text,
+        assignment_for(condition, stuck),
+        snippet_for(condition),
+        patch_for(condition, _installed_source(), device=device or "cuda"),
+    )
+
+
+def _installed_source() -> str:
+    """torch's file, read and not imported; "" where there is none."""
+    try:
+        spec = importlib.util.find_spec("torch")
+        assert spec is not None
+        assert spec.origin is not None
+        return (Path(spec.origin).parent.parent / PATCHED).read_text("utf-8")
+    except (AssertionError, ImportError, OSError, UnicodeDecodeError, ValueError):
+        return ""
+
+
+def write_way_past(way: WayPast, folder: Path) -> list[Path]:
+    """Write snippet and patch; returns what was written."""
+    texts = {SNIPPET_FILE: way.snippet, PATCH_FILE: way.patch}
+    written = []
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, text in texts.items():
+            if text:
+                (folder / name).write_text(text, "utf-8")
+                written.append(folder / name)
+    except OSError as error:
+        raise ToolFailure(f"{folder} cannot be written: {error.strerror}.") from error
+    return written

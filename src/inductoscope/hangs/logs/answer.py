@@ -1,0 +1,105 @@
+"""What a log says about one program: the answer, the lines that show it, what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Literal
+
+from inductoscope.hangs.logs.groups import ChoiceState, Group
+from inductoscope.hangs.logs.origin import Origin, Program
+from inductoscope.hangs.logs.program import Seen, SeenFailure
+
+Confidence = Literal["proven", "likely", "unknown"]
+
+_LONGEST_EVIDENCE = 300
+
+
+class Kind(str, Enum):
+    """What became of a program."""
+
+    COMPILE_HANG = "kernel compile hang"
+    BENCHMARK_HANG = "benchmark hang"
+    KERNELS = "kernels not autotuned"
+    RUN_TIME = "after compilation"
+    ERROR = "error"
+    DYNAMO = "Dynamo"
+    AOT = "AOTAutograd"
+    INDUCTOR = "Inductor before autotuning"
+    INTERRUPTED = "interrupted"
+    CLEAN = "clean"
+    UNKNOWN = "cannot tell"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A line of a log."""
+
+    place: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What became of one program."""
+
+    kind: Kind
+    title: str
+    program: Program
+    confidence: Confidence
+    stage: str = "none"
+    compile_id: str = ""
+    is_problem: bool = True
+    evidence: tuple[Evidence, ...] = ()
+    advice: tuple[str, ...] = ()
+    # What to type, as it is.
+    command: str = ""
+    notes: tuple[str, ...] = ()
+    groups: tuple[Group, ...] = field(default=(), compare=False)
+
+
+def line_evidence(seen: Seen) -> Evidence:
+    """A torch line."""
+    return Evidence(seen.origin.place, shortened(seen.text.strip() or f"(a line of {seen.module})"))
+
+
+def place_evidence(origin: Origin, text: str) -> Evidence:
+    """What a line says, in our words or its own."""
+    return Evidence(origin.place, shortened(text))
+
+
+def choice_evidence(state: ChoiceState, words: str) -> Evidence | None:
+    """The last line about a choice."""
+    if not state.origins:
+        return None
+    return Evidence(
+        state.origins[-1].place,
+        shortened(f"{words} {state.choice.short_name or state.choice.text}"),
+    )
+
+
+def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[Evidence, ...]:
+    """The traceback, with the frame that tells where it was."""
+    failure, origin = seen.failure, seen.origin
+    found = [Evidence(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
+    if failure.frames:
+        where = failure.frames[frame]
+        text = f"in {where.function}, {_inside_packages(where.file)}:{where.line}"
+        found.insert(0, Evidence(origin.place, shortened(text)))
+    return tuple(found)
+
+
+def _inside_packages(file: str) -> str:
+    return file.replace("\\", "/").rpartition("/site-packages/")[2]
+
+
+def present(items: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
+    """Those that exist."""
+    return tuple(item for item in items if item is not None)
+
+
+def shortened(text: str) -> str:
+    """No more than a reader takes in."""
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_EVIDENCE else text[: _LONGEST_EVIDENCE - 1] + "…"

@@ -1,0 +1,361 @@
+"""Is it a kernel that hangs in the compiler, or something else? For each program that wrote a log.
+
+The questions are asked in turn, and the first that applies gives the answer: each with the lines
+that show it, how sure that is, and what to do. A log that ends is no proof of a hang, since it
+may be read too early: what is proven is what a traceback, a time-out or a later line shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from inductoscope.hangs.logs.answer import (
+    Answer,
+    Evidence,
+    Kind,
+    failure_evidence,
+    line_evidence,
+    present,
+    shortened,
+)
+from inductoscope.hangs.logs.autotune_answers import benchmark_hang, compile_hang, unclear_wait
+from inductoscope.hangs.logs.groups import Group
+from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFailure
+from inductoscope.hangs.logs.reading import LogReading
+from inductoscope.hangs.logs.trace_answers import answer_from_trace
+from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.stages import WORDS, stage_of_module
+
+ALL_LOGS = 'TORCH_LOGS="+dynamo,+aot,+inductor"'
+_BEGINNINGS = {
+    Sign.TRACING: "dynamo",
+    Sign.TRACED: "dynamo",
+    Sign.BACKEND: "aot",
+    Sign.INDUCTOR: "inductor",
+    Sign.BACKEND_DONE: "dynamo",
+}
+_SUBMISSIONS = (Sign.GROUP, Sign.SUBMITTED_TO_THREAD, Sign.SUBMITTED_TO_POOL)
+_STAGE_KINDS = {
+    "dynamo": Kind.DYNAMO,
+    "aot": Kind.AOT,
+    "triton-compile": Kind.KERNELS,
+    "cpp-compile": Kind.KERNELS,
+    "runtime": Kind.RUN_TIME,
+    "user": Kind.RUN_TIME,
+}
+_RANK = {Kind.COMPILE_HANG: 0, Kind.BENCHMARK_HANG: 1, Kind.KERNELS: 2, Kind.ERROR: 3}
+
+
+def judge(reading: LogReading) -> list[Answer]:
+    """An answer for every program, the most telling ones first."""
+    answers = [judge_program(program) for program in reading.programs]
+    return sorted(answers, key=lambda a: (not a.is_problem, _RANK.get(a.kind, 9), a.program.label))
+
+
+def judge_program(program: ProgramFold) -> Answer:
+    """The first answer that applies."""
+    for rule in _RULES:
+        answer = rule(program)
+        if answer is not None:
+            return _with_errors(program, answer)
+    return _with_errors(program, _cannot_tell(program))
+
+
+def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
+    """Add what else was logged: a hang may only follow from it."""
+    notes = [*answer.notes]
+    by_interrupt = program.last_interrupt is not None and program.assemblers_killed
+    if answer.kind is not Kind.ERROR and program.errors and not by_interrupt:
+        first = line_evidence(program.errors[0])
+        number = program.number_of_errors
+        notes.append(f"{number} error(s) were logged; the first: {first.text} ({first.place})")
+    notes += [
+        f"a thread or a child failed: {shortened(seen.failure.error)} ({seen.origin.place})"
+        for seen in program.asides[-1:]
+    ]
+    if program.exit is not None and not program.has_failed:
+        notes.append(
+            f"it was ended by signal {-(program.exit_code or 0)} ({program.exit.origin.place})"
+        )
+    return replace(answer, notes=tuple(notes))
+
+
+# --- tracebacks -----------------------------------------------------------------------------------
+
+
+def _error(program: ProgramFold) -> Answer | None:
+    error = program.last_error
+    if error is None:
+        return _exit(program) if program.has_failed else None
+    stage, frame = error.stage
+    message = error.failure.error or "a traceback that is cut"
+    what = "a crash" if error.is_crash else "an exception"
+    return Answer(
+        kind=Kind.ERROR,
+        title=f"{what}, not a hang: {message[:160]}",
+        program=program.program,
+        confidence="proven" if error.failure.error and error.sure else "likely",
+        stage="none" if stage == "user" else stage,
+        evidence=failure_evidence(error, frame),
+        advice=("Look into the exception: inductoscope doctor SCRIPT finds its cause",),
+    )
+
+
+def _exit(program: ProgramFold) -> Answer:
+    """Only the launcher tells that it failed."""
+    last = program.compiles[-1].last if program.compiles else program.last
+    return Answer(
+        kind=Kind.ERROR,
+        title=f"no hang: it ended with exit code {program.exit_code}, and the log does not say why",
+        program=program.program,
+        confidence="proven",
+        evidence=tuple(line_evidence(seen) for seen in (program.exit, last) if seen is not None),
+        advice=("Look into its standard error: inductoscope doctor SCRIPT finds the cause",),
+    )
+
+
+def _waits_for_a_rank(program: ProgramFold) -> Answer | None:
+    if program.collective is None:
+        return None
+    return Answer(
+        kind=Kind.RUN_TIME,
+        title="a collective waited for another rank until it timed out",
+        program=program.program,
+        confidence="proven",
+        stage="runtime",
+        evidence=(line_evidence(program.collective),),
+        advice=("Look at the ranks that it waited for: one of them may still be compiling",),
+    )
+
+
+def _interrupted(program: ProgramFold) -> Answer | None:
+    interrupt = program.last_interrupt
+    if interrupt is None:
+        return None
+    stage, frame = interrupt.stage
+    if stage in ("autotune", "benchmark"):
+        kind = Kind.INTERRUPTED
+        title = f"{_seen_in(interrupt)} {WORDS[stage]}; the log names no choice"
+    else:
+        kind = _STAGE_KINDS.get(stage, Kind.INDUCTOR)
+        title = f"{_seen_in(interrupt)} {WORDS.get(stage, stage)}"
+    return Answer(
+        kind=kind,
+        title=title,
+        program=program.program,
+        confidence="proven" if interrupt.sure else "likely",
+        stage=stage,
+        evidence=failure_evidence(interrupt, frame),
+        advice=_stage_advice(stage),
+    )
+
+
+def _seen_in(stack: SeenFailure) -> str:
+    return "a dump of its stack shows it in" if stack.failure.is_dump else "interrupted in"
+
+
+# --- lines ----------------------------------------------------------------------------------------
+
+
+def _clean(program: ProgramFold) -> Answer | None:
+    if program.ending is None:
+        return None
+    compile_ = _unfinished(program)
+    if compile_ is not None:
+        return None
+    return Answer(
+        kind=Kind.CLEAN,
+        title="it ended, and every compile was finished",
+        program=program.program,
+        confidence="proven",
+        is_problem=False,
+        evidence=(line_evidence(program.ending),),
+        notes=_notes(program),
+    )
+
+
+def _notes(program: ProgramFold) -> tuple[str, ...]:
+    failed = sum(len(group.failed) for group in program.autotune.groups)
+    return (f"{failed} choice(s) failed to compile; that is usual",) if failed else ()
+
+
+def _unfinished(program: ProgramFold) -> CompileProgress | None:
+    """The compile that the program was in with its last line, unless it was done.
+
+    Of a compile whose end the log would not show, it is not known.
+    """
+    last = program.compiles[-1] if program.compiles else None
+    return last if last is not None and last.telling and not last.done else None
+
+
+def _in_a_stage(program: ProgramFold) -> Answer | None:
+    compile_ = _unfinished(program)
+    if compile_ is None:
+        return _submitted(program)
+    if Sign.CODE in compile_.signs and Sign.OUTPUT not in _after(compile_, Sign.CODE):
+        return _kernels(program, compile_)
+    stage = _stage_of(compile_)
+    submitted = _submitted(program)
+    if submitted is not None:
+        return submitted
+    kind = _STAGE_KINDS.get(stage, Kind.INDUCTOR)
+    ended = program.ending is not None
+    return Answer(
+        kind=kind,
+        title=_stage_title(stage, ended),
+        program=program.program,
+        confidence="likely",
+        stage="none" if stage == "inductor" else stage,
+        compile_id=compile_.compile_id,
+        evidence=present((_function(compile_), line_evidence(compile_.last))),
+        advice=_stage_advice(stage),
+    )
+
+
+def _submitted(program: ProgramFold) -> Answer | None:
+    """The last that it did was to hand choices to the compilers; it does not wait for them yet."""
+    compile_ = program.compiles[-1] if program.compiles else None
+    if compile_ is None or next(reversed(compile_.signs), None) not in _SUBMISSIONS:
+        return None
+    groups = program.autotune.groups
+    if stage_of_module(compile_.last.module) != "autotune" or not groups:
+        return None
+    group = groups[-1]
+    return Answer(
+        kind=Kind.COMPILE_HANG,
+        title="choices were handed to the compilers, and no line of this compile follows",
+        program=program.program,
+        confidence="likely" if not group.submitted_seen else "unknown",
+        stage="autotune",
+        compile_id=compile_.compile_id,
+        evidence=(line_evidence(compile_.last),),
+        advice=_submitted_advice(group),
+        groups=(group,),
+    )
+
+
+def _submitted_advice(group: Group) -> tuple[str, ...]:
+    if not group.submitted_seen:
+        return (f"To see which choices, and whether they are awaited: run again with {ALL_LOGS}",)
+    return (
+        "No line says that it waits for them: it may as well be what comes next, in lowering",
+        "While it hangs: inductoscope attach PID shows the stack",
+    )
+
+
+def _function(compile_: CompileProgress) -> Evidence | None:
+    """The user's function that is being compiled."""
+    begun = compile_.signs.get(Sign.TRACING)
+    return line_evidence(begun) if begun is not None else None
+
+
+def _stage_title(stage: str, ended: bool) -> str:
+    words = WORDS.get(stage, stage)
+    if ended:
+        return f"it ended in the middle of a compile; its last line is of {words}"
+    return f"the last line of its compile is of {words}"
+
+
+def _after(compile_: CompileProgress, sign: Sign) -> list[Sign]:
+    signs = list(compile_.signs)
+    return signs[signs.index(sign) :]
+
+
+def _stage_of(compile_: CompileProgress) -> str:
+    """By the module of its last line, or, where that serves every stage, by what began last."""
+    stage = stage_of_module(compile_.last.module)
+    last = next((_BEGINNINGS[s] for s in reversed(compile_.signs) if s in _BEGINNINGS), "")
+    # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
+    handed_over = stage == "dynamo" and last in ("aot", "inductor")
+    return last if last and (stage == "user" or handed_over) else stage
+
+
+def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
+    on = any(program.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))
+    why = "the generated kernels are being compiled"
+    if not on:
+        why += "; autotuning is not on"
+    last_kernel = compile_.signs.get(Sign.KERNEL)
+    seen = (last_kernel, compile_.signs[Sign.CODE], compile_.last)
+    return Answer(
+        kind=Kind.KERNELS,
+        title=why,
+        program=program.program,
+        confidence="likely",
+        # A kernel for the C++ compiler is generated without a line that says so.
+        stage="triton-compile" if last_kernel is not None else "cpp-compile",
+        compile_id=compile_.compile_id,
+        evidence=present(line_evidence(line) for line in dict.fromkeys(seen) if line is not None),
+        advice=(
+            "While it hangs: inductoscope attach PID says which kernel and which compiler",
+            "Or run it anew: inductoscope run SCRIPT",
+        ),
+    )
+
+
+def _compiled(program: ProgramFold) -> Answer | None:
+    """Every compile that the log holds is done, but no line says that the program ended."""
+    told = any(sign in program.signs for sign in (Sign.INDUCTOR_DONE, Sign.RUN, Sign.GROUP))
+    if not program.compiles or not program.compiles[-1].done or not told:
+        return None
+    seen = dict.fromkeys((program.compiles[-1].last, program.last))
+    return Answer(
+        kind=Kind.RUN_TIME,
+        title="every compile is finished, then the log ends with no sign that the program ended: "
+        "it ran on and hung or was killed, or it is still running",
+        program=program.program,
+        confidence="likely",
+        stage="runtime",
+        evidence=tuple(line_evidence(line) for line in seen if line is not None),
+        advice=_stage_advice("runtime"),
+    )
+
+
+def _cannot_tell(program: ProgramFold) -> Answer:
+    return Answer(
+        kind=Kind.UNKNOWN,
+        title="the log holds too little to tell",
+        program=program.program,
+        confidence="unknown",
+        is_problem=False,
+        evidence=(line_evidence(program.last),) if program.last else (),
+        advice=(f"Run again with {ALL_LOGS}",),
+    )
+
+
+def _stage_advice(stage: str) -> tuple[str, ...]:
+    if stage == "dynamo":
+        return (
+            "It is not a kernel: Dynamo does not come to an end with the Python code",
+            "TORCH_LOGS=+dynamo shows the line that is traced; inductoscope run SCRIPT watches it",
+        )
+    if stage == "aot":
+        return (
+            "It is not a kernel: AOTAutograd traces the graph, or Inductor's first passes run",
+            "TORCH_LOGS=+aot,+inductor shows how far it gets",
+        )
+    if stage in ("runtime", "user"):
+        return (
+            "It is not the compiler: a kernel that does not return, a collective that waits for "
+            "another rank, or the program itself",
+            "While it hangs: inductoscope attach PID",
+        )
+    return (
+        "No choice was being compiled; this stage itself does not end, or is slow",
+        "While it hangs: inductoscope attach PID shows the stack",
+    )
+
+
+_RULES: tuple[Callable[[ProgramFold], Answer | None], ...] = (
+    compile_hang,
+    unclear_wait,
+    benchmark_hang,
+    _waits_for_a_rank,
+    _error,
+    _interrupted,
+    _clean,
+    answer_from_trace,
+    _in_a_stage,
+    _compiled,
+)

@@ -1,0 +1,278 @@
+"""Finds torch's lines in the bytes of a log.
+
+A log may be of many gigabytes and of any origin, so its bytes are searched with one expression
+for the header that torch gives each line:
+
+    V1115 00:25:34.924000 1578 torch/_inductor/select_algorithm.py:3515] [0/0] Submitted ...
+
+What stands before it on the line is what a launcher or a job system put there. Each line is
+found on its own, with no memory of the lines before: that is why a file can be read in pieces.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from inductoscope.hangs.logs.final_lines import COLLECTIVE, PRINTED, may_stand_before
+from inductoscope.hangs.logs.records import Record, read_record
+from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
+from inductoscope.hangs.logs.tracebacks import Failure, find_failures, prefix_of
+from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern
+
+_HEADS = {pattern.head: pattern for pattern in PATTERNS if pattern.head}
+TABLE = next(pattern.head for pattern in PATTERNS if pattern.sign is Sign.TABLE)
+_PRINTED = (TABLE, *PRINTED)
+_ALTERNATIVES = b"|".join(
+    re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)
+)
+# Begins with letters that are rare, which makes it fast; what stands before is looked at after.
+_MODULE_AND_TEXT = re.compile(
+    rb"\.py:(\d+)\]"
+    rb"(?: \[([^\]\s]*\d/\d[^\]\s]*)\])?(?: \[__(\w+)\])? ?"
+    rb"(?:(?:Step \d+: )?(" + _ALTERNATIVES + rb")"
+    rb'|(\{")'
+    rb"|\[\w+\] inductor_config\[(max_autotune\w*)\]: ([TF])"
+    rb"|)"
+)
+# Groups up to this one are on every line.
+_PLAIN = 3
+# From the level up to the process.
+_TIME_LENGTH = len("V1115 00:25:34.924000")
+_FAILED_CHOICE = b" for benchmark choice "
+
+
+class Line(NamedTuple):
+    """One line of torch's. `pattern` is the head of the pattern that it fits, or empty."""
+
+    line: int
+    label: str
+    process: int
+    level: str
+    time: str
+    module: str
+    compile_id: str
+    pattern: str
+    text: str
+    # Whether it was asked for by name, like [__output_code]: then others may have been left out.
+    artifact: bool = False
+
+
+Event = Line | Record | Failure
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a piece of a log holds, in the order of its lines, and how many lines it has."""
+
+    events: list[Event]
+    lines: int
+    torch_lines: int
+
+
+def find_events(data: bytes, end: int) -> Found:
+    """What is on the lines that begin before `end`; what follows only completes the last ones.
+
+    Of lines with no pattern, the last one of every process and compile id is kept: it says how
+    far a stage got.
+    """
+    finder = _Finder(data, end)
+    events = [*finder.torch_lines(), *finder.last_lines(), *finder.other_lines()]
+    numbered = sorted(events, key=lambda found: found[0])
+    return Found(
+        list(_numbered(data, numbered)), data.count(b"\n", 0, end), finder.number_of_torch_lines
+    )
+
+
+def _numbered(data: bytes, found: list[tuple[int, Event]]) -> Iterator[Event]:
+    line, place = 1, 0
+    for position, event in found:
+        line += data.count(b"\n", place, position)
+        place = position
+        yield event.moved(line - 1) if isinstance(event, Failure) else event._replace(line=line)
+
+
+class _Header(NamedTuple):
+    """Where the parts of a header are."""
+
+    level: int
+    process: int
+    module: int
+    place: int
+    label: str
+
+
+# Label, process, compile id, and whether it is no artifact.
+_Key = tuple[str, bytes, bytes | None, bool]
+
+
+class _Finder:
+    def __init__(self, data: bytes, end: int) -> None:
+        self._data = data
+        self._end = end
+        self._last: dict[_Key, tuple[re.Match[bytes], int, bytes]] = {}
+        self._error: tuple[str, bytes, bytes] | None = None
+        self.number_of_torch_lines = 0
+
+    def torch_lines(self) -> Iterator[tuple[int, Event]]:
+        """Lines with a pattern, records, and errors; the others are counted, the last ones kept."""
+        data, end = self._data, self._end
+        start, same, length, count = 0, b"", 0, 0
+        for match in _MODULE_AND_TEXT.finditer(data, 0, min(len(data), end + LONGEST)):
+            place, kind = match.start(), match.lastindex or 0
+            if kind <= _PLAIN and length and data.startswith(same, place - length):
+                count += place - length + 1 < end  # A further line of the same message.
+                continue
+            start = data.rfind(b"\n", start, place) + 1 or start
+            if start >= end:
+                break
+            header = self._header(start, place)
+            if header is None:
+                continue
+            count += 1
+            if kind > _PLAIN:
+                yield from self._marked(match, start, header)
+                continue
+            if data[header.level] in b"EC":
+                yield from self._error_line(match, start, header)
+            else:
+                self._keep(match, header)
+            length = place - start + 1 if start else 0
+            same = data[start - 1 : place] if start else b""
+        self.number_of_torch_lines = count
+
+    def _header(self, start: int, place: int) -> _Header | None:
+        """Where the parts of the header before `place` are; None if it is none of torch's."""
+        module = self._data.rfind(b" ", start, place)
+        process = self._data.rfind(b" ", start, module) if module > 0 else -1
+        level = process - _TIME_LENGTH
+        if level < start:
+            return None
+        label = "" if level == start else self._label(start, level)
+        return None if label is None else _Header(level, process, module, place, label)
+
+    def _marked(
+        self, match: re.Match[bytes], start: int, header: _Header
+    ) -> Iterator[tuple[int, Event]]:
+        self._error = (header.label, self._data[header.level : header.process], match[1])
+        event = self._event(match, header.level, header.label)
+        if event is not None:
+            yield start, event
+
+    def _keep(self, match: re.Match[bytes], header: _Header) -> None:
+        """Keep the last message of each compile, by its first line, which says most."""
+        data = self._data
+        key = (header.label, data[header.process : header.module], match[2], match[3] is None)
+        text = data[header.level : header.place]
+        before = self._last.get(key)
+        if before is None or before[2] != text:
+            self._last[key] = match, header.level, text
+
+    def last_lines(self) -> Iterator[tuple[int, Event]]:
+        for (label, *_), (match, level, _) in self._last.items():
+            line = self._line(match, level, label)
+            if line is not None:
+                yield match.start(), line
+
+    def _event(self, match: re.Match[bytes], level: int, label: str) -> Event | None:
+        if match[5] is None:
+            return self._line(match, level, label)
+        header = HEADER.match(self._data, level)
+        return read_record(self._data, header, match.start(5), label) if header else None
+
+    def _error_line(
+        self, match: re.Match[bytes], start: int, header: _Header
+    ) -> Iterator[tuple[int, Event]]:
+        """The first line of an error."""
+        error = (header.label, self._data[header.level : header.process], match[1])
+        if error != self._error:
+            self._error = error
+            line = self._line(match, header.level, header.label)
+            if line is not None and line.pattern != FAILED_CHOICE:
+                yield start, line
+
+    def _failed_choices(self) -> Iterator[tuple[int, Event]]:
+        """The last lines of messages of several lines, which name the choice that failed."""
+        data, place = self._data, self._data.find(_FAILED_CHOICE, 0, self._end)
+        while place >= 0:
+            start = data.rfind(b"\n", max(0, place - LONGEST), place) + 1
+            match = _MODULE_AND_TEXT.search(data, start, place)
+            header = self._header(start, match.start()) if match else None
+            if match and header and match[4] is None and data[header.level] == 69:
+                line = self._line(match, header.level, header.label)
+                if line is not None:
+                    yield start, line
+            place = data.find(_FAILED_CHOICE, place + 1, self._end)
+
+    def other_lines(self) -> Iterator[tuple[int, Event]]:
+        """Tracebacks, and what torch prints with no header."""
+        yield from find_failures(self._data, self._end)
+        yield from self._failed_choices()
+        for head in _PRINTED:
+            yield from self._printed(head)
+
+    def _printed(self, head: str) -> Iterator[tuple[int, Event]]:
+        place = self._data.find(head.encode(), 0, self._end)
+        while place >= 0:
+            start = self._data.rfind(b"\n", max(0, place - LONGEST), place) + 1
+            prefix = prefix_of(self._data, start, place)
+            if prefix is not None and may_stand_before(head, prefix):
+                text = text_of_line(self._data, place)
+                label = label_of(prefix) if is_prefix(prefix) or head == COLLECTIVE else ""
+                yield start, Line(0, label, 0, "", "", "", "", head, text)
+            place = self._data.find(head.encode(), place + 1, self._end)
+
+    def _label(self, start: int, level: int) -> str | None:
+        """The name before a header; None if the line is the payload of a record."""
+        if self._data[start] == 9:
+            return None
+        return label_of(self._data[start : min(level, start + 300)])
+
+    def _line(self, match: re.Match[bytes], level: int, label: str) -> Line | None:
+        header = HEADER.match(self._data, level)
+        if header is None:
+            return None
+        pattern, text = self._pattern_and_text(match)
+        return Line(
+            0,
+            label,
+            int(header[3][:18]),
+            decode(header[1]),
+            decode(header[2]),
+            decode(header[4]),
+            decode(match[2] or b""),
+            pattern,
+            text,
+            match[3] is not None,
+        )
+
+    def _pattern_and_text(self, match: re.Match[bytes]) -> tuple[str, str]:
+        if match[4] is not None:
+            return match[4].decode(), text_of_line(self._data, match.start(4))
+        if match[6] is not None:
+            return SETTING, f"{decode(match[6])}={match[7] == b'T'}"
+        text = text_of_line(self._data, match.end())
+        return (FAILED_CHOICE if FAILED_CHOICE in text else ""), text
+
+
+# Two kinds of line that follow from a pattern: a value in the list of settings, and the end of
+# a message of several lines.
+SETTING = "inductor_config"
+FAILED_CHOICE = _FAILED_CHOICE.decode()
+
+
+def pattern_of(head: str) -> LogPattern | None:
+    """The pattern with this head."""
+    return _HEADS.get(head)
+
+
+def recognise(text: str) -> LogPattern | None:
+    """The pattern that a message fits, if any."""
+    match = _TEXT.match(text.encode("utf-8", "replace"))
+    return _HEADS.get(match[1].decode()) if match else None
+
+
+_TEXT = re.compile(rb"(?:Step \d+: )?(" + _ALTERNATIVES + rb")")

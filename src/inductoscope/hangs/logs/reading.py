@@ -1,0 +1,192 @@
+"""Reads logs: each part in turn, a large one with several processes."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from inductoscope.errors import UsageError
+from inductoscope.hangs.logs.blocks import AHEAD, BLOCK, read_events
+from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, open_log
+from inductoscope.hangs.logs.fold import LogFold
+from inductoscope.hangs.logs.lines import Found
+from inductoscope.hangs.logs.program import ProgramFold
+from inductoscope.hangs.logs.tracebacks import Failure
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+    from multiprocessing.context import BaseContext
+
+# Below this size a second process costs more than it saves.
+PIECE = 16 << 20
+_POLL_SECONDS = 0.25
+
+
+@dataclass
+class ReadFile:
+    """One file that was read."""
+
+    path: str
+    lines: int = 0
+    torch_lines: int = 0
+    damage: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class LogReading:
+    """What the logs hold: the programs that wrote them, and the files."""
+
+    programs: list[ProgramFold]
+    files: list[ReadFile]
+
+    @property
+    def torch_lines(self) -> int:
+        """How many lines torch wrote."""
+        return sum(file.torch_lines for file in self.files)
+
+
+def read_logs(paths: Sequence[str], *, cores: int | None = None) -> LogReading:
+    """Read the logs at these paths; `cores` processes at most, all that there are by default."""
+    cores = cores or os.cpu_count() or 1
+    return _fold(find_logs(paths), lambda path, file: _read_file(path, file.damage, cores))
+
+
+def wait_until_quiet(paths: Sequence[str], *, seconds: float | None) -> None:
+    """Wait until Ctrl-C, or until no file at these paths has grown for so many seconds."""
+    sizes, since = _sizes(paths), time.monotonic()
+    try:
+        while seconds is None or time.monotonic() - since < seconds:
+            time.sleep(_POLL_SECONDS)
+            now = _sizes(paths)
+            if now != sizes:
+                sizes, since = now, time.monotonic()
+    except KeyboardInterrupt:
+        return
+
+
+def _sizes(paths: Sequence[str]) -> dict[str, int]:
+    parts = [path for log in find_logs(paths) for path in log.parts if path != STDIN]
+    found: dict[str, int] = {}
+    for path in parts:
+        with contextlib.suppress(OSError):  # It may be rotated away at this moment.
+            found[path] = os.stat(path).st_size
+    return found
+
+
+def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[Found]]) -> LogReading:
+    programs: list[ProgramFold] = []
+    files: list[ReadFile] = []
+    for log in logs:
+        fold = LogFold(log.name)
+        for path in log.parts:
+            file = ReadFile(path)
+            files.append(file)
+            for found in read(path, file):
+                _take(fold, found, file)
+        fold.finish()
+        programs += fold.programs
+    return LogReading(programs, files)
+
+
+def _take(fold: LogFold, found: Found, file: ReadFile) -> None:
+    for event in found.events:
+        if isinstance(event, Failure):
+            fold.take(event.moved(file.lines), file.path)
+        else:
+            fold.take(event._replace(line=event.line + file.lines), file.path)
+    file.lines += found.lines
+    file.torch_lines += found.torch_lines
+
+
+# --- one file -------------------------------------------------------------------------------------
+
+
+def _read_file(path: str, damage: list[str], cores: int) -> Iterator[Found]:
+    if path == STDIN:
+        with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as file:
+            yield from read_events(file.read, damage=damage)
+        return
+    try:
+        size = os.stat(path).st_size
+        in_pieces = cores > 1 and size > 2 * PIECE and not compression(path)
+        if in_pieces:
+            yield from _read_in_pieces(path, size, damage, cores)
+            return
+        with open_log(path) as file:
+            # Of a compressed file that is cut, a large read would give nothing.
+            read = getattr(file, "read1", file.read)
+            yield from read_events(read, damage=damage)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
+
+
+def _read_in_pieces(path: str, size: int, damage: list[str], cores: int) -> Iterator[Found]:
+    """Read pieces with several processes, a few ahead of the fold, which takes them in order."""
+    from concurrent.futures import ProcessPoolExecutor
+
+    bounds = _bounds(path, size)
+    pieces = itertools.pairwise(bounds)
+    waiting: deque[Future[tuple[list[Found], list[str]]]] = deque()
+    with ProcessPoolExecutor(cores, mp_context=_context()) as pool:
+        while True:
+            while len(waiting) < cores + 1 and (piece := next(pieces, None)) is not None:
+                waiting.append(pool.submit(read_piece, path, *piece))
+            if not waiting:
+                return
+            found, problems = waiting.popleft().result()
+            damage += problems
+            yield from found
+
+
+def _context() -> BaseContext:
+    """Forks where that is safe: it is faster, and needs no importable main module."""
+    import multiprocessing
+
+    can_fork = "fork" in multiprocessing.get_all_start_methods() and sys.platform == "linux"
+    only_thread = threading.active_count() == 1
+    return multiprocessing.get_context("fork" if can_fork and only_thread else None)
+
+
+def read_piece(path: str, start: int, stop: int) -> tuple[list[Found], list[str]]:
+    """The events of the lines that begin from `start` up to `stop`, both starts of lines."""
+    damage: list[str] = []
+    limit = stop + 2 * AHEAD
+    with open(path, "rb", buffering=0) as file:
+        file.seek(start)
+
+        def read(size: int) -> bytes:
+            return file.read(max(0, min(size, limit - file.tell())))
+
+        return list(read_events(read, stop=stop - start, damage=damage)), damage
+
+
+def _bounds(path: str, size: int) -> list[int]:
+    """Where pieces begin, and the end of the file. Each is the start of a line."""
+    found = [0]
+    with open(path, "rb", buffering=0) as file:
+        for offset in range(PIECE, size, PIECE):
+            if offset > found[-1]:
+                start = _next_line(file.seek, file.read, offset)
+                if start is None:
+                    break
+                found.append(start)
+    return [*found, size]
+
+
+def _next_line(seek: Callable[[int], int], read: Callable[[int], bytes], offset: int) -> int | None:
+    place = offset - 1
+    seek(place)
+    while block := read(BLOCK):
+        end = block.find(b"\n")
+        if end >= 0:
+            return place + end + 1
+        place += len(block)
+    return None

@@ -1,0 +1,194 @@
+"""Looks at any running process for a few seconds, with no help from it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.hangs.watch.classify import classify
+from inductoscope.hangs.watch.ending import Ended, end_stuck
+from inductoscope.hangs.watch.following import Stream, Streams
+from inductoscope.hangs.watch.frames import mark
+from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.looking import look
+from inductoscope.hangs.watch.scene import Scene
+from inductoscope.hangs.watch.stall import Stall, describe
+from inductoscope.processes.stacks import Stacks, read_stacks
+from inductoscope.processes.tree import (
+    PROC,
+    Process,
+    Tree,
+    environment_of,
+    read_process,
+    sample_tree,
+)
+
+Mark = tuple[str, ...]
+
+_MOST_LOOKS = 6
+
+
+@dataclass(frozen=True)
+class Attached:
+    """What was seen of a process."""
+
+    pid: int
+    name: str
+    seconds: float
+    # What moved while we looked; empty if nothing did.
+    moves: str
+    stall: Stall
+    missing: tuple[str, ...]
+    ended: Ended | None = None
+
+    def as_data(self) -> dict[str, Any]:
+        return {**asdict(self), "schema": 1, "is_stuck": not self.moves}
+
+
+def attach(
+    pid: int, *, seconds: float = 5.0, native: bool = False, say: Callable[[str], None] = print
+) -> Attached:
+    """Look at a process for some seconds and judge what it is at."""
+    process = _python_process(pid)
+    stream = recorded_stream(pid)
+    first = sample_tree(pid)
+    say(f"looking at {process.text} for {seconds:g} s")
+    marks, trees = _look_on(pid, first, seconds)
+    moved_before = stream.moved if stream is not None else 0.0
+    if stream is not None:
+        stream.catch_up()
+    scene = look(
+        pid, first, native=native, stages={pid: stream.stages} if stream is not None else {}
+    )
+    if scene is None or scene.root.is_zombie:
+        raise UsageError(f"Process {pid} has ended while it was looked at.")
+    _refuse_what_is_closed(scene)
+    judgement = classify(scene)
+    recorded = stream is not None and stream.moved != moved_before
+    own = scene.stacks.get(pid)
+    if own is not None and own.has_python:
+        marks.append(mark(own))
+    moves = judgement.moves or what_moves(scene, marks, [*trees, scene.tree], recorded)
+    if moves and judgement.kind != "stopped":
+        judgement = replace(judgement, moves=moves, can_end=())
+    quiet = _quiet(scene, judgement, seconds)
+    return Attached(
+        pid=pid,
+        name=process.name,
+        seconds=seconds,
+        moves=judgement.moves,
+        stall=describe(stream, scene, judgement, 1, quiet, seconds),
+        missing=tuple(dict.fromkeys(s.missing for s in scene.stacks.values() if s.missing)),
+    )
+
+
+def end_attached(attached: Attached) -> Attached:
+    """End what is stuck, if something may be ended."""
+    return replace(attached, ended=end_stuck(attached.stall.judgement))
+
+
+def _python_process(pid: int) -> Process:
+    process = read_process(pid) if pid > 0 else None
+    if process is None:
+        raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists those of Python.")
+    if process.is_zombie:
+        raise UsageError(
+            f"Process {pid} ({process.name}) is dead already: its parent, pid {process.parent}, "
+            "has not asked how it ended. Look at the parent."
+        )
+    if not process.is_python and not _has_python_inside(pid):
+        raise UsageError(
+            f"Process {pid} is no Python process: it is {process.name} "
+            f"({' '.join(process.command)[:200] or 'a thread of the kernel'})."
+        )
+    return process
+
+
+def _has_python_inside(pid: int) -> bool:
+    """A program with another name may have Python in it."""
+    try:
+        if "python" in os.path.basename(os.readlink(PROC / str(pid) / "exe")):
+            return True
+        return "libpython" in (PROC / str(pid) / "maps").read_text()
+    except PermissionError:
+        return True  # Cannot be told; what can be seen will say more.
+    except OSError:
+        return False
+
+
+def _refuse_what_is_closed(scene: Scene) -> None:
+    """Of another user's process hardly anything can be read, so nothing can be said."""
+    pid = scene.root.pid
+    stacks = scene.stacks.get(pid)
+    if stacks is not None and stacks.has_python:
+        return
+    try:
+        os.listdir(PROC / str(pid) / "fd")
+    except PermissionError as error:
+        raise ToolFailure(
+            f"Process {pid} belongs to another user, and nothing of it can be read. "
+            f"Run as that user or as root: sudo inductoscope attach {pid}."
+        ) from error
+    except OSError:
+        return
+
+
+def recorded_stream(pid: int) -> Stream | None:
+    """The stream of a process that runs under `inductoscope run`."""
+    folder = environment_of(pid).get(RECORDING_VARIABLE)
+    if not folder or not Path(folder).is_dir():
+        return None
+    streams = Streams(Path(folder)).catch_up()
+    return next((s for s in streams if s.pid == pid and not s.has_ended), None)
+
+
+def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree]]:
+    """Marks of the stack and samples of the tree over a time."""
+    marks: list[Mark] = []
+    trees = [first]
+    until = time.monotonic() + seconds
+    pause = max(0.2, seconds / _MOST_LOOKS)
+    while time.monotonic() < until:
+        stacks = _quietly(pid, first)
+        if stacks is not None and stacks.has_python:
+            marks.append(mark(stacks))
+        time.sleep(max(0.0, min(pause, until - time.monotonic())))
+        trees.append(sample_tree(pid))
+    return marks, trees
+
+
+def _quietly(pid: int, tree: Tree) -> Stacks | None:
+    root = tree.root
+    return None if root is None else read_stacks(pid, is_stopped=root.is_stopped)
+
+
+def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: bool) -> str:
+    """What moved while the process was looked at; empty if nothing did."""
+    if recorded:
+        return "its recording goes on"
+    seen = [{(p.pid, p.started) for p in tree.compilers} for tree in trees]
+    if seen and any(later - seen[0] for later in seen[1:]) and seen[-1] != seen[0]:
+        return "compilers come and go"
+    if len(set(marks)) > 1:
+        return "its stack changes: it gets from one thing to the next"
+    if scene.at("generated") is not None and _is_called_again(scene):
+        return "compiled code is called again and again"
+    return ""
+
+
+def _is_called_again(scene: Scene) -> bool:
+    doing = scene.activity.get(scene.root.pid)
+    return doing is not None and (doing.new_switches > 5 or doing.new_faults > 5)
+
+
+def _quiet(scene: Scene, judgement: Judgement, seconds: float) -> float:
+    """How long it has stood there at least: a compiler's age says more than our few seconds."""
+    stuck = scene.tree.get(judgement.pid)
+    is_child = stuck is not None and stuck.pid != scene.root.pid and bool(stuck.compiler)
+    return stuck.age if stuck is not None and is_child else seconds

@@ -1,0 +1,332 @@
+"""Rules for stalls inside of the compiler's Python code, in kernels, and in the user's own code."""
+
+from __future__ import annotations
+
+from inductoscope.hangs.watch.frames import (
+    Position,
+    is_users,
+    lowering_function,
+    pass_function,
+)
+from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
+from inductoscope.hangs.watch.scene import Scene
+from inductoscope.processes.stacks import Frame
+
+_INDUCTOR = ("codegen", "inductor", "partitioner", "autotune", "wrapper", "waiting", "cpp-compile")
+_GROUPS = ("post-grad-pass", "joint-pass", "pre-grad-pass")
+
+
+def _from_stack(position: Position, pid_text: str = "") -> str:
+    return f"stack: {position.entry.function} ({file_name(position.entry.file)}){pid_text}"
+
+
+def _from_stream(scene: Scene) -> str:
+    return f"the recording says stage {scene.recorded_stage}; no stack was to be had"
+
+
+def _found(scene: Scene, *stages: str) -> tuple[Position | None, str, str]:
+    """The thread that is in a stage, what shows it, and how sure that is; empty if it is not.
+
+    A stack decides. Without one, the recording's open stage does, less surely.
+    """
+    position = scene.at(*stages)
+    if position is not None:
+        return position, _from_stack(position), "proven"
+    if scene.main_thread is None and scene.recorded_stage in stages:
+        return None, _from_stream(scene), "likely"
+    return None, "", ""
+
+
+def collective(scene: Scene) -> Judgement | None:
+    """A rank waits for another one."""
+    position, shown, confidence = _found(scene, "collective")
+    if position is None:
+        return None
+    return Judgement(
+        kind="collective",
+        title=f"It waits for another rank in {position.entry.function}",
+        stage="user",
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(position.pid)}"),
+        advice=(
+            "Look at the other ranks (inductoscope attach PID): the one that is elsewhere holds "
+            "up the rest. Ranks that compile different things or for different lengths of time "
+            "meet late."
+        ),
+        pid=position.pid,
+        culprit=position.entry.function,
+    )
+
+
+def benchmarking(scene: Scene) -> Judgement | None:
+    """A choice of autotuning is timed and does not return."""
+    position, shown, confidence = _found(scene, "benchmark")
+    if not shown:
+        return None
+    pid = position.pid if position is not None else scene.root.pid
+    return Judgement(
+        kind="benchmark",
+        title="A choice is being timed and has not returned",
+        stage="autotune",
+        confidence=confidence,
+        evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
+        advice=(
+            "torch._inductor.config.autotune_in_subproc = True times choices where they can be "
+            "given up; max_autotune_gemm_backends leaves a kind of choice out."
+        ),
+        pid=pid,
+        culprit=position.entry.function if position is not None else "",
+        can_end=endable(scene, [p for p in scene.tree.workers if p.pid == pid]),
+    )
+
+
+def triton_compile(scene: Scene) -> Judgement | None:
+    """Triton compiles in a Python process: its own passes or LLVM, no child."""
+    position, shown, confidence = _found(scene, "triton-compile", "ptxas")
+    if not shown:
+        return None
+    pid = position.pid if position is not None else scene.root.pid
+    inner = (
+        next((f for f in reversed(position.inside) if "triton" in f.file), None)
+        if position
+        else None
+    )
+    where = f" in {inner.function}" if inner is not None else ""
+    worker = scene.tree.get(pid)
+    return Judgement(
+        kind="triton-compile",
+        title=f"Triton compiles a kernel in pid {pid}{where} and has not come back",
+        stage="triton-compile",
+        confidence=confidence,
+        evidence=(
+            shown,
+            f"pid {pid} is {scene.doing(pid)}",
+            "no ptxas runs: LLVM or Triton itself",
+        ),
+        advice=(
+            "'inductoscope kernel FILE' compiles the kernel alone under a time limit and shows "
+            "which pass it is in."
+        ),
+        pid=pid,
+        culprit=inner.function if inner is not None else "",
+        can_end=endable(scene, [worker] if worker is not None else []),
+    )
+
+
+def fusion(scene: Scene) -> Judgement | None:
+    """The scheduler's fusion rounds: endless, or quadratic in the number of nodes."""
+    position, shown, confidence = _found(scene, "fusion", "scheduler")
+    if not shown:
+        return None
+    pid = position.pid if position is not None else scene.root.pid
+    is_fusion = position is not None and (
+        position.stage == "fusion" or any("fus" in f.function for f in position.inside)
+    )
+    return Judgement(
+        kind="fusion" if is_fusion or position is None else "scheduler",
+        title="The scheduler is in its fusion rounds" if is_fusion else "The scheduler is at work",
+        stage="scheduler",
+        confidence=confidence,
+        evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
+        advice=(
+            "torch._inductor.config.max_fusion_size smaller makes rounds cheaper; "
+            "'inductoscope fusion RECORDING' shows which pairs were tried again and again."
+        ),
+        pid=pid,
+        culprit=_innermost_name(position),
+    )
+
+
+def _innermost_name(position: Position | None) -> str:
+    if position is None:
+        return ""
+    own = [frame for frame in position.inside if is_users(frame)]
+    return (own[0] if own else position.entry).text
+
+
+def fx_pass(scene: Scene) -> Judgement | None:
+    """A pass over the FX graph does not end."""
+    position, shown, confidence = _found(scene, *_GROUPS)
+    if not shown:
+        return None
+    group = position.stage if position is not None else scene.recorded_stage
+    function = pass_function(position) if position is not None else None
+    name = function.text if function is not None else "which one is not known"
+    return Judgement(
+        kind="fx-pass",
+        title=f"A {group.removesuffix('-pass')} pass has not ended: {name}",
+        stage=group,
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
+        advice=_pass_advice(function),
+        pid=scene.root.pid,
+        culprit=function.text if function is not None else "",
+    )
+
+
+def _pass_advice(function: Frame | None) -> str:
+    if function is not None and is_users(function):
+        return "The pass is your own. Leave it out to get past it."
+    return (
+        "Switch passes off one by one: TORCHINDUCTOR_DISABLED_PASSES takes parts of their names; "
+        "torch._inductor.config.pattern_matcher = False leaves the pattern passes out."
+    )
+
+
+def lowering(scene: Scene) -> Judgement | None:
+    """The lowering of one operation does not end."""
+    position, shown, confidence = _found(scene, "lowering")
+    if not shown:
+        return None
+    function = lowering_function(position) if position is not None else None
+    name = f": {function.text}" if function is not None else ""
+    return Judgement(
+        kind="lowering",
+        title=f"The lowering of an operation has not ended{name}",
+        stage="lowering",
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
+        advice=(
+            "Keep the operation out of Inductor: torch._inductor.lowering.make_fallback(op), or "
+            "run the part around it in eager with torch.compiler.disable."
+        ),
+        pid=scene.root.pid,
+        culprit=function.text if function is not None else "",
+    )
+
+
+def code_generation(scene: Scene) -> Judgement | None:
+    """Code generation, or Inductor between two of its stages."""
+    position, shown, confidence = _found(scene, *_INDUCTOR)
+    if not shown:
+        return None
+    stage = position.stage if position is not None else scene.recorded_stage
+    return Judgement(
+        kind="inductor",
+        title=f"Inductor has got no further: {stage}",
+        stage="codegen" if stage in ("inductor", "partitioner") else stage,
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
+        advice="The stack says where. backend='aot_eager' shows whether it is Inductor alone.",
+        pid=scene.root.pid,
+        culprit=_innermost_name(position),
+    )
+
+
+def kernel_runs(scene: Scene) -> Judgement | None:
+    """Compiled code runs and has not returned."""
+    position = scene.at("generated")
+    if position is None:
+        return None
+    doing = scene.activity.get(position.pid)
+    calm = doing is not None and doing.new_switches == 0 and doing.new_faults == 0
+    place = f"{file_name(position.entry.file)}:{position.entry.line}"
+    return Judgement(
+        kind="kernel",
+        title=f"A compiled kernel runs and has not returned ({place})",
+        stage="runtime",
+        confidence="proven" if calm and doing is not None and doing.is_busy else "likely",
+        evidence=(
+            f"stack: {position.entry.function} in generated code, line {position.entry.line}",
+            f"the process is {scene.doing(position.pid)}"
+            + (" and asked the kernel of the system for nothing" if calm else ""),
+        ),
+        advice=(
+            f"The line of {position.entry.file} names the kernel. Run with backend='eager' to see "
+            "whether the operation itself takes so long. On a GPU: CUDA_LAUNCH_BLOCKING=1."
+        ),
+        pid=position.pid,
+        culprit=f"{position.entry.file}:{position.entry.line}",
+    )
+
+
+def backend(scene: Scene) -> Judgement | None:
+    """The backend that Dynamo called is the user's own, and it does not return."""
+    position = scene.at("backend")
+    own = [frame for frame in position.inside if is_users(frame)] if position is not None else []
+    if position is None or not own:
+        return None
+    return Judgement(
+        kind="backend",
+        title=f"The backend that Dynamo called has not returned: {own[0].text}",
+        stage="dynamo",
+        confidence="proven",
+        evidence=(_from_stack(position), f"the process is {scene.doing(position.pid)}"),
+        advice="The backend is code of your own, not Inductor.",
+        pid=position.pid,
+        culprit=own[-1].text,
+    )
+
+
+def aot(scene: Scene) -> Judgement | None:
+    """AOTAutograd traces and does not end."""
+    position, shown, confidence = _found(scene, "aot", "backend")
+    if not shown:
+        return None
+    return Judgement(
+        kind="aot",
+        title="AOTAutograd traces the graph and has not ended",
+        stage="aot",
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
+        advice="backend='eager' leaves AOTAutograd out: if that ends, it is the place to look.",
+        pid=scene.root.pid,
+        culprit=_innermost_name(position),
+    )
+
+
+def dynamo(scene: Scene) -> Judgement | None:
+    """Dynamo traces the user's function and does not end."""
+    position, shown, confidence = _found(scene, "dynamo", "guards")
+    if not shown:
+        return None
+    return Judgement(
+        kind="dynamo",
+        title="Dynamo traces a function and has not ended",
+        stage="dynamo",
+        confidence=confidence,
+        evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
+        advice=(
+            "A loop of many rounds is unrolled by Dynamo: keep it out with torch.compiler.disable "
+            "on the function that holds it, or make the number of rounds smaller."
+        ),
+        pid=scene.root.pid,
+        culprit=_innermost_name(position),
+    )
+
+
+def user_code(scene: Scene) -> Judgement | None:
+    """The program is in code of its own, outside of the compiler and of compiled code."""
+    thread = scene.main_thread
+    if thread is None or scene.recorded_stage:
+        return None
+    own = next((frame for frame in thread.frames if is_users(frame)), None)
+    inner = thread.frames[0]
+    return Judgement(
+        kind="user-code",
+        title=f"The program is in code of its own: {(own or inner).text}",
+        stage="user",
+        confidence="proven",
+        evidence=(
+            "no stage of the compiler and no generated code is on its stack",
+            f"the process is {scene.doing(scene.root.pid)}",
+        ),
+        advice="torch.compile has no part in it at this moment.",
+        pid=scene.root.pid,
+        culprit=(own or inner).text,
+    )
+
+
+def cannot_tell(scene: Scene) -> Judgement | None:
+    """Nothing that could be seen decides."""
+    missing = [stacks.missing for stacks in scene.stacks.values() if stacks.missing]
+    stage = scene.recorded_stage
+    return Judgement(
+        kind="unknown",
+        title="What it stands at cannot be told" + (f" (stage {stage})" if stage else ""),
+        stage=stage or "none",
+        confidence="unknown",
+        evidence=(f"the process is {scene.doing(scene.root.pid)}", *dict.fromkeys(missing)),
+        advice="With stacks more can be said: pip install py-spy, and the right to trace.",
+        pid=scene.root.pid,
+    )

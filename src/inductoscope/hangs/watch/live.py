@@ -1,0 +1,98 @@
+"""The watch of `inductoscope run`: a thread of the tool, beside the program that it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.hangs.watch.ending import Ended, end_stuck
+from inductoscope.hangs.watch.stall import Event, Follower, Moved, Stall
+
+_TICK = 0.5
+_TIME_TO_STOP = 5.0
+
+
+@dataclass(frozen=True)
+class Killed:
+    """What `--kill-stuck` did about a stall."""
+
+    stall: Stall
+    ended: Ended
+
+
+Say = Callable[["Event | Killed"], None]
+
+
+@dataclass(frozen=True)
+class Watch:
+    """How a run is watched."""
+
+    folder: Path
+    say: Say
+    # Seconds for every stage; None leaves each its own.
+    limit: float | None = None
+    kill_stuck: bool = False
+
+    @contextlib.contextmanager
+    def over(self, pid: int) -> Iterator[None]:
+        """Watch while the block runs, which waits for the program. Its failures are its own."""
+        stop = threading.Event()
+        thread = threading.Thread(target=self._watch, args=(stop,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stop.set()
+            thread.join(_TIME_TO_STOP)
+
+    def _watch(self, stop: threading.Event) -> None:
+        follower = Follower(self.folder, self.limit)
+        is_last = False
+        while not is_last:
+            # The last look, at a program that has ended, says what came of a stall.
+            is_last = stop.wait(_TICK)
+            # A mistake in watching must not end the watch, let alone the program.
+            with contextlib.suppress(Exception):
+                for event in follower.look():
+                    self._handle(event)
+
+    def _handle(self, event: Event) -> None:
+        self.say(event)
+        if isinstance(event, Stall):
+            self._keep(event.number, event.as_data())
+            if self.kill_stuck and not event.judgement.moves:
+                ended = end_stuck(event.judgement)
+                self.say(Killed(event, ended))
+                self._keep(event.number, {**event.as_data(), "ended": asdict(ended)})
+        else:
+            self._keep_end(event)
+
+    def _keep(self, number: int, data: dict[str, Any]) -> None:
+        with contextlib.suppress(OSError):
+            text = json.dumps(data, indent=1, default=str)
+            (self.folder / f"stall-{number}.json").write_text(text + "\n", "utf-8")
+
+    def _keep_end(self, moved: Moved) -> None:
+        data = read_stall(self.folder / f"stall-{moved.stall.number}.json")
+        if data:
+            data["moved"] = {"after": round(moved.after, 1), "what": moved.what}
+            self._keep(moved.stall.number, data)
+
+
+def read_stall(path: Path) -> dict[str, Any]:
+    """A stall that was written down; empty if it cannot be read."""
+    with contextlib.suppress(OSError, ValueError):
+        data = json.loads(path.read_text("utf-8", "replace"))
+        return data if isinstance(data, dict) else {}
+    return {}
+
+
+def kept_stalls(folder: Path) -> list[dict[str, Any]]:
+    """The stalls of a recording, in order."""
+    found = [read_stall(path) for path in folder.glob("stall-*.json")]
+    return sorted((data for data in found if data), key=lambda data: str(data.get("number")))

@@ -1,5 +1,0 @@
-"""Lowering of one node to loops; without it the node runs as eager's own kernel."""
-
-from inductoscope.isolate.axis import Axis, subsystem_switch
-
-AXIS = Axis("lowerings", "lowering", "lowering to loops", subsystem_switch("lowerings"), loss=2)

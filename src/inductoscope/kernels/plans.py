@@ -1,0 +1,96 @@
+"""The whole of `inductoscope kernel`: read, configure, write the script, compile alone."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.kernels.alone import Request, Trial, try_alone
+from inductoscope.kernels.asking import ask_torch
+from inductoscope.kernels.configs import (
+    Config,
+    check_settings,
+    configs_in_file,
+    default_config,
+    open_arguments,
+    with_settings,
+)
+from inductoscope.kernels.file import KernelFile, Scalar
+from inductoscope.kernels.script import Plan, make_plan, script_text
+from inductoscope.kernels.target import Target, parse_target
+from inductoscope.processes.limited import Limits
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the user asked for."""
+
+    target: str | None = None
+    settings: Mapping[str, Scalar] = field(default_factory=dict)
+    all_configs: bool = False
+    limits: Limits = field(default_factory=Limits)
+    times: int = 1
+    output: Path | None = None
+
+
+def choose_target(kernel: KernelFile, asked: str | None) -> Target:
+    """The target that was asked for, or the one that the kernel was generated for."""
+    if asked:
+        return parse_target(asked)
+    if kernel.target is None:
+        raise UsageError(
+            f"{kernel.path} does not say for which device {kernel.name} was generated. "
+            "Give --target cuda:90 or the like."
+        )
+    return kernel.target
+
+
+def make_plans(
+    kernel: KernelFile, wish: Wish, say: Callable[[str], None] = lambda text: None
+) -> list[Plan]:
+    """What to compile: one configuration, or all that would be tried."""
+    check_settings(kernel, list(wish.settings))
+    target = choose_target(kernel, wish.target)
+    configs = _configs(kernel, wish, say)
+    chosen = configs if wish.all_configs else configs[:1]
+    plans = [make_plan(kernel, target, with_settings(c, wish.settings)) for c in chosen]
+    # A setting can make two configurations the same.
+    return list({str(plan.config): plan for plan in plans}.values())
+
+
+def _configs(kernel: KernelFile, wish: Wish, say: Callable[[str], None]) -> list[Config]:
+    found = configs_in_file(kernel)
+    if found:
+        return found
+    given = {"num_warps", "num_stages"} <= set(wish.settings)
+    if given and not open_arguments(kernel, wish.settings) and not wish.all_configs:
+        return [Config({}, "--config")]
+    say("asking torch for the configuration")
+    with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
+        asked, problem = ask_torch(kernel, wish.limits, Path(folder))
+    if asked:
+        return asked
+    default = default_config(kernel)
+    return [replace(default, origin=f"{default.origin}: {problem}")]
+
+
+def write_script(plan: Plan, path: Path) -> None:
+    """Write the standalone script where the user wants it."""
+    try:
+        path.write_text(script_text(plan), "utf-8")
+    except OSError as error:
+        raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
+
+
+def try_plans(plans: list[Plan], wish: Wish, say: Callable[[str], None]) -> list[Trial]:
+    """Compile each plan alone; with several, each keeps its files in a folder of its own."""
+    trials = []
+    for number, plan in enumerate(plans):
+        output = wish.output
+        if output is not None and len(plans) > 1:
+            output = output / f"{number}"
+        trials.append(try_alone(plan, Request(wish.limits, wish.times, output), say))
+    return trials

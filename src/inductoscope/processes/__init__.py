@@ -1,0 +1,1 @@
+"""Processes seen from outside: trees, stacks, locks, limited children, ending a group."""

@@ -1,0 +1,79 @@
+"""Starts the scope inside a whole program that is to believe in a device that is not there.
+
+Everything that the program computes is fake from its first tensor on: it has shapes, no values.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.scope import SCOPE
+from inductoscope.kernels.target import Target, parse_target
+from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.targets.pretending import prepare, take_over
+from inductoscope.targets.stand_in import StandIn
+from inductoscope.targets.whole_program import make_every_tensor_fake
+
+TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
+# What the start-up hook is to import instead of the scope alone.
+MODULE = "targets.inside"
+
+_NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException")
+_KEPT: list[Any] = []
+
+
+def start(folder: str) -> Installer:
+    """Record this process and pretend in it. Called before torch is imported."""
+    target = parse_target(os.environ[TARGET_VARIABLE])
+    try:
+        stand_in = prepare(target)
+    except Exception as error:
+        _give_up(error)
+    on_import = {**redirect_headers(), "torch": lambda: _begin(stand_in, target)}
+    installer = Installer(HOOKS, on_import=on_import)
+    if SCOPE.active:
+        return installer
+    SCOPE.open(Path(folder))
+    installer.start()
+    atexit.register(SCOPE.close)
+    answer_with_stacks(Path(folder))
+    return installer
+
+
+def _begin(stand_in: StandIn, target: Target) -> None:
+    """torch is there: from now on every tensor is fake."""
+    try:
+        take_over(stand_in, target)
+        _KEPT.append(make_every_tensor_fake())
+    except Exception as error:
+        _give_up(error)
+    sys.excepthook = _say_what_cannot_be_had
+
+
+def _give_up(error: Exception) -> NoReturn:
+    """The program must not run where the device is not pretended: it would do something else."""
+    sys.stderr.write(f"inductoscope: the device cannot be pretended: {error}\n")
+    sys.stderr.flush()
+    os._exit(3)
+
+
+def _say_what_cannot_be_had(
+    kind: type[BaseException], error: BaseException, trace: TracebackType | None
+) -> None:
+    sys.__excepthook__(kind, error, trace)
+    target = os.environ.get(TARGET_VARIABLE, "")
+    if kind.__name__ in _NO_VALUE or "FakeTensor" in str(error):
+        sys.stderr.write(
+            f"inductoscope: the program asked for a value that was computed on {target}, and "
+            "nothing ran there: with --pretend tensors have shapes and no values. What was "
+            "compiled up to here is recorded. Leave out the line that asks (.item(), an 'if' on "
+            "a tensor, .numpy()), or run the part that compiles alone.\n"
+        )

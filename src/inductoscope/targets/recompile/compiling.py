@@ -1,0 +1,142 @@
+"""Compiles one rebuilt graph, forward and backward, and records it as Dynamo would have.
+
+The graph goes straight to Inductor's entry, so nodes keep the names that they had, and the compile
+keeps its id. Inputs are fake, nothing is run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from inductoscope.capture.failures import record_error
+from inductoscope.capture.observe import enter_stage, leave_stage
+from inductoscope.capture.scope import SCOPE
+from inductoscope.model.fx import graph_from
+from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
+from inductoscope.targets.recompile.unbuildable import Unbuildable
+from inductoscope.targets.recompile.work_list import GraphOrder
+
+
+def compile_graph(
+    order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
+) -> dict[str, Any]:
+    """Compile it; says what came of it."""
+    started = time.perf_counter()
+    try:
+        mode, rebuilt = _rebuild(order, devices)
+    except Unbuildable as why:
+        _announce(order)
+        _end(order, outcome="skipped", reason=str(why), seconds=0.0)
+        return {"outcome": "left out", "reason": str(why)}
+    _announce(order)
+    _record_graph(order, devices)
+    try:
+        with _as_in_dynamo(order, mode, settings):
+            _compile(rebuilt)
+    except Exception as error:
+        reason = f"{type(error).__name__}: {str(error).strip()}"[:500]
+        record_error(error, order.compile, SCOPE.failure_of(error))
+        _end(order, outcome="raised", reason=reason, seconds=time.perf_counter() - started)
+        return {"outcome": "raised", "reason": reason}
+    _end(order, outcome="compiled", reason=None, seconds=time.perf_counter() - started)
+    return {"outcome": "compiled", "reason": "", "notes": rebuilt.notes}
+
+
+def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    graph = graph_from(dict(order.graph))
+    if graph is None:
+        raise Unbuildable("the graph is missing from the recording")
+    mode = FakeTensorMode(allow_non_fake_inputs=True, shape_env=ShapeEnv())
+    try:
+        return mode, Rebuilder(mode, devices).build(graph)
+    except Unbuildable:
+        raise
+    except Exception as error:
+        raise Unbuildable(f"{type(error).__name__}: {str(error)[:200]}") from error
+
+
+@contextlib.contextmanager
+def _as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
+    """The surroundings that Inductor finds when Dynamo calls it."""
+    import torch
+    from torch._functorch import config as functorch
+    from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing
+    from torch._inductor import config
+
+    frame, number = order.numbers
+    frame_id = CompileId(frame_id=frame, frame_compile_id=number)
+    with (
+        config.patch({"fx_graph_cache": False, **settings}),
+        functorch.patch(_functorch_settings(functorch)),
+        compile_context(CompileContext(frame_id)),
+        tracing(TracingContext(mode)),
+        torch.set_grad_enabled(order.learns),
+    ):
+        yield
+
+
+def _functorch_settings(config: Any) -> dict[str, object]:
+    """The backward graph is compiled together with the forward one, not when it is first run."""
+    wanted = {"force_non_lazy_backward_lowering": True, "enable_autograd_cache": False}
+    return {name: value for name, value in wanted.items() if hasattr(config, name)}
+
+
+def _compile(rebuilt: Rebuilt) -> None:
+    from torch._inductor.compile_fx import compile_fx
+
+    frame = enter_stage("aot")
+    try:
+        compile_fx(rebuilt.module, rebuilt.inputs)
+    except BaseException as error:
+        SCOPE.note_failure(error, frame)
+        leave_stage(frame, failed=True)
+        raise
+    leave_stage(frame)
+
+
+# --- what is written down -------------------------------------------------------------------------
+
+
+def _announce(order: GraphOrder) -> None:
+    SCOPE.emit(
+        "compile-start",
+        compile=order.compile,
+        function=order.function,
+        resumed=order.resumed or None,
+        file=order.file,
+        line=order.line,
+    )
+
+
+def _end(order: GraphOrder, *, outcome: str, reason: str | None, seconds: float) -> None:
+    SCOPE.emit(
+        "compile-end",
+        compile=order.compile,
+        seconds=round(seconds, 6),
+        outcome=outcome,
+        reason=reason,
+    )
+
+
+def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
+    """The captured graph as it was recorded, on its new device."""
+    digest = SCOPE.json(_moved(order.graph, devices))
+    SCOPE.emit("graph", stage="dynamo", compile=order.compile, payload=digest)
+
+
+def _moved(data: Any, devices: Mapping[str, str]) -> Any:
+    if isinstance(data, list):
+        return [_moved(item, devices) for item in data]
+    if not isinstance(data, Mapping):
+        return data
+    found = {key: _moved(value, devices) for key, value in data.items()}
+    if "dtype" in found and isinstance(found.get("device"), str):
+        kind = found["device"].partition(":")[0]
+        found["device"] = devices.get(kind, found["device"])
+    return found

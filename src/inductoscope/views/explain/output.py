@@ -1,0 +1,232 @@
+"""From source code to a running program: wrapper, native compile, autotuning, caches, run time."""
+
+from __future__ import annotations
+
+from inductoscope.views.explain.entities import Stage, log, setting, variable
+
+WRAPPER = Stage(
+    name="wrapper",
+    summary="The generated program that allocates buffers and calls the kernels in order.",
+    does="A Python module (C++ with cpp_wrapper) with one call function: checks of the inputs, "
+    "allocations, kernel launches, frees, the outputs.",
+    lives=(
+        "torch/_inductor/codegen/wrapper.py",
+        "torch/_inductor/codegen/cpp_wrapper_cpu.py",
+    ),
+    notions=(("call", "the function that runs instead of the graph"),),
+    look_here_when=("each kernel is right and the whole is not", "overhead between kernels"),
+    symptoms=(
+        "a kernel gets a wrong argument or grid",
+        "assert_size_stride fails",
+        "a buffer is freed or reused too early",
+        "time between kernels",
+    ),
+    elsewhere=(("which buffer takes over which", "memory"), ("one kernel is wrong", "codegen")),
+    flags=(
+        log("output_code", "the wrapper"),
+        setting("cpp_wrapper", "generates it in C++"),
+        setting("size_asserts", "False leaves checks of sizes out"),
+        setting("nan_asserts", "checks inputs and outputs for NaN"),
+        setting("profiler_mark_wrapper_call", "marks the call in a profile"),
+    ),
+    commands=(("inductoscope show --stage wrapper", "the wrapper's source"),),
+)
+
+NATIVE = Stage(
+    name="native",
+    summary="Every run of a native compiler: g++ for C++ kernels, Triton and ptxas for GPU ones.",
+    does="A view of commands, seconds, exit codes, messages, registers and spills. On CPU it "
+    "is most of the compile time as a rule.",
+    lives=("torch/_inductor/cpp_builder.py", "torch/_inductor/async_compile.py"),
+    look_here_when=("the first call takes long", "a native compiler fails"),
+    symptoms=("compile time", "slow first call", "compiler error in generated code"),
+    elsewhere=(("the generated source is wrong", "codegen"),),
+    flags=(
+        log("async_compile", "the pool of workers"),
+        variable("TORCHINDUCTOR_COMPILE_THREADS", "how many at once; 1 compiles in the program"),
+    ),
+    commands=(
+        ("inductoscope show --stage native", "all runs of compilers"),
+        ("inductoscope export --to DIR --form perfetto", "them on a timeline"),
+    ),
+    aliases=("compile",),
+)
+
+CPP_COMPILE = Stage(
+    name="cpp-compile",
+    summary="g++ or clang++ turns a generated C++ kernel into a library.",
+    does="A file with the kernel and a binding is compiled with the flags of the chosen "
+    "instruction set, and loaded. A precompiled header and ten probes of the instruction "
+    "set come first in an empty cache.",
+    lives=("torch/_inductor/cpp_builder.py", "torch/_inductor/codecache.py"),
+    notions=(("vec ISA", "the vector instructions that the probes found to work"),),
+    look_here_when=("CppCompileError", "a C++ kernel is wrong and its source is right"),
+    symptoms=(
+        "CppCompileError",
+        "g++ hangs or needs minutes",
+        "wrong with -O3 or fast-math and right without",
+        "illegal instruction",
+    ),
+    elsewhere=(("the source does not compile because it is wrong", "codegen"),),
+    flags=(
+        setting("cpp.cxx", "which compiler"),
+        setting("cpp.march", "the instruction set"),
+        setting("cpp.enable_unsafe_math_opt_flag", "fast-math flags"),
+        setting("cpp.enable_floating_point_contract_flag", "fused multiply-add"),
+        variable("TORCHINDUCTOR_VEC_ISA_OK", "1 skips the probes"),
+    ),
+    commands=(
+        ("inductoscope show --stage native", "commands and messages"),
+        ("inductoscope show --kernel NAME --form asm", "the assembly, linked to the source"),
+    ),
+    aliases=("g++", "c++"),
+)
+
+TRITON_COMPILE = Stage(
+    name="triton-compile",
+    summary="Triton turns a kernel into TTIR, TTGIR, LLVM IR, PTX and a cubin (AMD: AMDGCN, "
+    "hsaco).",
+    does="Per configuration: Triton's own passes, LLVM, then ptxas. Runs in a pool of worker "
+    "processes once that is ready, in threads of the program before.",
+    lives=("torch/_inductor/runtime/triton_heuristics.py", "torch/_inductor/async_compile.py"),
+    notions=(
+        ("TTIR, TTGIR", "Triton's IR, without and with the layout over threads"),
+        ("spills", "registers that did not fit and go through memory"),
+        ("num_warps, num_stages", "what a configuration chooses besides block sizes"),
+    ),
+    look_here_when=("ptxas or LLVM fails or does not end", "a kernel spills or is slow"),
+    symptoms=(
+        "hang in ptxas",
+        "out of shared memory or registers",
+        "Triton compilation error",
+        "a GPU kernel is wrong and its source is right",
+    ),
+    elsewhere=(("one of many choices is stuck", "autotune"), ("the source is wrong", "codegen")),
+    flags=(
+        setting("worker_suppress_logging", "False lets workers print"),
+        setting("compile_worker_wait_timeout", "seconds until waiting for a worker ends"),
+        setting("triton.spill_threshold", "configurations that spill more are left out"),
+    ),
+    commands=(
+        ("inductoscope show --kernel NAME --form ptx", "a form of the kernel"),
+        ("inductoscope kernel FILE --timeout 60", "compile it alone, with a time limit"),
+    ),
+    aliases=("ptxas", "ptx"),
+)
+
+AUTOTUNE = Stage(
+    name="autotune",
+    summary="Several implementations of one operation are compiled and timed; the fastest stays.",
+    does="With max_autotune a matrix product gets ATen, Triton templates in many "
+    "configurations and C++ or CUTLASS templates as choices. They are precompiled, then "
+    "timed on random data of the right shape. Pointwise kernels time a few block sizes "
+    "when they first run.",
+    lives=("torch/_inductor/select_algorithm.py", "torch/_inductor/autotune_process.py"),
+    notions=(
+        ("choice", "one implementation with one configuration"),
+        ("template", "a kernel with holes, for products and convolutions"),
+        ("epilogue", "what is fused behind a template"),
+    ),
+    look_here_when=("compile hangs or takes minutes with max-autotune", "the winner looks wrong"),
+    symptoms=(
+        "hang while autotuning, DDP waits",
+        "No valid triton configs",
+        "another kernel is chosen from run to run",
+        "wrong result with max-autotune alone",
+    ),
+    elsewhere=(("one configuration never compiles", "triton-compile"),),
+    flags=(
+        log("autotuning", "choices and their times; says nothing on CPU"),
+        setting("max_autotune", "searches at all"),
+        setting("max_autotune_gemm_backends", "which kinds of choices"),
+        setting("autotune_in_subproc", "times in another process"),
+        variable("TORCHINDUCTOR_PRECOMPILATION_TIMEOUT_SECONDS", "after which a choice fails"),
+        variable("TORCHINDUCTOR_AUTOTUNE_CHOICE_NAME_REGEX", "only choices with such names"),
+    ),
+    commands=(
+        ("inductoscope show --stage autotune", "choices, times, the winner"),
+        ("inductoscope logs FILE", "the stuck choice, from torch's own log"),
+    ),
+    aliases=("autotuning", "max-autotune"),
+)
+
+CACHE = Stage(
+    name="cache",
+    summary="Look-ups in torch's caches: a hit skips every stage behind it.",
+    does="AOTAutograd's cache gives compiled forward and backward, the FX graph cache a compiled "
+    "graph, the code cache a library or cubin. After a hit there is no IR and no fusion to see.",
+    lives=("torch/_inductor/codecache.py", "torch/_functorch/_aot_autograd/autograd_cache.py"),
+    notions=(("bypass", "the graph cannot be cached, for the reason that is given"),),
+    look_here_when=("a change of a setting has no effect", "every start compiles anew"),
+    symptoms=("nothing to see after the first run", "stale code", "cache miss at every start"),
+    elsewhere=(("the same run compiles twice", "recompiles"),),
+    flags=(
+        log("cache", "look-ups, keys and reasons"),
+        setting("fx_graph_cache", "False compiles every graph"),
+        setting("force_disable_caches", "True uses no cache"),
+        variable("TORCHINDUCTOR_CACHE_DIR", "another folder, for instance an empty one"),
+    ),
+    commands=(
+        ("inductoscope show --stage cache", "hits, misses, bypasses"),
+        ("inductoscope run --fresh SCRIPT", "compiles anew, in a private cache"),
+    ),
+    aliases=("caches",),
+)
+
+ERRORS = Stage(
+    name="errors",
+    summary="Exceptions that left the compiler, with the stage that raised them.",
+    does="A view of each exception with its stage, the operation under way and the user's line. An "
+    "exception that torch swallowed, so that the frame runs in eager, is in it too.",
+    lives=("torch/_inductor/exc.py", "torch/_dynamo/exc.py"),
+    look_here_when=("compile fails",),
+    symptoms=("InductorError", "BackendCompilerFailed", "exception while compiling"),
+    elsewhere=(("the process dies without an exception", "runtime"),),
+    flags=(
+        setting("torch._dynamo.config.suppress_errors", "runs in eager what does not compile"),
+        variable("TORCHDYNAMO_VERBOSE", "1 gives internal stacks"),
+    ),
+    commands=(
+        ("inductoscope show --stage errors", "all exceptions in full"),
+        ("inductoscope doctor SCRIPT", "a minimal script that raises it"),
+    ),
+    aliases=("error",),
+)
+
+RUNTIME = Stage(
+    name="runtime",
+    summary="Compiled code runs: kernels on real data, guards, CUDA graphs.",
+    does="The wrapper's call function runs. What goes wrong here and is right in the source is a "
+    "matter of inputs, alignment, memory, devices or CUDA graphs.",
+    lives=("torch/_inductor/cudagraph_trees.py", "torch/_inductor/runtime/triton_heuristics.py"),
+    look_here_when=("it compiles, and dies or hangs when it is called",),
+    symptoms=(
+        "segmentation fault or illegal memory access",
+        "NaN at run time",
+        "a kernel does not return",
+        "wrong only with CUDA graphs",
+        "slow although compiled",
+    ),
+    elsewhere=(("dies while it compiles", "inductor"), ("NaN in eager too", "user")),
+    flags=(
+        setting("nan_asserts", "checks inputs and outputs for NaN"),
+        setting("triton.cudagraphs", "CUDA graphs"),
+        setting("triton.debug_sync_kernel", "waits after every kernel, so an error names it"),
+        setting("assert_indirect_indexing", "checks indices that are data"),
+        setting("profile_bandwidth", "bandwidth of every kernel"),
+        log("cudagraphs", "what is captured, and why not"),
+    ),
+    commands=(
+        ("inductoscope doctor SCRIPT", "the first kernel whose output is wrong"),
+        ("inductoscope attach PID", "where a process that hangs is"),
+    ),
+)
+
+NONE = Stage(
+    name="none",
+    summary="No stage: nothing is wrong, or nothing shows where.",
+    does="Stands in a verdict where no stage is to blame, or where the evidence names none.",
+    commands=(("inductoscope show", "what was recorded"),),
+)
+
+OUTPUT = (WRAPPER, NATIVE, CPP_COMPILE, TRITON_COMPILE, AUTOTUNE, CACHE, ERRORS, RUNTIME, NONE)

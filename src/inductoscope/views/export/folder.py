@@ -1,0 +1,212 @@
+"""Writes an export into a folder, over nothing that it has not written itself.
+
+A manifest in the folder says what each file is, with its digest: a file is replaced or removed only
+if it is listed there and has not been changed since. The files of another recording are removed, so
+that a folder holds one export; what else lies there is listed as `kept`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import posixpath
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.recording.values import members, parse, texts
+from inductoscope.version import __version__
+from inductoscope.views.export.item import Item
+
+MANIFEST = "manifest.json"
+SCHEMA = 1
+# A recording may name one text any number of times, and an export writes it out each time.
+LARGEST = 4 << 30
+_MOST_KEPT = 100
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file of the export."""
+
+    path: str
+    what: str
+    graph: str
+    stage: str
+    bytes: int
+    sha256: str
+
+
+def write_all(
+    folder: Path, items: Iterable[Item], *, largest: int = LARGEST, **about: Any
+) -> tuple[Written, ...]:
+    """Write every item and the manifest; UsageError before anything is written over."""
+    items = _with_unique_paths(items)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        known = _earlier_manifest(folder)
+        earlier = _earlier_files(known)
+        own = {str(row.get("path")): str(row.get("sha256")) for row in earlier}
+        for path in (*(item.path for item in items), MANIFEST):
+            _refuse_foreign(folder, path, own)
+        replaces = _is_of_another(known, about)
+        if replaces:
+            new = {item.path for item in items}
+            _remove_unchanged(folder, own, keep=new)
+            earlier = [row for row in earlier if str(row.get("path")) in new]
+        written: list[Written] = []
+        try:
+            written.extend(_write_up_to(largest, folder, items))
+        finally:
+            # Also after a failure: what is listed may be written over by the next export.
+            paths = {file.path for file in written}
+            # What an earlier export of another form left stays its own.
+            kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
+            rows = [*map(vars, written), *kept]
+            left = {"kept": _others(folder, paths)} if replaces else {}
+            _write_manifest(folder, rows, {**about, **left})
+    except OSError as error:
+        raise ToolFailure(f"{folder} cannot be written to: {error.strerror}.") from error
+    return tuple(written)
+
+
+def _with_unique_paths(items: Iterable[Item]) -> list[Item]:
+    """Numbers names that are there already, also where only the case of letters differs."""
+    items = list(items)
+    # No file takes the name of a folder that another one lies in.
+    taken = {MANIFEST, *(folder for item in items for folder in _folders(item.path.lower()))}
+    last: dict[str, int] = {}
+    found = []
+    for item in items:
+        path, (stem, suffix) = item.path, posixpath.splitext(item.path)
+        number = last.get(path.lower(), 1)
+        while path.lower() in taken:
+            number += 1
+            path = f"{stem}_{number}{suffix}"
+        last[item.path.lower()] = number
+        taken.add(path.lower())
+        found.append(Item(path, item.what, item.make, item.graph, item.stage))
+    return found
+
+
+def _folders(path: str) -> Iterator[str]:
+    while path := path.rpartition("/")[0]:
+        yield path
+
+
+def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[Written]:
+    left = largest
+    for item in items:
+        data = item.make().encode("utf-8", "backslashreplace")
+        left -= len(data)
+        if left < 0:
+            raise ToolFailure(
+                f"The export would be larger than {largest >> 20} MiB, far more than is recorded. "
+                "Choose fewer forms with --form."
+            )
+        _create(folder, item.path, data)
+        yield Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
+
+
+def _write_manifest(folder: Path, files: list[dict[str, Any]], about: dict[str, Any]) -> None:
+    head = {"schema": SCHEMA, "tool": f"inductoscope {__version__}", **about}
+    text = json.dumps({**head, "files": files}, indent=1) + "\n"
+    _create(folder, MANIFEST, text.encode("utf-8"))
+
+
+def kept_files(folder: Path) -> list[str]:
+    """What lies in the folder beside an export that took the place of another recording's."""
+    return list(texts(_earlier_manifest(folder).get("kept")))
+
+
+def _earlier_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of an earlier export; empty where there is none."""
+    try:
+        known = members(parse((folder / MANIFEST).read_bytes()))
+    except (OSError, ValueError):
+        return {}
+    return dict(known) if str(known.get("tool", "")).startswith("inductoscope") else {}
+
+
+def _earlier_files(known: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the manifest of an earlier export lists, and that manifest itself."""
+    if not known:
+        return []
+    files = known.get("files")
+    rows = [members(row) for row in files] if isinstance(files, list) else []
+    return [*rows, {"path": MANIFEST, "sha256": ""}]
+
+
+def _is_of_another(known: dict[str, Any], about: dict[str, Any]) -> bool:
+    """Whether the earlier export was made of another recording."""
+    recordings = [str(one.get("recording") or "") for one in (known, about)]
+    return all(recordings) and len({os.path.realpath(name) for name in recordings}) > 1
+
+
+def _remove_unchanged(folder: Path, own: dict[str, str], keep: set[str]) -> None:
+    """Remove the files of an earlier export, and the folders that are empty then."""
+    for path in own.keys() - keep:
+        target = folder / path
+        if own[path] and _lies_in(folder, path) and _is_unchanged(target, own[path]):
+            target.unlink()
+            for parent in target.relative_to(folder).parents[:-1]:
+                with contextlib.suppress(OSError):  # Something else is in it.
+                    (folder / parent).rmdir()
+
+
+def _lies_in(folder: Path, path: str) -> bool:
+    """Whether a path of a manifest, which anybody can write, leads nowhere else."""
+    parts = path.split("/")
+    if os.path.isabs(path) or any(part in ("", ".", "..") for part in parts) or "\0" in path:
+        return False
+    parents = ["/".join(parts[:count]) for count in range(1, len(parts))]
+    return not any((folder / parent).is_symlink() for parent in parents)
+
+
+def _is_unchanged(target: Path, digest: str) -> bool:
+    is_plain = not target.is_symlink() and target.is_file()
+    return is_plain and _digest(target.read_bytes()) == digest
+
+
+def _others(folder: Path, paths: set[str]) -> list[str]:
+    """Files that are not of the export, as far as they can be named."""
+    found: list[str] = []
+    for place, _, names in os.walk(folder):
+        inner = (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
+        found += [path for path in inner if Path(path).as_posix() not in {*paths, MANIFEST}]
+        if len(found) >= _MOST_KEPT:
+            break
+    return found[:_MOST_KEPT]
+
+
+def _refuse_foreign(folder: Path, path: str, own: dict[str, str]) -> None:
+    target = folder / path
+    for parent in target.relative_to(folder).parents[:-1]:
+        place = folder / parent
+        if place.is_symlink() or (place.exists() and not place.is_dir()):
+            raise UsageError(f"{place} is not a folder of an export. Choose another --to.")
+    if not os.path.lexists(target):
+        return
+    if path not in own or target.is_symlink() or not target.is_file():
+        raise UsageError(f"{target} exists and is not of an export. Choose another --to.")
+    if own[path] and not _is_unchanged(target, own[path]):
+        raise UsageError(
+            f"{target} was changed since the export. Move it away, or choose another --to."
+        )
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _create(folder: Path, path: str, data: bytes) -> None:
+    target = folder / path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.unlink(missing_ok=True)
+    # Exclusively: a link that somebody puts there meanwhile is not followed.
+    with open(target, "xb") as file:
+        file.write(data)

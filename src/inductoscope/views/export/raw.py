@@ -1,0 +1,154 @@
+"""What the compiler made, as files: graphs, IR, loop bodies, kernels, wrappers, PTX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from functools import partial
+
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
+from inductoscope.model.fx import describe_value, read_graph
+from inductoscope.model.native import NativeIndex
+from inductoscope.model.schedule import read_schedule
+from inductoscope.views.export.item import Item, safe_name
+
+_SUFFIXES = {"C++": "cpp", "Triton": "py"}
+
+
+def raw(recording: Recording) -> Iterator[Item]:
+    """One folder per compile, one in it per graph that Inductor compiled."""
+    natives = NativeIndex(recording)
+    for compile_ in recording.compiles:
+        folder = f"raw/{safe_name(compile_.id)}-{safe_name(compile_.function, 'frame')}"
+        yield from _of_compile(recording, compile_, folder)
+        for graph in compile_.inductor:
+            inner = f"{folder}/{safe_name(graph.key.partition(' ')[2], 'graph')}"
+            yield from _of_graph(recording, graph, inner)
+            for kernel in graph.kernels:
+                yield from _forms(recording, natives, graph, kernel, inner)
+    yield from _natives(recording)
+
+
+def _of_compile(recording: Recording, compile_: Compile, folder: str) -> Iterator[Item]:
+    for graph in compile_.graphs:
+        phase = safe_name(graph.key.partition(" ")[2], "") if graph.key else ""
+        place = f"{folder}/{phase}" if phase else folder
+        fx = read_graph(recording, graph.digest)
+        if fx is None:
+            continue
+        name = safe_name(graph.stage)
+        key = graph.key or compile_.id
+        if fx.code:
+            code = fx.code + "\n"
+            yield Item(f"{place}/{name}.py", "FX graph as code", partial(str, code), key, name)
+        yield Item(
+            f"{place}/{name}.txt",
+            "FX graph, node by node",
+            partial(_nodes_text, recording, graph.digest),
+            key,
+            name,
+        )
+    yield from _passes(recording, compile_, folder)
+    if compile_.guards:
+        yield _text(recording, compile_.guards, f"{folder}/guards.json", "guards", compile_.id)
+
+
+def _nodes_text(recording: Recording, digest: str) -> str:
+    graph = read_graph(recording, digest)
+    nodes = graph.nodes if graph else ()
+    return "".join(f"{node}  # {describe_value(node.value)}\n" for node in nodes)
+
+
+def _passes(recording: Recording, compile_: Compile, folder: str) -> Iterator[Item]:
+    for number, change in enumerate(compile_.passes, start=1):
+        name = f"{folder}/passes/{number:03}-{safe_name(change.name)}"
+        for when, digest in (("before", change.before), ("after", change.after)):
+            yield Item(
+                f"{name}-{when}.txt",
+                f"graph {when} pass {change.name}",
+                partial(_nodes_text, recording, digest),
+                change.graph or compile_.id,
+                change.stage,
+            )
+
+
+def _of_graph(recording: Recording, graph: InductorGraph, folder: str) -> Iterator[Item]:
+    if graph.lowered:
+        make = partial(_ir_text, graph.lowered)
+        yield Item(f"{folder}/ir.txt", "IR of every node", make, graph.key, "ir")
+    schedules = {"before": graph.scheduled_before, "after": graph.scheduled_after}
+    for when, digest in schedules.items():
+        path = f"{folder}/scheduler-{when}-fusion.json"
+        yield from _maybe(recording, digest, path, f"scheduler nodes {when} fusion", graph.key)
+    yield from _bodies(recording, graph, folder)
+    for kernel in graph.kernels:
+        yield from _kernel(recording, graph, kernel, folder)
+    if graph.wrapper:
+        is_cpp = recording.payload(graph.wrapper).lstrip().startswith("#include")
+        path = f"{folder}/wrapper.{'cpp' if is_cpp else 'py'}"
+        yield _text(recording, graph.wrapper, path, "wrapper", graph.key)
+    path = f"{folder}/buffers.json"
+    yield from _maybe(recording, graph.buffers, path, "where buffers come from", graph.key)
+
+
+def _ir_text(lowered: tuple[LoweredNode, ...]) -> str:
+    parts = (
+        f"{item.node} = {item.target}\n{json.dumps(item.ir, indent=1)}\n".replace("\\n", "\n    ")
+        for item in lowered
+    )
+    return "\n".join(parts)
+
+
+def _bodies(recording: Recording, graph: InductorGraph, folder: str) -> Iterator[Item]:
+    nodes = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
+    for leaf in (leaf for node in nodes for leaf in node.leaves if leaf.body):
+        path = f"{folder}/loop-bodies/{safe_name(leaf.name)}.txt"
+        yield _text(recording, leaf.body, path, f"loop body of {leaf.name}", graph.key)
+
+
+def _kernel(
+    recording: Recording, graph: InductorGraph, kernel: Kernel, folder: str
+) -> Iterator[Item]:
+    suffix = _SUFFIXES.get(kernel.language)
+    if suffix is None:
+        return
+    path = f"{folder}/kernels/{safe_name(kernel.name)}.{suffix}"
+    yield _text(recording, kernel.digest, path, f"kernel {kernel.name}", graph.key)
+
+
+def _forms(
+    recording: Recording, natives: NativeIndex, graph: InductorGraph, kernel: Kernel, folder: str
+) -> Iterator[Item]:
+    """A Triton kernel on its way to machine code, once per configuration."""
+    for native in natives.of(kernel):
+        config = f"-{safe_name(native.config)}" if native.config else ""
+        for form, digest in native.forms.items():
+            path = f"{folder}/kernels/{safe_name(kernel.name)}{config}.{safe_name(form)}"
+            what = f"{form} of {kernel.name} {native.config}".strip()
+            yield _text(recording, str(digest), path, what, graph.key)
+
+
+def _natives(recording: Recording) -> Iterator[Item]:
+    """Files that were given to the C++ compiler, and what it said of them."""
+    for number, native in enumerate(recording.natives, start=1):
+        file = native.source.rpartition("/")[2].removesuffix(".cpp")
+        name = f"raw/native/{number:03}-{safe_name(file, safe_name(native.tool))}"
+        if native.tool == "c++" and native.digest:
+            yield _text(recording, native.digest, f"{name}.cpp", native.command[:200], "")
+        if native.messages:
+            yield _text(recording, native.messages, f"{name}.messages.txt", "messages", "")
+
+
+def _maybe(recording: Recording, digest: str, path: str, what: str, graph: str) -> Iterator[Item]:
+    if digest:
+        yield _text(recording, digest, path, what, graph)
+
+
+def _text(recording: Recording, digest: str, path: str, what: str, graph: str) -> Item:
+    make: Callable[[], str] = partial(_payload, recording, digest)
+    return Item(path, what, make, graph)
+
+
+def _payload(recording: Recording, digest: str) -> str:
+    text = recording.payloads.payload(digest)
+    return "(missing from the recording)\n" if text is None else text

@@ -1,0 +1,80 @@
+"""The HTML file: styles, script and data in one, so that it opens from disk with no network.
+
+Everything from the recording is data: JSON inside of script elements that are not executed, with
+`<` written so that no text can end its element, or compressed and in base 64.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.packing import dumps, packed_chunks
+
+_POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'"
+)
+
+
+def asset(name: str) -> str:
+    """A built file that ships with the package."""
+    place = resources.files("inductoscope.views.page") / "assets" / name
+    try:
+        return place.read_text("utf-8")
+    except OSError as error:
+        raise ToolFailure(
+            f"The page's {name} is missing from this installation: {error.strerror}. "
+            "In a checkout, 'make web' builds it."
+        ) from error
+
+
+def write_page(contents: Contents, path: Path) -> int:
+    """Write the page beside its place first, so that a page is whole or not there; its bytes."""
+    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    try:
+        with unfinished.open("w", encoding="utf-8") as file:
+            file.writelines(_parts(contents))
+        size = unfinished.stat().st_size
+        unfinished.replace(path)
+    except OSError as error:
+        raise ToolFailure(f"The page cannot be written to {path}: {error.strerror}.") from error
+    finally:
+        unfinished.unlink(missing_ok=True)
+    return size
+
+
+def _parts(contents: Contents) -> Iterator[str]:
+    with packed_chunks(contents) as chunks:  # They are being made while the index is.
+        yield head(contents.index, live=False)
+        yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
+        yield f"<script>{asset('page.js')}</script>\n"
+        for name, packed in chunks:
+            yield f'<script type="application/gzip;base64" id="chunk-{name}">{packed}</script>\n'
+    yield "</body></html>\n"
+
+
+def head(index: dict[str, Any], *, live: bool) -> str:
+    """Everything up to the data."""
+    policy = _POLICY.format(connect="'self'" if live else "'none'")
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(str(index.get('title', '')))} · inductoscope</title>\n"
+        f"<style>{asset('page.css')}</style></head>\n"
+        '<body><div id="root"></div>\n'
+        "<noscript>This page needs JavaScript. 'inductoscope show' prints the same in a "
+        "terminal.</noscript>\n"
+    )
+
+
+def _json(value: Any) -> str:
+    """JSON that no text can end the element with: `</script>` and `<!--` have their `<` escaped."""
+    return dumps(value, ascii_only=True).replace("<", "\\u003c")

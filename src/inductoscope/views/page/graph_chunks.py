@@ -1,0 +1,226 @@
+"""Chunks of one graph: linked panes, native forms of kernels, passes, the scheduler's picture."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inductoscope.analysis.fusion.sizes import buffer_bytes
+from inductoscope.errors import InductoscopeError
+from inductoscope.kernels.assembly import kernel_assembly
+from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.fx import FxGraph
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.native import NativeIndex
+from inductoscope.model.native_lines import source_links
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.views.page.panes import LinkedGraph
+from inductoscope.views.report.graph_stages import node_text
+
+View = dict[str, Any]
+
+# Forms in the order in which a kernel goes through them, with the language that colours them.
+_FORMS = {
+    "ttir": "ir",
+    "ttgir": "ir",
+    "llir": "ir",
+    "ptx": "ptx",
+    "sass": "asm",
+    "amdgcn": "asm",
+    "asm": "asm",
+}
+
+
+@dataclass(frozen=True)
+class Form:
+    """One native form of a kernel, for one configuration."""
+
+    kernel: Kernel
+    name: str
+    config: str
+    digest: str
+    chunk: str
+
+
+def forms_of(
+    number: int, graph: InductorGraph, natives: NativeIndex, assembled: Container[Kernel]
+) -> list[Form]:
+    """All native forms of a graph's kernels; assembly of those in `assembled`."""
+    found: list[Form] = []
+    for kernel in graph.kernels:
+        if kernel in assembled:
+            found.append(Form(kernel, "asm", "", "", f"form-{number}-{len(found)}"))
+        for native in natives.of(kernel):
+            for name in _FORMS:
+                digest = str(native.forms.get(name, ""))
+                if digest:
+                    chunk = f"form-{number}-{len(found)}"
+                    found.append(Form(kernel, name, native.config, digest, chunk))
+    return found
+
+
+def form_chunk(recording: Recording, form: Form) -> Callable[[], View]:
+    """What makes the chunk of a form."""
+
+    def make() -> View:
+        text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
+        # The pane begins each kernel with a line that names it.
+        links = {str(line + 1): list(found) for line, found in lines.items()}
+        return {"text": text, "language": _FORMS[form.name], "links": links}
+
+    return make
+
+
+def _read(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    text = recording.payload(form.digest)
+    return text, source_links(form.name, text)
+
+
+def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    try:
+        made = kernel_assembly(recording, form.kernel)
+    except InductoscopeError as error:
+        return f"# {error}", {}
+    return made.text, made.links
+
+
+def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> View:
+    """The linked panes of a graph."""
+    graph = LinkedGraph(join)
+    by_kernel: dict[str, list[Form]] = {}
+    for form in forms:
+        by_kernel.setdefault(form.kernel.name, []).append(form)
+    return {
+        "panes": graph.views(_missing(join)),
+        "operations": graph.operations(),
+        "kernels": [
+            {
+                "name": kernel.name,
+                "from": first,
+                "to": last,
+                "forms": [
+                    {"name": form.name, "config": form.config, "chunk": form.chunk}
+                    for form in by_kernel.get(kernel.name, ())
+                ],
+                "forms_missing": _no_forms(kernel),
+                "facts": _facts(natives.of(kernel)),
+            }
+            for kernel, first, last in graph.kernels
+        ],
+    }
+
+
+def _missing(join: GraphJoin) -> dict[str, str]:
+    """Why a pane is empty."""
+    if join.graph.cached:
+        why = (
+            "This graph came out of a cache, so this stage did not run. "
+            "'inductoscope run --fresh' compiles anew, in a private cache."
+        )
+        names = ("post-grad", "ir", "scheduler", "fused", "loop-body", "kernel")
+        return dict.fromkeys(names, why)
+    if not join.graph.finished:
+        why = "The compile did not come this far, or ended before it was recorded."
+        return dict.fromkeys(("ir", "scheduler", "fused", "loop-body", "kernel"), why)
+    return {
+        "python": "No line of the program is known for these operations.",
+        "loop-body": "No loops: only calls of libraries or templates.",
+        "kernel": "No kernel was generated.",
+    }
+
+
+def _no_forms(kernel: Kernel) -> str:
+    if kernel.language == "extern":
+        return "A call of a library: there is no generated code."
+    if kernel.language == "C++":
+        return (
+            "Assembly takes seconds per kernel, so it is made on demand: "
+            "'inductoscope report --assembly N', 'inductoscope serve', or "
+            "'inductoscope show --kernel NAME --form asm'."
+        )
+    return "Not compiled in this recording: from a cache, or Triton is not installed."
+
+
+def _facts(natives: Iterable[NativeCompile]) -> View:
+    found = list(natives)
+    names = ("registers", "spills", "shared", "seconds")
+    values = {name: [getattr(native, name) for native in found] for name in names}
+    known = {name: [v for v in items if v is not None] for name, items in values.items()}
+    return {name: max(items) for name, items in known.items() if items}
+
+
+# --- passes ---------------------------------------------------------------------------------------
+
+
+def passes(join: GraphJoin) -> list[View]:
+    """Passes that changed this graph, or the joint one that it was cut from."""
+    return [
+        {
+            "stage": change.stage,
+            "name": change.name,
+            "seconds": change.seconds,
+            "before": _graph_text(join.read(change.before)),
+            "after": _graph_text(join.read(change.after)),
+        }
+        for change in join.compile.passes
+        if not change.graph or change.graph == join.graph.key
+    ]
+
+
+def _graph_text(graph: FxGraph | None) -> str:
+    if graph is None:
+        return "(the graph is missing from the recording)"
+    return "\n".join(node_text(node) for node in graph.nodes)
+
+
+# --- the scheduler's picture ----------------------------------------------------------------------
+
+
+def schedule(join: GraphJoin) -> View:
+    """Nodes, edges with what flows along them, and groups."""
+    leaves = [leaf for item in join.before for leaf in item.leaves]
+    group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
+    kernel_of = {name: kernel.name for kernel in join.graph.kernels for name in kernel.nodes}
+    return {
+        "nodes": [_node(leaf, group_of, kernel_of) for leaf in leaves],
+        "edges": list(_edges(leaves, group_of)),
+        "groups": [
+            {
+                "id": item.name,
+                "kind": item.kind,
+                "members": [leaf.name for leaf in item.leaves],
+                "kernel": next((kernel_of.get(leaf.name, "") for leaf in item.leaves), ""),
+            }
+            for item in join.after
+        ],
+    }
+
+
+def _node(leaf: ScheduledNode, groups: Mapping[str, str], kernels: Mapping[str, str]) -> View:
+    sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
+    return {
+        "id": leaf.name,
+        "kind": leaf.kind,
+        "label": ", ".join(leaf.origins) or leaf.kernel or leaf.kind,
+        "operations": list(leaf.origins),
+        "group": groups.get(leaf.name, ""),
+        "kernel": kernels.get(leaf.name, ""),
+        "bytes": sum(size for size in sizes if size is not None) or None,
+    }
+
+
+def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterable[View]:
+    made_by = {buffer.name: leaf.name for leaf in leaves for buffer in leaf.buffers}
+    sizes = {buffer.name: buffer_bytes(buffer) for leaf in leaves for buffer in leaf.buffers}
+    for leaf in leaves:
+        for name in leaf.reads:
+            maker = made_by.get(name)
+            if maker is not None and maker != leaf.name:
+                yield {
+                    "from": maker,
+                    "to": leaf.name,
+                    "buffer": name,
+                    "bytes": sizes.get(name),
+                    "inside": groups.get(maker) == groups.get(leaf.name),
+                }

@@ -1,0 +1,130 @@
+"""The page while a run goes on, for a browser on the same machine.
+
+It listens on the loopback address only, behind a random token in the path, answers GET alone, and
+refuses requests that were sent to another name: a web page that a browser has open elsewhere can
+neither guess the address nor be made to reach it under a name of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import threading
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from inductoscope.errors import InductoscopeError
+from inductoscope.model.fold import load
+from inductoscope.recording.layout import STREAMS
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.document import asset, head
+from inductoscope.views.page.packing import compact
+
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+}
+
+
+@dataclass
+class LiveRecording:
+    """A recording that may still grow; read again when it has."""
+
+    path: Path
+    _seen: tuple[tuple[str, int], ...] = ()
+    _contents: Contents | None = None
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def contents(self) -> Contents:
+        """What the page shows now."""
+        with self._lock:
+            now = _sizes(self.path)
+            if self._contents is None or now != self._seen:
+                self._contents, self._seen = Contents(load(self.path), live=True), now
+            return self._contents
+
+
+def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
+    found = []
+    for file in sorted((path / STREAMS).glob("*.jsonl")):
+        with contextlib.suppress(OSError):  # It has vanished meanwhile.
+            found.append((file.name, file.lstat().st_size))
+    return tuple(found)
+
+
+class LiveServer(ThreadingHTTPServer):
+    """Serves one recording."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), _Handler)
+        self.recording = LiveRecording(path)
+        self.token = secrets.token_urlsafe(24)
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"http://127.0.0.1:{self.server_port}/{self.token}/"
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: LiveServer
+    server_version = "inductoscope"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """The page, its index, or a chunk."""
+        name = self._asked_for()
+        if name is None:
+            self._answer(HTTPStatus.NOT_FOUND, b"not here", "text/plain; charset=utf-8")
+        elif name == "":
+            self._answer(HTTPStatus.OK, self._page(), "text/html; charset=utf-8")
+        else:
+            self._answer_data(name)
+
+    def _asked_for(self) -> str | None:
+        """The path behind the token; None where the request is not for this page."""
+        names = {f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}"}
+        token, _, rest = self.path.removeprefix("/").partition("?")[0].partition("/")
+        is_known = secrets.compare_digest(token.encode(), self.server.token.encode())
+        return rest if is_known and self.headers.get("Host") in names else None
+
+    def _page(self) -> bytes:
+        index = {"title": self.server.recording.path.name}
+        script = f"<script>{asset('page.js')}</script></body></html>\n"
+        data = '<script type="application/json" id="index">{"schema":1,"live":true}</script>\n'
+        return (head(index, live=True) + data + script).encode()
+
+    def _answer_data(self, name: str) -> None:
+        try:
+            body = self._data(name)
+        except (OSError, InductoscopeError):
+            text = b"the recording cannot be read now"
+            self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text, "text/plain; charset=utf-8")
+        else:
+            status = HTTPStatus.NOT_FOUND if body is None else HTTPStatus.OK
+            self._answer(status, body or b"null", "application/json")
+
+    def _data(self, name: str) -> bytes | None:
+        """The index or a chunk; None where there is no such thing."""
+        found = self.server.recording.contents()
+        kind, _, chunk = name.partition("/")
+        if name == "index.json":
+            return compact(found.index)
+        return compact(found.chunks[chunk]()) if kind == "chunk" and chunk in found.chunks else None
+
+    def _answer(self, status: HTTPStatus, body: bytes, kind: str) -> None:
+        self.send_response(status)
+        for header, value in {**_HEADERS, "Content-Type": kind}.items():
+            self.send_header(header, value)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Say nothing: the address holds the token."""

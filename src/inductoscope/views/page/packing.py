@@ -1,0 +1,108 @@
+"""Makes and compresses the chunks of a page, on as many cores as there are."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import gc
+import gzip
+import itertools
+import json
+import math
+import multiprocessing
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from typing import Any
+
+from inductoscope.views.page.contents import Contents
+
+# A few chunks are made sooner than a process.
+_FEW_CHUNKS = 40
+_MOST_PROCESSES = 8
+
+# What a child works on: inherited, because chunks are functions that cannot be sent.
+_inherited: list[Contents] = []
+
+
+@contextlib.contextmanager
+def packed_chunks(contents: Contents) -> Iterator[Iterator[tuple[str, str]]]:
+    """All chunks by name, compressed, in their order. They are being made from the start."""
+    executor = _executor(contents)
+    if executor is None:
+        yield ((name, pack(make())) for name, make in contents.chunks.items())
+        return
+    with executor:
+        own = contents.chunks_of_index
+        names = [name for name in contents.chunks if name not in own]
+        # Chunks of one graph are made together: they read the same graphs.
+        groups = [tuple(group) for _, group in itertools.groupby(names, key=_graph_of)]
+        futures = {group: executor.submit(_make, group) for group in groups}
+        try:
+            yield _collected(contents, futures)
+        except BaseException:
+            executor.shutdown(cancel_futures=True)  # Ctrl-C: what has not begun is not begun.
+            raise
+
+
+def _graph_of(name: str) -> str:
+    return name.split("-")[1] if "-" in name and not name.startswith("guards") else name
+
+
+def _collected(
+    contents: Contents, futures: Mapping[tuple[str, ...], Future[list[str]]]
+) -> Iterator[tuple[str, str]]:
+    for names, future in futures.items():
+        yield from zip(names, future.result(), strict=True)
+    for name, make in contents.chunks_of_index.items():
+        yield name, pack(make())
+
+
+def _executor(contents: Contents) -> Executor | None:
+    """Processes that have the recording already; None where that is not worth it or cannot be."""
+    cores = min(_MOST_PROCESSES, os.cpu_count() or 1)
+    can_fork = "fork" in multiprocessing.get_all_start_methods()
+    is_quick = len(contents.chunks) < _FEW_CHUNKS and not contents.compiles
+    if is_quick or cores < 2 or not can_fork:
+        return None
+    _inherited[:] = [contents]
+    gc.collect()
+    gc.freeze()  # What is there by now is not gone through, and so not copied, in each child.
+    context = multiprocessing.get_context("fork")
+    return ProcessPoolExecutor(cores, mp_context=context, initializer=_leave_interrupts_alone)
+
+
+def _leave_interrupts_alone() -> None:
+    """Ctrl-C reaches all processes of a terminal; the parent says what becomes of the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+def _make(names: tuple[str, ...]) -> list[str]:
+    return [pack(_inherited[0].chunks[name]()) for name in names]
+
+
+def pack(value: Any) -> str:
+    """Compressed JSON, in base 64."""
+    return base64.b64encode(gzip.compress(compact(value), 5, mtime=0)).decode("ascii")
+
+
+def compact(value: Any) -> bytes:
+    """JSON without blanks. Not ASCII alone: what is compressed need not be."""
+    return dumps(value, ascii_only=False).encode("utf-8", "backslashreplace")
+
+
+def dumps(value: Any, *, ascii_only: bool) -> str:
+    """JSON that a browser reads: without Infinity and NaN, which JSON has no word for."""
+    try:
+        return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
+    except ValueError:
+        return dumps(_finite(value), ascii_only=ascii_only)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if math.isfinite(value) else str(value)
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,224 @@
+"""The linked panes of one graph: every level as lines, and which lines each operation is on."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.model.entities import Kernel
+from inductoscope.model.fx import Frame, FxGraph, FxNode
+from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
+from inductoscope.views.report.graph_stages import node_text
+from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
+
+View = dict[str, Any]
+
+# Which pane is in which language, in the order in which they are shown.
+LANGUAGES = {
+    "python": "python",
+    "dynamo": "fx",
+    "aot": "fx",
+    "post-grad": "fx",
+    "ir": "ir",
+    "scheduler": "scheduler",
+    "fused": "scheduler",
+    "loop-body": "loop",
+    "kernel": "cpp",
+    "wrapper": "python",
+}
+_TITLES = {
+    "python": "Python",
+    "dynamo": "Dynamo graph",
+    "aot": "AOT graph",
+    "post-grad": "Post-grad graph",
+    "ir": "Inductor IR",
+    "scheduler": "Scheduler",
+    "fused": "After fusion",
+    "loop-body": "Loop bodies",
+    "kernel": "Kernels",
+    "wrapper": "Calls of the kernels",
+}
+_CALLING = re.compile(r"\s*(?:class Runner|def call)\b")
+_WORD = re.compile(r"[\w.]+")
+
+
+@dataclass
+class Pane:
+    """Lines under construction, and where in them something is."""
+
+    lines: list[str] = field(default_factory=list)
+    numbers: list[int | None] = field(default_factory=list)
+    # Anything that has lines of its own: a node, a loop body's step, a place in the program.
+    places: dict[Any, list[int]] = field(default_factory=lambda: defaultdict(list))
+
+    def add(self, text: str, *keys: Any, number: int | None = None) -> None:
+        """Append a text, of one line or several, that belongs to `keys`."""
+        for line in text.split("\n"):
+            self.lines.append(line)
+            self.numbers.append(number)
+            for key in keys:
+                self.places[key].append(len(self.lines))
+
+
+class LinkedGraph:
+    """The panes of one graph, built one after the other from what was recorded."""
+
+    def __init__(self, join: GraphJoin) -> None:
+        self._join = join
+        self._captured = join.read(captured_digest(join.compile))
+        self._aot = _aot_graph(join)
+        self.panes = {name: Pane() for name in LANGUAGES}
+        self.kernels: list[tuple[Kernel, int, int]] = []
+        self._fill()
+
+    def _fill(self) -> None:
+        self._fill_graph("dynamo", self._captured)
+        self._fill_graph("aot", self._aot)
+        self._fill_graph("post-grad", self._join.final)
+        self._fill_python()
+        self._fill_ir()
+        self._fill_scheduler()
+        self._fill_kernels()
+        self._fill_wrapper()
+
+    def _fill_graph(self, name: str, graph: FxGraph | None) -> None:
+        for node in graph.nodes if graph else ():
+            self.panes[name].add(node_text(node), node.name)
+
+    def _fill_python(self) -> None:
+        places: dict[str, dict[int, Frame]] = {}
+        for graph in (self._captured, self._join.final):
+            for node in graph.calls if graph else ():
+                if node.place is not None:
+                    places.setdefault(node.place.file, {})[node.place.line] = node.place
+        pane = self.panes["python"]
+        for file, lines in places.items():
+            pane.add(f"# {file}")
+            for number in sorted(lines):
+                pane.add(lines[number].code, (file, number), number=number)
+
+    def _fill_ir(self) -> None:
+        for item in self._join.graph.lowered:
+            nodes = item.ir if isinstance(item.ir, list) else [item.ir]
+            text = "\n".join(ir_text(node) for node in nodes if isinstance(node, dict))
+            head = f"# {item.node} = {item.target}"
+            if item.fallback:
+                head += "  (falls back to the eager kernel)"
+            self.panes["ir"].add(f"{head}\n{text}" if text else head, item.node)
+
+    def _fill_scheduler(self) -> None:
+        pane, fused, bodies = (self.panes[n] for n in ("scheduler", "fused", "loop-body"))
+        for item in self._join.before:
+            for leaf in item.leaves:
+                pane.add(scheduler_text(scheduled_view(leaf)), leaf.name)
+        for item in self._join.after:
+            fused.add(f"{item.name}: {item.kind}")
+            for leaf in item.leaves:
+                fused.add("  " + scheduler_text(scheduled_view(leaf)), leaf.name)
+                body = self._join.text(leaf.body)
+                if body:
+                    bodies.add(f"# {leaf.name}", leaf.name)
+                    for line in body.split("\n"):
+                        name = line.strip().partition(" = ")[0]
+                        bodies.add(line, (leaf.name, name))
+
+    def _fill_kernels(self) -> None:
+        pane = self.panes["kernel"]
+        for kernel in self._join.graph.kernels:
+            first = len(pane.lines) + 1
+            text = self._join.recording.payload(kernel.digest)
+            head = f"// {kernel.name}" if kernel.language == "C++" else f"# {kernel.name}"
+            pane.add(head, *_whole(kernel))
+            for line in text.splitlines():
+                pane.add(line, (kernel.name, line.strip()), *_whole(kernel))
+            self.kernels.append((kernel, first, len(pane.lines)))
+
+    def _fill_wrapper(self) -> None:
+        """The part that calls: the kernels themselves have a pane of their own."""
+        lines = self._join.recording.payload(self._join.graph.wrapper).splitlines()
+        start = next((n for n, line in enumerate(lines) if _CALLING.match(line)), len(lines))
+        named: dict[str, list[Kernel]] = {}
+        for kernel in self._join.graph.kernels:
+            named.setdefault(kernel.name, []).append(kernel)
+        for line in lines[start:]:
+            words = set(_WORD.findall(line))
+            called = [k for word in words & named.keys() for k in named[word]]
+            # The same kernel is called more than once: what it writes tells the calls apart.
+            keys = [k.nodes for k in called if len(called) == 1 or words & set(k.writes)]
+            self.panes["wrapper"].add(line, *keys)
+
+    def operations(self) -> list[View]:
+        """Every operation of the final graph with its lines in each pane."""
+        final = self._join.final
+        nodes = final.calls if final else ()
+        return [self._operation(node) for node in nodes]
+
+    def _operation(self, node: FxNode) -> View:
+        leaves = self._join.leaves(node)
+        steps = self._join.steps(node, leaves)
+        kernels = self._join.kernels(leaves)
+        place = node.place
+        keys: dict[str, Iterable[Any]] = {
+            "python": [(place.file, place.line)] if place else [],
+            "dynamo": node.origins,
+            "aot": [node.name] if self._is_in_aot(node) else node.origins,
+            "post-grad": [node.name],
+            "ir": [node.name],
+            "scheduler": [leaf.name for leaf in leaves],
+            "fused": [leaf.name for leaf in leaves],
+            "loop-body": [(owner, step.name) for owner, found in steps.items() for step in found],
+            "kernel": self._kernel_keys(kernels, steps),
+            "wrapper": [kernel.nodes for kernel in kernels],
+        }
+        lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
+        return {
+            "name": node.name,
+            "label": node.target,
+            "lines": {name: found for name, found in lines.items() if found},
+        }
+
+    def _is_in_aot(self, node: FxNode) -> bool:
+        return bool(self.panes["aot"].places.get(node.name))
+
+    def _kernel_keys(self, kernels: list[Kernel], steps: Steps) -> list[Any]:
+        keys = [(kernel.name, line) for kernel in kernels for line in lines_of_steps(kernel, steps)]
+        return [*keys, *(key for kernel in kernels for key in _whole(kernel))]
+
+    def _lines(self, name: str, keys: Iterable[Any]) -> list[int]:
+        places = self.panes[name].places
+        return sorted({line for key in keys for line in places.get(key, ())})
+
+    def views(self, missing: dict[str, str]) -> list[View]:
+        """The panes as data; `missing` says why an empty one is empty."""
+        return [self._view(name, pane, missing) for name, pane in self.panes.items()]
+
+    def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> View:
+        numbered = any(number is not None for number in pane.numbers)
+        languages = {kernel.language for kernel, _, _ in self.kernels}
+        is_triton = name == "kernel" and "Triton" in languages
+        return {
+            "id": name,
+            "title": _TITLES[name],
+            "language": "triton" if is_triton else LANGUAGES[name],
+            "text": "\n".join(pane.lines),
+            "numbers": pane.numbers if numbered else None,
+            "missing": "" if pane.lines else missing.get(name, "Nothing was recorded here."),
+        }
+
+
+def _whole(kernel: Kernel) -> list[tuple[str, ...]]:
+    """What stands for a kernel as a whole: only one that is a call has no lines to tell apart."""
+    return [(kernel.name, *kernel.nodes)] if kernel.language == "extern" else []
+
+
+def _aot_graph(join: GraphJoin) -> FxGraph | None:
+    """The graph that AOTAutograd handed over: forward, backward, or of inference."""
+    phase = join.graph.phase
+    for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
+        for item in reversed(join.compile.graphs):
+            if item.stage == wanted:
+                return join.read(item.digest)
+    return None

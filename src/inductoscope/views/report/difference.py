@@ -1,0 +1,207 @@
+"""Two recordings side by side: the view of `inductoscope diff`."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.analysis.diff.entities import Difference, GraphDifference
+from inductoscope.analysis.diff.headline import fusion_text, verdict
+from inductoscope.errors import UsageError
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+
+SCHEMA = 1
+View = dict[str, Any]
+
+# Shorter than this is noise on a machine that does other things as well.
+_NOTABLE_SECONDS = 0.05
+
+
+def difference_view(found: Difference) -> View:
+    """The difference as data, diffs of all stages and kernels included."""
+    data = asdict(found)
+    return {
+        "schema": SCHEMA,
+        "verdict": verdict(found),
+        "differs": found.differs,
+        "first": data["first"],
+        "second": data["second"],
+        "surroundings": data["surroundings"],
+        "outcomes": data["outcomes"],
+        "only": data["only"],
+        "graphs": [
+            _graph_view(graph, shown)
+            for graph, shown in zip(found.graphs, data["graphs"], strict=True)
+        ],
+        "seconds": {stage: list(pair) for stage, pair in data["seconds"].items()},
+        "notes": list(data["notes"]),
+    }
+
+
+def _graph_view(graph: GraphDifference, data: View) -> View:
+    first = graph.first_different
+    fusions = [
+        {**shown, "text": fusion_text(change)}
+        for change, shown in zip(graph.fusions, data["fusions"], strict=True)
+    ]
+    return {
+        **data,
+        "label": graph.label,
+        "first_different_stage": first.stage if first else "",
+        "fusions": fusions,
+        "seconds": {stage: list(pair) for stage, pair in data["seconds"].items()},
+    }
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def print_difference(printer: Printer, view: View) -> None:
+    """What differs about the runs first, then the verdict, then graph by graph."""
+    printer.pair("first", view["first"], indent=0, width=8)
+    printer.pair("second", view["second"], indent=0, width=8)
+    if view["surroundings"]:
+        printer.line()
+        printer.heading("The runs themselves differ")
+        for fact in view["surroundings"]:
+            printer.pair(fact["name"], f"{fact['first']} → {fact['second']}")
+    printer.line()
+    printer.line(view["verdict"], style=BAD if view["differs"] else GOOD)
+    for graph in view["graphs"]:
+        printer.line()
+        _print_graph(printer, graph)
+    _print_rest(printer, view)
+    _print_seconds(printer, view["seconds"])
+    for note in view["notes"]:
+        printer.line()
+        printer.line(note, style=FAINT)
+
+
+def _print_graph(printer: Printer, graph: View) -> None:
+    printer.heading(graph["label"])
+    for status, title in (("same", "same"), ("renamed", "only renamed"), ("different", "differs")):
+        names = [stage["stage"] for stage in graph["stages"] if stage["status"] == status]
+        if names:
+            printer.pair(title, ", ".join(names))
+    _print_uncompared(printer, graph["stages"])
+    if graph["first_different_stage"]:
+        printer.pair("first in", _first_different(graph))
+    for item in graph["passes"]:
+        counts = f"changed the graph {_times(item['first'])}, now {_times(item['second'])}"
+        printer.pair("pass", f"{item['name']} ({item['stage']}) {counts}")
+    for text in _merged(f"{c['text']} [{c['confidence']}]" for c in graph["fusions"]):
+        printer.pair("fusion", text)
+    for text in _merged(_kernel_text(kernel) for kernel in graph["kernels"]):
+        printer.pair("kernel", text)
+    if any(kernel["diff"] for kernel in graph["kernels"]):
+        printer.pair("", "--kernel NAME shows how its source changed")
+
+
+def _merged(texts: Iterable[str]) -> list[str]:
+    """Each text once, with how often it was there."""
+    counts = Counter(texts)
+    return [f"{text} ({count} times)" if count > 1 else text for text, count in counts.items()]
+
+
+def _print_uncompared(printer: Printer, stages: list[View]) -> None:
+    """Stages that are missing for the same reason are told together."""
+    reasons: dict[str, list[str]] = {}
+    for stage in stages:
+        if stage["status"] == "not compared":
+            reasons.setdefault(stage["why"], []).append(stage["stage"])
+    for why, names in reasons.items():
+        printer.pair("not compared", f"{', '.join(names)}: {why}")
+
+
+def _first_different(graph: View) -> str:
+    name = graph["first_different_stage"]
+    detail = next(stage["detail"] for stage in graph["stages"] if stage["stage"] == name)
+    return f"{name}: {detail}" if detail else name
+
+
+def _times(count: int) -> str:
+    return {0: "never", 1: "once"}.get(count, f"{count} times")
+
+
+def _kernel_text(kernel: View) -> str:
+    names = ", ".join(kernel["others"])
+    operations = f" ({', '.join(kernel['operations'])})" if kernel["operations"] else ""
+    what = {
+        "changed": "changed" + (f", now called {names}" if names != kernel["name"] else ""),
+        "removed": "removed" + (f", its work is in {names}" if names else ""),
+        "added": "added" + (f", its work was in {names}" if names else ""),
+    }[kernel["what"]]
+    return f"{kernel['name']}{operations} {what}"
+
+
+def _print_rest(printer: Printer, view: View) -> None:
+    if view["outcomes"] or view["only"]:
+        printer.line()
+    for fact in view["outcomes"]:
+        printer.line(f"{fact['name']}: {fact['first']} → {fact['second']}")
+    for text in _merged(_only_text(item) for item in view["only"]):
+        printer.line(f"{text}.")
+
+
+def _only_text(item: View) -> str:
+    where = f"{item['function'] or item['compile']} ({item['place'] or 'unknown place'})"
+    return f"Only the {item['run']} run compiled {where}: {item['outcome']}"
+
+
+def _print_seconds(printer: Printer, seconds: dict[str, list[float]]) -> None:
+    totals = [sum(pair[side] for pair in seconds.values()) for side in (0, 1)]
+    if not any(totals):
+        return
+    printer.line()
+    printer.heading("Compile seconds       first    second")
+    for stage, (first, second) in seconds.items():
+        if abs(first - second) >= _NOTABLE_SECONDS:
+            printer.code(f"{stage:18} {first:8.2f}  {second:8.2f}")
+    printer.code(f"{'in all':18} {totals[0]:8.2f}  {totals[1]:8.2f}")
+
+
+# --- one diff -------------------------------------------------------------------------------------
+
+
+def texts_view(view: View, *, kernel: str = "", stage: str = "") -> View:
+    """The unified diffs of one kernel, or of one stage in every graph."""
+    wanted = kernel or stage
+    found = [
+        {"title": f"{graph['label']}: {wanted}", "text": item["diff"]}
+        for graph in view["graphs"]
+        for item in (_kernels(graph, kernel) if kernel else _stages(graph, stage))
+    ]
+    if not found:
+        raise UsageError(_nothing_to_show(view, kernel=kernel, stage=stage))
+    return {**view, "shown": found}
+
+
+def _kernels(graph: View, name: str) -> list[View]:
+    return [
+        item
+        for item in graph["kernels"]
+        if item["diff"] and (name in item["name"] or any(name in n for n in item["others"]))
+    ]
+
+
+def _stages(graph: View, name: str) -> list[View]:
+    return [item for item in graph["stages"] if item["stage"] == name and item["diff"]]
+
+
+def _nothing_to_show(view: View, *, kernel: str, stage: str) -> str:
+    graphs = view["graphs"]
+    if kernel:
+        names = dict.fromkeys(k["name"] for g in graphs for k in g["kernels"] if k["diff"])
+        return f"No kernel {kernel} changed. Changed: {', '.join(names) or 'none'}."
+    names = dict.fromkeys(s["stage"] for g in graphs for s in g["stages"] if s["diff"])
+    return f"Stage {stage} differs in no graph. Those that do: {', '.join(names) or 'none'}."
+
+
+def print_texts(printer: Printer, view: View) -> None:
+    """Diffs as text."""
+    for item in view["shown"]:
+        printer.heading(item["title"])
+        printer.code(item["text"])
+        printer.line()

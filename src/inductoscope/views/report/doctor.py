@@ -1,0 +1,75 @@
+"""The verdict on a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+
+_STYLES = {"clean": GOOD, "not-a-bug": WARN, "not-inductor": WARN, "unknown": WARN}
+
+
+def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
+    """Print a verdict object."""
+    printer.line()
+    style = _STYLES.get(view["verdict"], BAD)
+    printer.line(f"{view['verdict']}: {view['summary']}", style=style)
+    if view["partial"]:
+        printer.line("The examination was not finished: this is what is known so far.", style=WARN)
+    printer.line()
+    printer.pair("stage", view["stage"])
+    for name, value in view["culprit"].items():
+        if value:
+            printer.pair(name, str(value))
+    printer.pair("confidence", view["confidence"])
+    _print_evidence(printer, view)
+    _print_repro(printer, view)
+    _print_workaround(printer, view)
+    printer.line()
+    if view["issue"]:
+        printer.pair("bug report", view["issue"])
+    printer.pair("recording", view["recording"])
+    printer.pair("took", f"{view['seconds']:.0f} s, {view['runs']} runs")
+
+
+def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
+    if not view["evidence"]:
+        return
+    printer.line()
+    printer.heading("How it is known")
+    for item in view["evidence"]:
+        printer.line(f"- {item['what']}", indent=2)
+        if item["where"]:
+            printer.line(item["where"], indent=4, style=FAINT)
+
+
+def _print_repro(printer: Printer, view: dict[str, Any]) -> None:
+    repro = view["repro"]
+    if repro is None:
+        return
+    printer.line()
+    printer.heading("Reproducer")
+    state = "verified" if repro["verified"] else "NOT verified"
+    printer.line(
+        f"{repro['path']}: {state}, failed {repro['failed']} of {repro['of']} runs in fresh "
+        f"processes; {repro['nodes']} graph nodes",
+        indent=2,
+        style=GOOD if repro["verified"] else WARN,
+    )
+
+
+def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
+    found = view["workaround"]
+    if found is None:
+        return
+    printer.line()
+    printer.heading("Workaround")
+    state = "the program is right with it" if found["verified"] else "did not help the program"
+    cost = (
+        f"; the compiled call takes {found['slowdown']:.2f} times as long"
+        if found["slowdown"]
+        else ""
+    )
+    printer.line(f"{found['text']} ({state}{cost})", indent=2)
+    if found["verified"]:
+        printer.code(found["code"], indent=4)

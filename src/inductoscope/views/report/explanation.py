@@ -1,0 +1,255 @@
+"""What a stage, a finding, a verdict, a stall or a view means: `inductoscope explain`.
+
+Stages, verdicts and views have texts of their own. Findings and stalls are explained by the
+docstrings of the rules that find them, so that nothing is said twice.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.analysis.rules import RULES
+from inductoscope.errors import UsageError
+from inductoscope.hangs.watch.classify import KINDS
+from inductoscope.views.explain import (
+    STAGES,
+    VERDICTS,
+    VIEWS,
+    Stage,
+    find_stage,
+    nearest,
+    stages_by_symptom,
+)
+from inductoscope.views.report.terminal import FAINT, Printer
+
+SCHEMA = 1
+View = dict[str, Any]
+
+
+# --- what can be explained ------------------------------------------------------------------------
+
+
+def _findings() -> dict[str, View]:
+    """Rules by name, with the paragraphs of their docstrings."""
+    return {name: _finding(rule.__module__) for rule in RULES if (name := _rule_name(rule))}
+
+
+def _rule_name(rule: Any) -> str:
+    return str(rule.__module__).rpartition(".")[2]
+
+
+def _finding(module: str) -> View:
+    text = inspect.cleandoc(sys.modules[module].__doc__ or "")
+    head, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
+    parts = [part.partition(": ") for part in paragraphs]
+    return {"summary": head, "parts": {title: told for title, _, told in parts}}
+
+
+def _stalls() -> dict[str, View]:
+    """Kinds of stalls by the name that a judgement gives them, with their rule's docstring."""
+    found: dict[str, View] = {}
+    for rule in KINDS:
+        summary = " ".join((inspect.getdoc(rule) or "").split("\n\n")[0].split())
+        for name in _kinds_of(rule) or [rule.__name__.replace("_", "-")]:
+            found.setdefault(name, {"summary": summary, "parts": {}})
+    return found
+
+
+def _kinds_of(rule: Any) -> list[str]:
+    """The texts that a rule gives as `kind=`: they are written down there and nowhere else."""
+    tree = ast.parse(inspect.getsource(rule))
+    given = [n.value for n in ast.walk(tree) if isinstance(n, ast.keyword) and n.arg == "kind"]
+    return [
+        node.value
+        for value in given
+        for node in ([value.body, value.orelse] if isinstance(value, ast.IfExp) else [value])
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
+
+
+def catalogue() -> dict[str, dict[str, View]]:
+    """Everything that can be explained, by kind and name."""
+    topics = {"verdict": VERDICTS, "view": VIEWS}
+    return {
+        "stage": {stage.name: {"summary": stage.summary} for stage in STAGES},
+        "finding": _findings(),
+        **{
+            kind: {
+                topic.name: {"summary": topic.summary, "parts": {"What to do": topic.what_to_do}}
+                for topic in topics[kind]
+            }
+            for kind in topics
+        },
+        "stall": _stalls(),
+    }
+
+
+# --- views ----------------------------------------------------------------------------------------
+
+
+def explanation_view(words: tuple[str, ...]) -> View:
+    """What is asked for: nothing is the list, one word a name, several a symptom."""
+    if not words:
+        return _list_view()
+    if len(words) == 1:
+        return _named_view(words[0])
+    joined = "-".join(words).lower()
+    if find_stage(joined) is not None:
+        return _named_view(joined)
+    return _symptom_view(words[1:] if words[0] == "symptom" else words)
+
+
+def _list_view() -> View:
+    listed = {
+        kind: {name: entry["summary"] for name, entry in entries.items()}
+        for kind, entries in catalogue().items()
+    }
+    return {"schema": SCHEMA, "kind": "list", "entries": listed}
+
+
+def _named_view(name: str) -> View:
+    """A name may be a stage and a stall at once: all that it means is told."""
+    wanted = name.strip().lower()
+    meanings = []
+    stage = find_stage(wanted)
+    if stage is not None:
+        meanings.append(_stage_view(stage))
+    for kind, entries in catalogue().items():
+        for spelled in (wanted, wanted.replace("-", "_"), wanted.replace("_", "-")):
+            if kind != "stage" and spelled in entries:
+                meanings.append({"kind": kind, "name": spelled, **entries[spelled]})
+                break
+    if not meanings:
+        raise UsageError(_unknown(wanted))
+    return {"schema": SCHEMA, "kind": "name", "name": wanted, "meanings": meanings}
+
+
+def _stage_view(stage: Stage) -> View:
+    data = asdict(stage)
+    flags = [
+        {**shown, "text": flag.text} for shown, flag in zip(data["flags"], stage.flags, strict=True)
+    ]
+    return {"kind": "stage", **data, "flags": flags}
+
+
+def _unknown(name: str) -> str:
+    known = [entry for entries in catalogue().values() for entry in entries]
+    aliases = [alias for stage in STAGES for alias in stage.aliases]
+    near = nearest(name, dict.fromkeys([*known, *aliases]))
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    return f"There is no explanation of {name}. {meant}'inductoscope explain' lists all names."
+
+
+def _symptom_view(words: tuple[str, ...]) -> View:
+    found = stages_by_symptom(words)
+    if not found:
+        raise UsageError(
+            f"No stage lists a symptom like '{' '.join(words)}'. Try fewer or other words, or "
+            "'inductoscope doctor SCRIPT', which finds the stage itself."
+        )
+    return {
+        "schema": SCHEMA,
+        "kind": "symptom",
+        "words": list(words),
+        "stages": [
+            {"name": stage.name, "summary": stage.summary, "symptoms": list(shown)}
+            for stage, shown in found
+        ],
+    }
+
+
+# --- text -----------------------------------------------------------------------------------------
+
+
+def print_explanation(printer: Printer, view: View) -> None:
+    """Any of the three views as text."""
+    {"list": _print_list, "name": _print_named, "symptom": _print_symptom}[view["kind"]](
+        printer, view
+    )
+
+
+_TITLES = {
+    "stage": "Stages, in the order of the compiler",
+    "finding": "Findings",
+    "verdict": "Verdicts of the doctor",
+    "view": "Views of the page",
+    "stall": "Kinds of stalls",
+}
+
+
+def _print_list(printer: Printer, view: View) -> None:
+    for kind, entries in view["entries"].items():
+        printer.heading(_TITLES[kind])
+        for name, summary in entries.items():
+            printer.pair(name, summary, width=22)
+        printer.line()
+    printer.line("Several words are a symptom: inductoscope explain wrong gradient", style=FAINT)
+
+
+def _print_symptom(printer: Printer, view: View) -> None:
+    printer.heading(f"'{' '.join(view['words'])}' belongs to")
+    for stage in view["stages"]:
+        printer.pair(stage["name"], stage["summary"], width=18)
+        for symptom in stage["symptoms"]:
+            printer.line(f"- {symptom}", indent=20)
+    printer.line()
+    printer.line(
+        "'inductoscope explain STAGE' says more. Which one it is, 'inductoscope doctor' finds out.",
+        style=FAINT,
+    )
+
+
+def _print_named(printer: Printer, view: View) -> None:
+    for number, meaning in enumerate(view["meanings"]):
+        if number:
+            printer.line()
+        if meaning["kind"] == "stage":
+            _print_stage(printer, meaning)
+            continue
+        printer.heading(f"{meaning['name']} ({meaning['kind']})")
+        printer.line(meaning["summary"])
+        for title, told in meaning["parts"].items():
+            printer.line()
+            printer.line(f"{title}: {told}")
+
+
+def _print_stage(printer: Printer, stage: View) -> None:
+    printer.heading(f"{stage['name']} (stage)")
+    printer.line(stage["summary"])
+    printer.line()
+    printer.line(stage["does"])
+    _print_words(printer, "In torch", stage["lives"])
+    _print_pairs(printer, "Notions", stage["notions"])
+    _print_words(printer, "Look here when", stage["look_here_when"])
+    _print_words(printer, "Symptoms that live here", stage["symptoms"])
+    _print_pairs(printer, "Symptoms that live elsewhere", stage["elsewhere"], "→ ")
+    flags = [(flag["text"], flag["what"]) for flag in stage["flags"]]
+    _print_pairs(printer, "What torch offers", flags)
+    _print_pairs(printer, "What inductoscope shows", stage["commands"])
+
+
+def _print_words(printer: Printer, title: str, lines: list[str]) -> None:
+    if lines:
+        printer.line()
+        printer.heading(title)
+        for line in lines:
+            printer.line(line, indent=2)
+
+
+def _print_pairs(printer: Printer, title: str, pairs: list[Any], mark: str = "") -> None:
+    """Short names beside what they mean, long ones above it."""
+    if not pairs:
+        return
+    printer.line()
+    printer.heading(title)
+    width = max(len(name) for name, _ in pairs) + 2
+    for name, told in pairs:
+        if width <= 30:
+            printer.pair(name, f"{mark}{told}", width=width)
+        else:
+            printer.line(name, indent=2)
+            printer.line(f"{mark}{told}", indent=6)

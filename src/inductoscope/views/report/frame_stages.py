@@ -1,0 +1,88 @@
+"""Views of what Dynamo decided about frames: breaks, guards, recompiles, caches, errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.views.report.sections import Section
+
+
+def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Graph breaks, with torch's own explanation."""
+    for compile_ in compiles:
+        for item in compile_.breaks:
+            yield Section(
+                f"{compile_.id} graph break in {compile_.function}",
+                {"source": item.source},
+                item.reason,
+            )
+        for error in compile_.errors:
+            if error.swallowed:
+                yield Section(
+                    f"{compile_.id} {compile_.function} runs in eager",
+                    {"source": error.source or compile_.place, "exception": error.type},
+                    error.message,
+                )
+
+
+def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """What has to hold for a compiled frame to be used again."""
+    for compile_ in compiles:
+        found = recording.data(compile_.guards)
+        if isinstance(found, list):
+            yield Section(
+                f"{compile_.id} {compile_.function}: {compile_.guard_count} guard(s)",
+                {"source": compile_.place},
+                "\n".join(_guard_lines(found)),
+            )
+
+
+def _guard_lines(items: list[object]) -> Iterator[str]:
+    for item in items:
+        if not isinstance(item, dict):
+            continue
+        place = f"   # {item['place']}" if item.get("place") else ""
+        yield f"{item.get('kind', '?')}({item.get('source', '')}){place}"
+        code = item.get("code")
+        if isinstance(code, list):
+            yield from (f"    {line}" for line in code)
+
+
+def recompiles(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Frames that were compiled again, with the guard that failed."""
+    for compile_ in compiles:
+        if compile_.recompile is not None:
+            yield Section(
+                f"{compile_.id} {compile_.function} was recompiled",
+                {"source": compile_.place, "limit_reached": compile_.recompile.limit},
+                "\n".join(compile_.recompile.reasons),
+            )
+
+
+def cache(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Look-ups in torch's caches."""
+    for compile_ in compiles:
+        for lookup in compile_.caches:
+            facts = {"key": lookup.key, "reason": lookup.reason}
+            if lookup.outcome == "hit":
+                facts["next"] = "inductoscope run --fresh compiles anew, in a private cache"
+            yield Section(f"{compile_.id} {lookup.cache} cache: {lookup.outcome}", facts)
+
+
+def errors(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
+    """Exceptions that left the compiler, with the stage that raised them."""
+    for compile_ in compiles:
+        for error in compile_.errors:
+            outcome = "swallowed, the frame runs in eager" if error.swallowed else "raised"
+            yield Section(
+                f"{compile_.id} {error.type} in stage {error.stage}: {outcome}",
+                {
+                    "at": error.detail,
+                    "graph": error.graph,
+                    "source": error.source,
+                    "causes": list(error.causes),
+                    "raised_in": list(error.raised_in),
+                },
+                recording.payload(error.traceback) or error.message,
+            )

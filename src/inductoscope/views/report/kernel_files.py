@@ -1,0 +1,62 @@
+"""What the files of kernels add to the lines of a log, where they are on this machine.
+
+The paths come from a log, so a file is read only if it is a plain, small one, and never run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from inductoscope.errors import InductoscopeError
+from inductoscope.hangs.choices.suspects import Suspect
+from inductoscope.hangs.logs.choice import Choice
+from inductoscope.kernels.file import KernelFile, read_kernel_file
+
+_LARGEST = 1 << 20
+
+
+class KernelFiles:
+    """Reads each file once, and keeps what was found out by comparing its kernels."""
+
+    def __init__(self) -> None:
+        self.comparisons: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, Any]] = {}
+        self._read: dict[str, KernelFile | None] = {}
+
+    def suspect(self, choice: Choice) -> Suspect:
+        """A choice with what its file adds. What the log says goes before."""
+        file = self._file(choice.path)
+        if file is None:
+            return Suspect(dict(choice.configuration))
+        target = file.target
+        return Suspect(
+            {**file.configuration, **choice.configuration},
+            device=target.kind if target else "",
+            architecture=str(target.architecture) if target else "",
+            pointers=tuple(kind for kind in file.signature.values() if kind.startswith("*")),
+            source=file.source,
+        )
+
+    def missing(self, choices: Sequence[Choice]) -> list[str]:
+        """The files of these that are not here."""
+        paths = dict.fromkeys(choice.path for choice in choices if choice.path)
+        return [path for path in paths if not _is_plain(path)]
+
+    def _file(self, path: str) -> KernelFile | None:
+        if path not in self._read:
+            self._read[path] = self._try(path) if path.endswith(".py") and _is_plain(path) else None
+        return self._read[path]
+
+    def _try(self, path: str) -> KernelFile | None:
+        try:
+            return read_kernel_file(path)
+        except InductoscopeError:
+            return None
+
+
+def _is_plain(path: str) -> bool:
+    try:
+        return os.path.isfile(path) and os.path.getsize(path) <= _LARGEST
+    except (OSError, ValueError):
+        return False

@@ -1,0 +1,277 @@
+"""What logs say: the answer for each program, the choices that are stuck, what tells them apart."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.hangs.choices.causes import likely_causes
+from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.suspects import Suspect
+from inductoscope.hangs.choices.workaround import way_past
+from inductoscope.hangs.logs.answer import Answer
+from inductoscope.hangs.logs.groups import ChoiceState, Group
+from inductoscope.hangs.logs.reading import LogReading
+from inductoscope.views.report.choices_table import choices_table
+from inductoscope.views.report.kernel_files import KernelFiles
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+
+View = dict[str, Any]
+
+_MOST_EVIDENCE = 6
+_MOST_GROUPS = 8
+_MOST_PROGRAMS = 12
+
+
+def logs_view(reading: LogReading, answers: Sequence[Answer]) -> View:
+    """Everything as data; what is printed is less."""
+    files = KernelFiles()
+    return {
+        "schema": 1,
+        "problem": any(answer.is_problem for answer in answers),
+        "verdict": answers[0].kind.value if answers else "cannot tell",
+        "answers": [_answer(answer, files) for answer in answers],
+        "files": [
+            {
+                "path": file.path,
+                "lines": file.lines,
+                "torch_lines": file.torch_lines,
+                "damage": file.damage,
+            }
+            for file in reading.files
+        ],
+    }
+
+
+def _answer(answer: Answer, files: KernelFiles) -> View:
+    return {
+        "kind": answer.kind.value,
+        "title": answer.title,
+        "problem": answer.is_problem,
+        "confidence": answer.confidence,
+        "stage": answer.stage,
+        "program": {
+            "text": answer.program.text,
+            "log": answer.program.log,
+            "label": answer.program.label,
+            "process": answer.program.process,
+            "run": answer.program.run,
+        },
+        "compile": answer.compile_id,
+        "evidence": [{"place": e.place, "text": e.text} for e in answer.evidence],
+        "advice": list(answer.advice),
+        "command": answer.command,
+        "notes": list(answer.notes),
+        "groups": [_group(group, files) for group in answer.groups],
+    }
+
+
+def _group(group: Group, files: KernelFiles) -> View:
+    unfinished = group.stuck or group.pending
+    stuck = [files.suspect(state.choice) for state in unfinished]
+    finished = [files.suspect(state.choice) for state in group.finished]
+    # On many ranks it is mostly the same choices, and comparing them is the dearest part.
+    key = (tuple(s.text for s in unfinished), tuple(s.text for s in group.finished))
+    comparison = files.comparisons.get(key) or _comparison(stuck, finished)
+    files.comparisons[key] = comparison
+    return {
+        "operation": group.operation,
+        "shapes": group.shapes,
+        "compile": group.origin.compile_id,
+        "place": group.origin.place,
+        "state": group.stage.value,
+        "announced": group.announced,
+        "counts": _counts(group),
+        "unnamed": group.unnamed,
+        "timed_out_after": group.timed_out_after,
+        "stuck": [_state(s, suspect) for s, suspect in zip(unfinished, stuck, strict=True)],
+        "finished": [_state(s, c) for s, c in zip(group.finished, finished, strict=True)],
+        "failed": [_state(state, None) for state in group.failed],
+        "queued": [_state(state, None) for state in group.queued],
+        **comparison,
+        "missing_files": files.missing([state.choice for state in unfinished]),
+    }
+
+
+def _comparison(stuck: list[Suspect], finished: list[Suspect]) -> View:
+    conditions = contrast(
+        [suspect.configuration for suspect in stuck],
+        [suspect.configuration for suspect in finished],
+    )
+    return {
+        "conditions": [
+            {
+                "text": condition.text,
+                "counts": condition.counts,
+                "separates": condition.separates,
+                "decided_by": condition.decided_by,
+            }
+            for condition in conditions
+        ],
+        "causes": _causes(stuck, finished, conditions),
+        "way_past": _way_past(stuck, conditions),
+    }
+
+
+def _way_past(stuck: list[Suspect], conditions: Sequence[Condition]) -> View | None:
+    """A filter for what is stuck; it was not tried, for the program is not at hand."""
+    if not conditions or not conditions[0].separates or not stuck:
+        return None
+    device = next((suspect.device for suspect in stuck if suspect.device), "")
+    configurations = [suspect.configuration for suspect in stuck]
+    return asdict(way_past(conditions[0], configurations, device=device))
+
+
+def _counts(group: Group) -> dict[str, int]:
+    return {
+        "submitted": len(group.submitted),
+        "finished": len(group.finished),
+        "failed": len(group.failed),
+        "timed out": len(group.timed_out),
+        "stuck": len(group.stuck),
+        "queued behind them": len(group.queued),
+        "pending": len(group.pending),
+    }
+
+
+def _state(state: ChoiceState, suspect: Suspect | None) -> View:
+    choice = state.choice
+    return {
+        "kind": choice.kind,
+        "name": choice.name,
+        "short_name": choice.short_name,
+        "configuration": dict(suspect.configuration if suspect else choice.configuration),
+        "state": state.progress.value,
+        "where": "worker process" if state.to_pool else "thread",
+        "seconds": state.seconds,
+        "message": state.message,
+        "lines": [origin.place for origin in state.origins],
+    }
+
+
+def _causes(
+    stuck: list[Suspect], finished: list[Suspect], conditions: Sequence[Condition]
+) -> list[View]:
+    return [
+        {
+            "name": cause.name,
+            "title": cause.title,
+            "reason": cause.reason,
+            "advice": cause.advice,
+            "evidence": cause.evidence,
+            "stuck": cause.stuck,
+            "of_stuck": cause.of_stuck,
+            "finished": cause.finished,
+            "of_finished": cause.of_finished,
+        }
+        for cause in likely_causes(stuck, finished, conditions)
+    ]
+
+
+# --- terminal -------------------------------------------------------------------------------------
+
+
+def print_logs(printer: Printer, view: View) -> None:
+    """The answers as text: what is wrong first, the same in several programs once."""
+    shown: dict[tuple[str, str], list[View]] = {}
+    for answer in view["answers"]:
+        shown.setdefault((answer["kind"], answer["title"]), []).append(answer)
+    for number, same in enumerate(shown.values()):
+        if number == _MOST_PROGRAMS:
+            printer.line(f"… and {len(shown) - number} more kinds of answer; all are in --json")
+            break
+        _print_answer(printer, same)
+    _print_damage(printer, view["files"])
+
+
+def _print_answer(printer: Printer, same: list[View]) -> None:
+    answer = same[0]
+    style = BAD if answer["problem"] else (GOOD if answer["kind"] == "clean" else WARN)
+    printer.line(f"{answer['kind']}: {answer['title']}", style=style)
+    printer.pair("program", _programs(same))
+    if answer["stage"] != "none":
+        compile_ = f", compile {answer['compile']}" if answer["compile"] else ""
+        printer.pair("stage", f"{answer['stage']}{compile_}")
+    for number, evidence in enumerate(answer["evidence"][:_MOST_EVIDENCE]):
+        name = answer["confidence"] if number == 0 else ""
+        printer.pair(name, f"{_short(evidence['place'])}: {evidence['text']}")
+    for group in answer["groups"][-_MOST_GROUPS:]:
+        _print_group(printer, group)
+    for note in answer["notes"]:
+        printer.pair("note", note)
+    if answer["command"]:
+        printer.pair("next", "See whether it hangs alone:")
+        printer.code(answer["command"], indent=4)
+    for advice in answer["advice"]:
+        printer.pair("next", advice)
+    ways = [group["way_past"] for group in answer["groups"] if group["way_past"]]
+    for way in ways[:1]:
+        printer.pair("not tried", f"without {way['condition']} (--filter DIR: snippet and patch):")
+        printer.code(way["variable"], indent=4)
+    printer.line()
+
+
+def _programs(same: list[View]) -> str:
+    names = [answer["program"]["text"] for answer in same]
+    logs = Counter(answer["program"]["log"] for answer in same)
+    several = len(logs) > 1
+    if several:
+        names = [f"{_short(a['program']['log'])}: {a['program']['text']}" for a in same]
+    more = f" and {len(names) - 4} more with the same" if len(names) > 4 else ""
+    return ", ".join(names[:4]) + more
+
+
+def _print_group(printer: Printer, group: View) -> None:
+    counts = {name: count for name, count in group["counts"].items() if count}
+    if not counts:
+        return
+    what = " ".join(part for part in (group["operation"], group["shapes"]) if part)
+    printer.pair("choices", ", ".join(f"{count} {name}" for name, count in counts.items()))
+    if what:
+        printer.pair("operation", what)
+    if group["timed_out_after"] is not None:
+        printer.pair("time-out", f"torch gave up after {group['timed_out_after']} s")
+    table = choices_table(group["stuck"], group["finished"], printer.width - 2)
+    printer.line()
+    printer.line(
+        "not finished" if group["counts"]["stuck"] else "submitted, not awaited yet", indent=2
+    )
+    for line in table.lines:
+        printer.line(line, indent=2)
+    if table.same:
+        printer.line(f"all of them: {table.same}", indent=2, style=FAINT)
+    printer.line()
+    _print_contrast(printer, group)
+
+
+def _print_contrast(printer: Printer, group: View) -> None:
+    for condition in group["conditions"]:
+        words = "sets them apart" if condition["separates"] else "comes closest"
+        printer.pair(words, f"{condition['text']}: {condition['counts']}", width=16)
+        if condition["decided_by"]:
+            printer.pair("", f"would decide: {condition['decided_by']}", width=16)
+    if group["stuck"] and not group["conditions"]:
+        why = "nothing else finished to compare with"
+        if group["finished"]:
+            why = "the log holds no configuration in which they differ from what finished"
+        printer.pair("sets them apart", f"unknown: {why}", width=16)
+    for cause in group["causes"][:3]:
+        text = f"{cause['title']} ({cause['evidence']}). {cause['reason']}"
+        printer.pair("possible cause", text, width=16)
+    missing = group["missing_files"]
+    if missing:
+        printer.pair("kernel files", f"{len(missing)} not on this machine; to bring one:", width=16)
+        printer.code(f"scp MACHINE:{shlex.quote(missing[0])} .", indent=4)
+
+
+def _print_damage(printer: Printer, files: list[View]) -> None:
+    for file in files:
+        for damage in file["damage"]:
+            printer.pair("note", f"{_short(file['path'])}: {damage}")
+
+
+def _short(path: str) -> str:
+    return path.replace("\\", "/").rpartition("/")[2]

@@ -1,0 +1,212 @@
+"""One operation at every level, from the user's line to the lines of the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inductoscope.model.entities import NativeCompile
+from inductoscope.model.fx import describe_value
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.model.trace import KernelLines, OperationTrace
+from inductoscope.views.report.terminal import FAINT, Printer
+
+View = dict[str, Any]
+
+
+def operation_view(found: OperationTrace) -> View:
+    """A trace as data."""
+    node, place = found.node, found.place
+    return {
+        "graph": found.graph.key,
+        "compile": found.compile.id,
+        "python": None if place is None else {"source": str(place), "code": place.code},
+        "dynamo": [str(item) for item in found.captured],
+        "aten": {"name": node.name, "text": str(node), "value": describe_value(node.value)},
+        "made_from": node.aten if node.aten and node.aten != _overload(node.target) else None,
+        "ir": None if found.lowered is None else _ir(found),
+        "scheduler": [scheduled_view(item) for item in found.scheduled],
+        "fused_group": [_group(item) for item in found.groups],
+        "loop_body": [{"node": item.node, "lines": list(item.lines)} for item in found.loop_lines],
+        "kernel": [_kernel(item) for item in found.kernels],
+    }
+
+
+def _overload(target: str) -> str:
+    return target.removesuffix(".default") if target.count(".") > 2 else target
+
+
+def _ir(found: OperationTrace) -> View:
+    lowered = found.lowered
+    assert lowered is not None
+    return {
+        "target": lowered.target,
+        "fell_back_to_eager": lowered.fallback,
+        "seconds": lowered.seconds,
+        "nodes": lowered.ir if isinstance(lowered.ir, list) else [lowered.ir],
+        "made": [dict(item) for item in lowered.made],
+    }
+
+
+def scheduled_view(node: ScheduledNode) -> View:
+    """A scheduler node as data."""
+    return {
+        "name": node.name,
+        "class": node.kind,
+        "ir": node.ir,
+        "loops": node.loops,
+        "device": node.device,
+        "group": node.group,
+        "sizes": [list(size) for size in node.sizes],
+        "reads": list(node.reads),
+        "writes": list(node.writes),
+        "users": {buffer.name: list(buffer.users) for buffer in node.buffers},
+        "origins": list(node.origins),
+    }
+
+
+def _group(node: ScheduledNode) -> View:
+    return {
+        "name": node.name,
+        "class": node.kind,
+        "nodes": [leaf.name for leaf in node.leaves],
+        "origins": list(dict.fromkeys(o for leaf in node.leaves for o in leaf.origins)),
+    }
+
+
+def _kernel(item: KernelLines) -> View:
+    return {
+        "name": item.kernel.name,
+        "language": item.kernel.language,
+        "lines": [{"number": number, "text": text} for number, text in item.lines],
+        "native": [native_view(native) for native in item.natives],
+    }
+
+
+def native_view(native: NativeCompile) -> View:
+    """A native compile as data, without the texts that it refers to."""
+    return {
+        "tool": native.tool,
+        "kernel": native.kernel,
+        "config": native.config,
+        "source": native.source,
+        "output": native.output,
+        "command": native.command,
+        "seconds": native.seconds,
+        "exit_code": native.exit_code,
+        "error": native.error,
+        "registers": native.registers,
+        "spills": native.spills,
+        "shared": native.shared,
+        "passes": [list(item) for item in native.passes],
+    }
+
+
+# --- terminal -------------------------------------------------------------------------------------
+
+
+def print_operation(printer: Printer, view: View) -> None:
+    """A trace as text, one level after the other."""
+    printer.heading(f"{view['aten']['name']} in graph {view['graph']}")
+    _print_graph_levels(printer, view)
+    _print_ir(printer, view["ir"])
+    _print_scheduler(printer, view)
+    _print_loop_body(printer, view["loop_body"])
+    _print_kernels(printer, view["kernel"])
+    printer.line()
+
+
+def _print_graph_levels(printer: Printer, view: View) -> None:
+    python = view["python"]
+    _level(printer, "Python", python["source"] if python else "no line is known for this node")
+    if python and python["code"]:
+        printer.code(python["code"], indent=4)
+    if view["dynamo"]:
+        _level(printer, "Dynamo graph")
+        printer.code("\n".join(view["dynamo"]), indent=4)
+    origin = f"made from {view['made_from']}" if view["made_from"] else ""
+    _level(printer, "FX / ATen", origin)
+    value = f"   # {view['aten']['value']}" if view["aten"]["value"] else ""
+    printer.code(view["aten"]["text"] + value, indent=4)
+
+
+def _level(printer: Printer, name: str, text: str = "") -> None:
+    printer.line(f"  {name}" + (f": {text}" if text else ""), style="cyan")
+
+
+def _print_ir(printer: Printer, ir: View | None) -> None:
+    if ir is None:
+        _level(printer, "Inductor IR", "not recorded (a cache hit, or it was never lowered)")
+        return
+    if ir["fell_back_to_eager"]:
+        _level(printer, "Inductor IR", "fell back to the eager kernel")
+    else:
+        _level(printer, "Inductor IR")
+    for node in ir["nodes"]:
+        if isinstance(node, dict):
+            printer.code(ir_text(node), indent=4)
+
+
+def ir_text(node: View) -> str:
+    """One IR node the way it is written by hand."""
+    name = str(node.get("class", "?"))
+    loops = node.get("loops")
+    head = f"{node['buffer']} = {name}" if node.get("buffer") else name
+    inside = [] if loops in (None, name) else [str(loops)]
+    for field in ("dtype", "ranges", "reduction_ranges", "reduction"):
+        if node.get(field):
+            value = node[field]
+            shown = f"[{', '.join(map(str, value))}]" if isinstance(value, list) else str(value)
+            inside.append(f"{field}={shown}")
+    text = f"{head}({', '.join(inside)})"
+    if node.get("inner"):
+        text += "\n" + "\n".join("  " + line for line in str(node["inner"]).rstrip().splitlines())
+    return text
+
+
+def _print_scheduler(printer: Printer, view: View) -> None:
+    if not view["scheduler"]:
+        _level(printer, "Scheduler", "no node of its own: it was inlined away or not recorded")
+    else:
+        _level(printer, "Scheduler")
+    for node in view["scheduler"]:
+        printer.line(scheduler_text(node), indent=4)
+    for group in view["fused_group"]:
+        alone = len(group["nodes"]) == 1
+        text = (
+            "not fused with another" if alone else f"{group['name']} = {' + '.join(group['nodes'])}"
+        )
+        _level(printer, "Fused group", text)
+        printer.line(f"operations inside: {', '.join(group['origins'])}", indent=4)
+
+
+def scheduler_text(node: View) -> str:
+    """One scheduler node in a line."""
+    users = ", ".join(sorted({user for names in node["users"].values() for user in names}))
+    inner = node["ir"] if node["loops"] in ("", "NoneType") else f"{node['ir']}({node['loops']})"
+    text = (
+        f"{node['name']}: {node['class']}({inner}) reads {', '.join(node['reads']) or 'nothing'}, "
+        f"writes {', '.join(node['writes'])}"
+    )
+    if node["sizes"]:
+        text += f", sizes {tuple(tuple(size) for size in node['sizes'])}".replace("'", "")
+    return text + (f", used by {users}" if users else "")
+
+
+def _print_loop_body(printer: Printer, bodies: list[View]) -> None:
+    for body in bodies:
+        _level(printer, f"Loop body of {body['node']}")
+        printer.code("\n".join(body["lines"]), indent=4)
+    if not bodies:
+        _level(printer, "Loop body", "none: a call of a library, a template, or inlined away")
+
+
+def _print_kernels(printer: Printer, kernels: list[View]) -> None:
+    for kernel in kernels:
+        _level(printer, f"Kernel ({kernel['language']})", kernel["name"])
+        for line in kernel["lines"]:
+            printer.code(f"{line['number']:4}  {line['text'].strip()}", indent=2)
+        for native in kernel["native"]:
+            seconds = "not finished" if native["seconds"] is None else f"{native['seconds']:.2f} s"
+            printer.line(f"compiled by {native['tool']} in {seconds}", indent=4, style=FAINT)
+            if native["output"]:
+                printer.line(native["output"], indent=4, style=FAINT)

@@ -1,0 +1,55 @@
+"""A view made of sections: a title, facts, and a text such as code. One way to print them all."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from inductoscope.views.report.terminal import FAINT, Printer
+
+View = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Section:
+    """One thing that a stage made or decided."""
+
+    title: str
+    facts: dict[str, Any] = field(default_factory=dict)
+    text: str = ""
+
+
+def sections_view(stage: str, sections: list[Section], *, empty: str) -> View:
+    """Sections as data; `empty` says why there are none."""
+    return {
+        "stage": stage,
+        "sections": [asdict(section) for section in sections],
+        "empty": "" if sections else empty,
+    }
+
+
+def print_sections(printer: Printer, view: View) -> None:
+    """Sections as text."""
+    if view.get("explanation"):
+        printer.line(view["explanation"], style=FAINT)
+    if view["empty"]:
+        printer.line(view["empty"])
+    for section in view["sections"]:
+        printer.heading(section["title"])
+        for name, value in section["facts"].items():
+            if value not in (None, "", [], {}, ()):
+                printer.pair(name.replace("_", " "), fact_text(value))
+        if section["text"]:
+            printer.code(section["text"])
+        printer.line()
+
+
+def fact_text(value: Any) -> str:
+    """A fact in words."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {fact_text(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(fact_text(item) for item in value)
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return str(value)

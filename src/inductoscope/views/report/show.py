@@ -1,0 +1,189 @@
+"""Chooses the view that a command asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from inductoscope.analysis.rules import diagnose
+from inductoscope.errors import UsageError
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.join import captured_graph
+from inductoscope.model.trace import by_operation, by_source, trace
+from inductoscope.views.explain import one_line
+from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
+from inductoscope.views.report.operation import operation_view, print_operation
+from inductoscope.views.report.runnable import print_runnable, runnable_view
+from inductoscope.views.report.sections import Section, print_sections, sections_view
+from inductoscope.views.report.stage_names import STAGES
+from inductoscope.views.report.summary import print_compiles, print_summary, summary_view
+from inductoscope.views.report.terminal import Printer
+
+View = dict[str, Any]
+Build = Callable[[Recording, Iterable[Compile]], Iterator[Section]]
+Render = Callable[[Printer, View], None]
+
+STAGE_VIEWS: dict[str, Build] = {
+    "dynamo": graph_stages.dynamo,
+    "breaks": frame_stages.breaks,
+    "guards": frame_stages.guards,
+    "recompiles": frame_stages.recompiles,
+    "aot": graph_stages.aot,
+    "passes": graph_stages.passes,
+    "ir": inductor_stages.ir,
+    "scheduler": inductor_stages.scheduler,
+    "fusion": inductor_stages.fusion,
+    "loop-body": inductor_stages.loop_body,
+    "kernel": inductor_stages.kernel,
+    "memory": inductor_stages.memory,
+    "wrapper": inductor_stages.wrapper,
+    "native": inductor_stages.native,
+    "autotune": inductor_stages.autotune,
+    "cache": frame_stages.cache,
+    "errors": frame_stages.errors,
+}
+assert tuple(STAGE_VIEWS) == STAGES
+
+
+@dataclass(frozen=True)
+class Selection:
+    """What the user wants to see; empty fields select everything."""
+
+    stage: str = ""
+    operation: str = ""
+    source: str = ""
+    kernel: str = ""
+    form: str = ""
+    compile: str = ""
+    runnable: str = ""
+    write_to: str = ""
+
+
+def choose_view(recording: Recording, selection: Selection) -> tuple[View, Render]:
+    """The data of the view that was asked for, and what prints it."""
+    _refuse_contradictions(selection)
+    if selection.compile:
+        recording = _only(recording, selection.compile)
+    if selection.runnable:
+        return runnable_view(recording, selection.runnable, selection.write_to), print_runnable
+    if selection.kernel:
+        return _kernel_view(recording, selection.kernel, selection.form), print_sections
+    if selection.operation or selection.source:
+        return _operations_view(recording, selection), _print_operations
+    if selection.stage:
+        return _stage_view(recording, selection.stage), print_sections
+    return summary_view(recording, diagnose(recording)), _print_overview
+
+
+def _refuse_contradictions(selection: Selection) -> None:
+    views = {
+        "--stage": selection.stage,
+        "--op": selection.operation,
+        "--source": selection.source,
+        "--kernel": selection.kernel,
+        "--runnable": selection.runnable,
+    }
+    chosen = [option for option, value in views.items() if value]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} are views of their own. Choose one of them.")
+    if selection.form and not selection.kernel:
+        raise UsageError("--form is of a kernel: name it with --kernel.")
+    if selection.write_to and not selection.runnable:
+        raise UsageError("--to is where --runnable writes: name the graph with --runnable.")
+
+
+def _only(recording: Recording, compile_id: str) -> Recording:
+    """The recording as if it held one compile alone."""
+    found = tuple(compile_ for compile_ in recording.compiles if compile_.id == compile_id)
+    if not found:
+        known = ", ".join(dict.fromkeys(compile_.id for compile_ in recording.compiles))
+        raise UsageError(f"There is no compile {compile_id}. There are: {known or 'none'}.")
+    return replace(recording, compiles=found)
+
+
+def _print_overview(printer: Printer, view: View) -> None:
+    print_summary(printer, view)
+    print_compiles(printer, view)
+
+
+# --- one stage ------------------------------------------------------------------------------------
+
+
+def _stage_view(recording: Recording, stage: str) -> View:
+    sections = list(STAGE_VIEWS[stage](recording, recording.compiles))
+    return {
+        "explanation": one_line(stage),
+        **sections_view(stage, sections, empty=_why_empty(recording, stage)),
+    }
+
+
+def _why_empty(recording: Recording, stage: str) -> str:
+    if not recording.compiles:
+        return "Nothing was compiled in this recording."
+    hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
+    if hits and stage not in ("breaks", "recompiles", "errors", "autotune"):
+        return (
+            f"Stage {stage} did not run: the graphs came out of a cache. "
+            "'inductoscope run --fresh SCRIPT' compiles anew, in a private cache."
+        )
+    off = [view for process in recording.processes for view in process.views_off]
+    if off:
+        return f"Nothing was recorded for {stage}. Views that are off: {'; '.join(off)}."
+    return f"Nothing happened in stage {stage}."
+
+
+# --- one kernel -----------------------------------------------------------------------------------
+
+
+def _kernel_view(recording: Recording, name: str, form: str) -> View:
+    every = [(graph, kernel) for graph in recording.graphs for kernel in graph.kernels]
+    found = [pair for pair in every if pair[1].name == name] or [
+        pair for pair in every if name in pair[1].name
+    ]
+    if not found:
+        known = ", ".join(dict.fromkeys(kernel.name for _, kernel in every))
+        raise UsageError(f"There is no kernel {name}. There are: {known or 'none'}.")
+    if not form:
+        sections = [inductor_stages.kernel_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    if form == "asm":
+        sections = [inductor_stages.assembly_section(recording, *pair) for pair in found]
+        return sections_view("kernel", sections, empty="")
+    sections = [
+        section
+        for pair in found
+        for section in inductor_stages.kernel_form_sections(recording, *pair, form)
+    ]
+    empty = f"No {form} of {name} is in the recording: only Triton kernels compiled in it have one."
+    return sections_view("kernel", sections, empty=empty)
+
+
+# --- one operation, or one line -------------------------------------------------------------------
+
+
+def _operations_view(recording: Recording, selection: Selection) -> View:
+    wanted = selection.operation or selection.source
+    select = by_operation(wanted) if selection.operation else by_source(wanted)
+    found = list(trace(recording, select))
+    if not found:
+        raise UsageError(_not_found(recording, wanted))
+    return {"selected": wanted, "operations": [operation_view(item) for item in found]}
+
+
+def _not_found(recording: Recording, wanted: str) -> str:
+    if not any(graph.lowered for graph in recording.graphs):
+        return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
+    names: dict[str, None] = {}
+    for compile_ in recording.compiles:
+        graph = captured_graph(recording, compile_)
+        names.update(dict.fromkeys(node.operation for node in (graph.calls if graph else ())))
+    return (
+        f"Nothing in the compiled graphs matches {wanted}. "
+        f"Operations that Dynamo took: {', '.join(names) or 'none'}."
+    )
+
+
+def _print_operations(printer: Printer, view: View) -> None:
+    for operation in view["operations"]:
+        print_operation(printer, operation)

@@ -1,0 +1,220 @@
+"""The summary of a recording: what was compiled, where the time went, what was found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.native import libraries_from_cache
+from inductoscope.model.target import recording_target
+from inductoscope.recording.values import texts
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+
+View = dict[str, Any]
+
+
+def summary_view(recording: Recording, findings: list[Finding]) -> View:
+    """The summary as data."""
+    return {
+        "schema": 1,
+        "recording": recording.path,
+        "command": list(texts(recording.manifest.get("command"))),
+        "state": _state(recording),
+        "ending": None if recording.ending is None else asdict(recording.ending),
+        "torch": torch_version(recording),
+        "processes": [_process(process) for process in recording.processes],
+        "compiles": [_compile(compile_) for compile_ in recording.compiles],
+        "totals": _totals(recording),
+        "stage_seconds": _stage_seconds(recording),
+        "findings": [asdict(finding) for finding in findings],
+        "damage": [list(item) for item in recording.damage],
+        "unknown_events": dict(recording.unknown_events),
+    }
+
+
+def torch_version(recording: Recording) -> str:
+    """The version of torch that was recorded; empty where none was imported."""
+    versions = [str(p.torch.get("version")) for p in recording.processes if p.torch]
+    return versions[0] if versions else ""
+
+
+def _process(process: Any) -> View:
+    found = asdict(process)
+    found.pop("stream")
+    return found
+
+
+def _compile(compile_: Compile) -> View:
+    return {
+        "id": compile_.id,
+        "process": compile_.process,
+        "function": compile_.function,
+        "resumed": compile_.resumed,
+        "source": compile_.place,
+        "outcome": compile_.outcome,
+        "reason": compile_.reason,
+        "seconds": compile_.seconds,
+        "stage_seconds": dict(compile_.stage_seconds),
+        "graph_breaks": len(compile_.breaks),
+        "recompile": compile_.recompile is not None,
+        "guards": compile_.guard_count,
+        "caches": [asdict(lookup) for lookup in compile_.caches],
+        "errors": len(compile_.errors),
+        "graphs": [
+            {
+                "key": graph.key,
+                "phase": graph.phase,
+                "cached": graph.cached,
+                "finished": graph.finished,
+                "lowered_nodes": len(graph.lowered),
+                "fusions": len(graph.fusions),
+                "kernels": [kernel.name for kernel in graph.kernels],
+            }
+            for graph in compile_.inductor
+        ],
+    }
+
+
+def _totals(recording: Recording) -> View:
+    graphs = recording.graphs
+    languages = Counter(kernel.language for graph in graphs for kernel in graph.kernels)
+    lookups = Counter(
+        f"{lookup.cache} {lookup.outcome}" for c in recording.compiles for lookup in c.caches
+    )
+    from_cache = sum(libraries_from_cache(recording, c) for c in recording.compiles)
+    if from_cache:
+        lookups["C++ binary hit"] = from_cache
+    triton = Counter(native.cache_hit for native in recording.natives if native.tool == "triton")
+    lookups.update({"Triton hit": triton[True], "Triton miss": triton[False]})
+    lookups = +lookups  # Without the zeros.
+    return {
+        "compiles": len(recording.compiles),
+        "graphs": len(graphs),
+        "kernels": dict(languages),
+        "fusions": sum(len(graph.fusions) for graph in graphs),
+        "pairs_refused": sum(not pair.possible for graph in graphs for pair in graph.pairs),
+        "graph_breaks": sum(len(compile_.breaks) for compile_ in recording.compiles),
+        "recompiles": sum(compile_.recompile is not None for compile_ in recording.compiles),
+        "passes_that_changed_a_graph": sum(len(c.passes) for c in recording.compiles),
+        "native_compiles": len(recording.natives),
+        "cache_lookups": dict(lookups),
+    }
+
+
+def _stage_seconds(recording: Recording) -> dict[str, float]:
+    total: Counter[str] = Counter()
+    for compile_ in recording.compiles:
+        total.update(compile_.stage_seconds)
+    return {stage: round(seconds, 3) for stage, seconds in total.most_common()}
+
+
+# --- terminal -------------------------------------------------------------------------------------
+
+
+def print_summary(printer: Printer, view: View) -> None:
+    """The summary as text."""
+    totals = view["totals"]
+    printer.heading(f"inductoscope: {view['state']}")
+    if view["torch"]:
+        printer.pair("torch", view["torch"])
+    printer.pair("compiles", _compile_words(view))
+    if totals["kernels"] or totals["fusions"]:
+        printer.pair("kernels", _kernel_words(totals))
+    if view["stage_seconds"]:
+        printer.pair("seconds", _seconds_words(view["stage_seconds"]))
+    if totals["cache_lookups"]:
+        words = (f"{name} {count}" for name, count in totals["cache_lookups"].items())
+        printer.pair("caches", ", ".join(words))
+    printer.pair("recording", view["recording"])
+    print_findings(printer, view["findings"])
+
+
+def _state(recording: Recording) -> str:
+    ending = recording.ending
+    if recording.manifest.get("inside"):
+        return "recorded from inside the program"
+    if recording.manifest.get("recompiled_from") and ending is not None:
+        target = recording_target(recording) or "other settings"
+        return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
+    if ending is None:
+        return "the program has not ended, or its end was not recorded"
+    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    return f"the program ended with {how} after {ending.seconds:.1f} s"
+
+
+def _compile_words(view: View) -> str:
+    totals = view["totals"]
+    outcomes = Counter(compile_["outcome"] for compile_ in view["compiles"])
+    words = [f"{count} {outcome}" for outcome, count in outcomes.items()] or ["none"]
+    words.append(f"{totals['graphs']} Inductor graph(s)")
+    words.append(f"{totals['graph_breaks']} graph break(s)")
+    words.append(f"{totals['recompiles']} recompile(s)")
+    return ", ".join(words)
+
+
+def _kernel_words(totals: View) -> str:
+    kinds = ", ".join(f"{count} {language}" for language, count in totals["kernels"].items())
+    return (
+        f"{kinds or 'none'}; {totals['fusions']} fusion(s), "
+        f"{totals['pairs_refused']} pair(s) refused"
+    )
+
+
+def _seconds_words(seconds: dict[str, float]) -> str:
+    return ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items() if value >= 0.005)
+
+
+def print_findings(printer: Printer, findings: list[View]) -> None:
+    """The findings as text: problems first, then notes."""
+    if not any(finding["is_problem"] for finding in findings):
+        printer.line("no problem found (whether results are right is not checked)", style=GOOD)
+    for number, finding in enumerate(findings, start=1):
+        kind = "problem" if finding["is_problem"] else "note"
+        style = BAD if finding["is_problem"] else WARN
+        printer.line(f"{number}. {kind}: {finding['title']}", style=style)
+        if finding["source"]:
+            printer.pair("where", finding["source"], indent=3)
+        for evidence in finding["evidence"][:6]:
+            printer.pair(f"{finding['confidence']}", evidence, indent=3)
+        if finding["advice"]:
+            printer.pair("next", finding["advice"], indent=3)
+
+
+def print_compiles(printer: Printer, view: View) -> None:
+    """One paragraph per compile: where, how long, which graphs and kernels."""
+    for compile_ in view["compiles"]:
+        name = compile_["function"] or "?"
+        if compile_["resumed"]:
+            name = f"rest of {compile_['resumed']}"
+        printer.line()
+        printer.heading(f"compile {compile_['id']}: {name} — {compile_['outcome']}")
+        printer.pair("source", compile_["source"])
+        total = "not finished" if not compile_["seconds"] else f"{compile_['seconds']:.2f}"
+        printer.pair("seconds", f"{total}  ({_top(compile_['stage_seconds'])})")
+        if compile_["reason"]:
+            printer.pair("reason", compile_["reason"])
+        hits = [c["cache"] for c in compile_["caches"] if c["outcome"] == "hit"]
+        if hits:
+            printer.pair("cache", f"hit: {', '.join(hits)}; --fresh would show the stages")
+        for graph in compile_["graphs"]:
+            _print_graph(printer, graph)
+
+
+def _top(seconds: dict[str, float]) -> str:
+    most = sorted(seconds.items(), key=lambda item: -item[1])[:4]
+    return ", ".join(f"{stage} {value:.2f}" for stage, value in most)
+
+
+def _print_graph(printer: Printer, graph: View) -> None:
+    if graph["cached"]:
+        state = "from the cache"
+    elif graph["finished"]:
+        state = f"{graph['lowered_nodes']} nodes lowered, {graph['fusions']} fusion(s)"
+    else:
+        state = f"not finished, {graph['lowered_nodes']} nodes lowered"
+    printer.pair(graph["phase"], state)
+    for kernel in graph["kernels"]:
+        printer.line(kernel, indent=16, style=FAINT)

@@ -1,0 +1,82 @@
+"""Prints on a terminal what may come from a stranger's recording.
+
+Everything is shown as text: markup is not interpreted, and control characters, which could move
+the cursor or recolour the screen, are written out.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import IO, Any
+
+from rich.console import Console
+from rich.text import Text
+
+from inductoscope.errors import ToolFailure
+from inductoscope.views.report.plain_text import visible
+
+HEADING = "bold"
+GOOD = "green"
+BAD = "bold red"
+WARN = "yellow"
+FAINT = "dim"
+
+
+class Printer:
+    """Writes lines to one stream, with colours where it is a terminal."""
+
+    def __init__(self, file: IO[str] | None = None) -> None:
+        self._console = Console(
+            file=file or sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False
+        )
+
+    @property
+    def width(self) -> int:
+        """Columns of the terminal."""
+        return self._console.width
+
+    def line(self, text: str = "", *, style: str = "", indent: int = 0) -> None:
+        """One paragraph, wrapped at the terminal's width with its indent kept."""
+        rich_text = Text(visible(text), style=style)
+        for piece in rich_text.wrap(self._console, max(20, self.width - indent)) or [Text("")]:
+            piece.rstrip()
+            self._console.print(Text(" " * indent) + piece, soft_wrap=True)
+
+    def heading(self, text: str) -> None:
+        """A line that begins a part."""
+        self.line(text, style=HEADING)
+
+    def code(self, text: str, *, indent: int = 2) -> None:
+        """Lines kept as they are: code is not wrapped, a terminal or pager can scroll it."""
+        lines = [" " * indent + line for line in visible(text).splitlines()]
+        if lines:
+            self._console.print(Text("\n".join(lines)), soft_wrap=True)
+
+    def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
+        """A name and its value, the value wrapped beside the name, or below a long one."""
+        name = " ".join(visible(name).split())
+        if len(name) >= self.width // 2:
+            self.line(name, indent=indent)
+            name = ""
+        width = max(width, len(name) + 1)
+        lines = Text(visible(value)).wrap(self._console, max(20, self.width - indent - width)) or [
+            Text("")
+        ]
+        for number, piece in enumerate(lines):
+            label = name.ljust(width) if number == 0 else " " * width
+            piece.rstrip()
+            self._console.print(Text(" " * indent + label) + piece, soft_wrap=True)
+
+
+def write_json(view: Any, target: str) -> None:
+    """Write a view as JSON to a file, or to standard output for '-'."""
+    text = json.dumps(view, indent=1, ensure_ascii=True, default=str) + "\n"
+    if target == "-":
+        sys.stdout.write(text)
+        return
+    try:
+        Path(target).write_text(text, "utf-8")
+    except OSError as error:
+        raise ToolFailure(f"{target} cannot be written: {error.strerror}.") from error
