@@ -48,7 +48,7 @@ battery: $(VENV)/.installed
 
 # Recorded once and kept beside the scripts that made them; run after a change of the format.
 recordings: $(VENV)/.installed-dev
-	$(BIN)/python tests/recordings/record.py
+	$(BIN)/python tests/data/recordings/record.py
 
 $(VENV)/.created:
 	$(PYTHON) -m venv $(VENV)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-RECORDED = Path(__file__).resolve().parent.parent / "tests" / "recorded_logs"
+RECORDED = Path(__file__).resolve().parent.parent / "tests" / "data" / "recorded_logs"
 TOOL = [sys.executable, "-m", "inductoscope", "logs", "--json"]
 GOALS = {"seconds": 0.5, "megabytes": 0.25}
 _SAMPLE_SECONDS = 0.02

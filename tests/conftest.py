@@ -12,10 +12,10 @@ import pytest
 from hypothesis import settings
 
 from inductoscope.views.env import Environment, collect_environment
-from programs import SEARCH_PATH, Workplace, install_compiler
+from support.programs import SEARCH_PATH, Workplace, install_compiler
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
-# pytest --hypothesis-profile exploring tests/test_damaged.py
+# pytest --hypothesis-profile exploring tests/fuzz/test_damaged.py
 settings.register_profile("repeatable", deadline=None, derandomize=True, database=None)
 settings.register_profile("exploring", deadline=None, print_blob=True)
 settings.load_profile("repeatable")

@@ -1,0 +1,485 @@
+"""The page in a real browser: opened from disk with no network, used with mouse and keyboard."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+
+from support import pages
+
+CHROMIUM = os.environ.get("INDUCTOSCOPE_CHROMIUM") or shutil.which("chromium")
+ARGUMENTS = [
+    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync", "--no-first-run",
+]  # fmt: skip
+VIEWS = (
+    "overview", "timeline", "explorer", "passes", "scheduler",
+    "ledger", "autotune", "compiles", "kernels",
+)  # fmt: skip
+
+
+def _absent(reason: str) -> None:
+    if os.environ.get("INDUCTOSCOPE_BROWSER_TESTS") == "1":
+        pytest.fail(reason)
+    pytest.skip(reason)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """One Chromium for all tests of this file."""
+    if CHROMIUM is None:
+        _absent("no chromium on the PATH; Debian's package of that name will do")
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        _absent("playwright is not installed: pip install playwright")
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
+        yield started
+        started.close()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The file of a page by its name; each is written once."""
+    folder = tmp_path_factory.mktemp("pages")
+    damaged = {f"damaged-{seed}": seed for seed in range(4)}
+
+    def path(name: str) -> Path:
+        place = folder / f"{name}.html"
+        if not place.exists():
+            data = pages.damaged(damaged[name]) if name in damaged else getattr(pages, name)()
+            pages.write(data, place)
+        return place
+
+    return path
+
+
+# Which chunks were inflated is seen from the number of streams that were begun.
+_COUNT_INFLATED = """
+    window.inflated = 0;
+    window.DecompressionStream = class extends window.DecompressionStream {
+        constructor(format) { super(format); window.inflated += 1; }
+    };
+"""
+
+
+# An editor that is new scrolls a second time when it has measured itself.
+_FRAMES = """() => new Promise(done => {
+    const wait = frames => requestAnimationFrame(() => frames ? wait(frames - 1) : done());
+    wait(4);
+})"""
+_LOADED = "() => !document.querySelector('.view')?.textContent.includes('Loading…')"
+
+
+class Visitor:
+    """A reader of one page, who notices what must never happen."""
+
+    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
+        size = {"width": 1280, "height": 800}
+        self.context = browser.new_context(viewport=size, reduced_motion="reduce", **context)
+        self.context.add_init_script(_COUNT_INFLATED)
+        self.page = self.context.new_page()
+        self.path = path
+        self.troubles: list[str] = []
+        self.page.on("pageerror", lambda error: self.troubles.append(f"exception: {error}"))
+        self.page.on("console", self._console)
+        self.page.on("request", self._request)
+
+    def _console(self, message: Any) -> None:
+        if message.type == "error":
+            self.troubles.append(f"console: {message.text}")
+
+    def _request(self, request: Any) -> None:
+        if not request.url.startswith(self.path.as_uri()):
+            self.troubles.append(f"request: {request.url[:100]}")
+
+    def visit(self, route: str) -> None:
+        """Open the page at a route, or lead the open page there."""
+        address = f"{self.path.as_uri()}#/{route}"
+        self.page.goto(address)
+        self.page.wait_for_selector(".view")
+        self.page.wait_for_function(_LOADED)
+
+    def settle(self) -> None:
+        """Wait until what was done last has been drawn."""
+        self.page.evaluate(_FRAMES)
+
+    def all(self, selector: str) -> list[str]:
+        """The text of everything that a selector finds."""
+        self.settle()
+        found: list[str] = self.page.locator(selector).all_inner_texts()
+        return found
+
+    def marked(self, pane: str) -> list[str]:
+        """The lines of a pane that are highlighted as counterparts."""
+        return [line.strip() for line in self.all(f"[data-pane={pane}] .cm-line.mark")]
+
+    def choose_line(self, pane: str, number: int) -> None:
+        """Click on a line, near its beginning: the rest of it may be out of sight."""
+        line = self.page.locator(f"[data-pane={pane}] .cm-line").nth(number - 1)
+        line.click(position={"x": 60, "y": 8})
+
+    def parameters(self) -> dict[str, list[str]]:
+        """What the address says after the name of the view."""
+        self.settle()
+        return parse_qs(self.page.url.partition("?")[2])
+
+
+@pytest.fixture
+def visitor(browser: Any, files: Callable[[str], Path]) -> Iterator[Callable[..., Visitor]]:
+    """Opens pages; at the end nothing may have gone wrong and nothing been asked of a network."""
+    opened: list[Visitor] = []
+
+    def visit(name: str, route: str = "overview", **context: Any) -> Visitor:
+        guest = Visitor(browser, files(name), **context)
+        opened.append(guest)
+        guest.visit(route)
+        return guest
+
+    yield visit
+    for guest in opened:
+        guest.context.close()
+        assert guest.troubles == []
+
+
+def test_findings_come_first_and_the_worst_before_the_others(
+    visitor: Callable[..., Visitor],
+) -> None:
+    guest = visitor("realistic")
+    assert guest.all(".finding .badge") == ["error", "warning", "note"]
+    assert "sigmoid and mul gives other values" in guest.all(".verdict-line")[0]
+    assert guest.page.title() == "train.py: Overview"
+    assert guest.page.evaluate("window.inflated") == 0
+
+
+def test_reproducer_is_copied_as_it_is(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", permissions=["clipboard-read", "clipboard-write"])
+    guest.page.get_by_role("button", name="Copy: Reproducer").click()
+    guest.page.get_by_text("Copied").first.wait_for()
+    copied = guest.page.evaluate("navigator.clipboard.readText()")
+    assert copied == pages.realistic()[0]["verdict"]["repro"]["text"]
+
+
+def test_every_view_is_accessible_in_both_colours(visitor: Callable[..., Visitor]) -> None:
+    """axe looks at each view as a reader meets it, with something chosen where that can be."""
+    chosen = {"explorer": "explorer?op=relu&panes=python,ir,native", "ledger": "ledger?row=2"}
+    guest = visitor("realistic", color_scheme="light")
+    guest.page.evaluate((pages.STORED / "axe.min.js").read_text(encoding="utf-8"))
+    for view in VIEWS:
+        guest.visit(chosen.get(view, view))
+        assert _violations(guest, {}) == []
+    guest.page.emulate_media(color_scheme="dark")
+    guest.page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
+    for view in ("overview", "explorer", "passes", "ledger"):
+        guest.visit(chosen.get(view, view))
+        assert _violations(guest, {"runOnly": ["color-contrast"]}) == []
+
+
+def _violations(guest: Visitor, options: dict[str, Any]) -> list[str]:
+    options = {"resultTypes": ["violations"], **options}
+    found = guest.page.evaluate("options => axe.run(document, options)", options)["violations"]
+    return [f"{one['id']}: {node['html'][:200]}" for one in found for node in one["nodes"]]
+
+
+def test_banner_says_in_every_view_that_nothing_ran_on_a_gpu(
+    visitor: Callable[..., Visitor],
+) -> None:
+    guest = visitor("realistic")
+    for view in VIEWS:
+        guest.visit(view)
+        assert guest.all(".banner") == ["Compiled for cuda:90. Nothing ran on a GPU."]
+
+
+def test_line_highlights_its_counterparts_in_all_panes(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=python,post-grad,ir,kernel")
+    assert guest.marked("kernel") == []
+    guest.choose_line("python", 3)
+    assert guest.marked("python") == ["gate = torch.sigmoid(x)"]
+    assert "aten.sigmoid.default" in guest.marked("post-grad")[0]
+    assert guest.marked("ir") == ["tmp4 = ops.sigmoid(tmp3)"]
+    assert guest.marked("kernel") == ["tmp1 = tl.sigmoid(tmp0)"]
+    guest.choose_line("kernel", 15)
+    assert guest.marked("python") == ["return y.relu() + self.bias"]
+    assert guest.all(".option[aria-selected=true]") == ["relu\naten.relu.default"]
+    guest.choose_line("post-grad", 1)
+    assert "No recorded operation belongs to this line" in guest.all(".summary")[0]
+
+
+def test_gutter_shows_the_line_numbers_of_the_source(visitor: Callable[..., Visitor]) -> None:
+    numbers = visitor("realistic", "explorer?panes=python").all(".cm-gutterElement")
+    assert [one for one in numbers if one.strip()][-5:] == ["12", "13", "14", "15", "16"]
+
+
+def test_native_form_is_linked_through_the_lines_of_its_kernel(
+    visitor: Callable[..., Visitor],
+) -> None:
+    guest = visitor("realistic", "explorer?panes=kernel,native&op=relu")
+    assert guest.marked("native") == ["max.f32 %f6, %f5, 0f00000000;"]
+    guest.choose_line("native", 16)
+    assert guest.marked("kernel") == ["tmp4 = tmp3 + tl.load(in_ptr1 + xindex % 512, None)"]
+    guest.page.get_by_label("Form", exact=True).select_option("ttir")
+    guest.page.get_by_text("tt.return").wait_for()
+    guest.page.get_by_label("Kernel", exact=True).select_option(index=0)
+    guest.page.get_by_text("Triton is not installed here.").wait_for()
+
+
+def test_keys_walk_over_the_operations(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=python,kernel")
+    keyboard = guest.page.keyboard
+    keyboard.press("j")
+    keyboard.press("j")
+    assert guest.parameters()["op"] == ["sub"]
+    keyboard.press("k")
+    assert guest.parameters()["op"] == ["var_mean"]
+    keyboard.press("Escape")
+    assert "op" not in guest.parameters()
+    keyboard.press("/")
+    keyboard.type("relu")
+    assert guest.all(".operations .option") == ["relu\naten.relu.default"]
+    keyboard.press("Enter")
+    assert guest.parameters()["op"] == ["relu"]
+    keyboard.press("Escape")
+    keyboard.press("?")
+    guest.page.get_by_role("dialog").wait_for()
+    keyboard.press("Escape")
+    guest.page.get_by_role("dialog").wait_for(state="hidden")
+
+
+def test_panes_are_remembered_in_the_address(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=python,kernel")
+    panes = guest.page.get_by_role("group", name="Panes that are shown")
+    panes.get_by_role("button", name="Inductor IR").click()
+    guest.page.get_by_role("button", name="Hide Kernels").click()
+    assert guest.parameters()["panes"] == ["python,ir"]
+    guest.page.reload()
+    guest.page.wait_for_selector("[data-pane=ir]")
+    assert guest.page.locator("[data-pane]").count() == 2
+
+
+def test_pane_without_text_says_why(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=aot")
+    assert guest.all("[data-pane=aot] .empty") == [
+        "The AOT graph was not recorded: it came from the cache."
+    ]
+
+
+def test_back_button_leads_through_the_views(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic")
+    navigation = guest.page.get_by_role("navigation", name="Views")
+    navigation.get_by_role("link", name="Kernels").click()
+    guest.page.get_by_role("button", name="triton_poi_fused").click()
+    assert guest.parameters() == {
+        "graph": ["0"],
+        "kernel": ["triton_poi_fused_add_mul_relu_sigmoid_1"],
+    }
+    guest.page.wait_for_selector("[data-pane=kernel] .in-kernel")
+    guest.page.go_back()
+    assert guest.all("h1") == ["Kernels"]
+    guest.page.go_back()
+    assert guest.all("h1") == ["train.py"]
+
+
+def test_search_finds_operations_of_graphs_that_were_not_opened(
+    visitor: Callable[..., Visitor],
+) -> None:
+    guest = visitor("realistic")
+    guest.page.keyboard.press("Control+k")
+    guest.page.keyboard.type("sigmoid")
+    kinds = guest.all(".global-search [role=option] .kind")
+    assert kinds[0] == "operation"
+    assert "kernel" in kinds
+    guest.page.keyboard.press("Enter")
+    guest.page.wait_for_selector("[data-pane=kernel] .mark")
+    assert guest.parameters() == {"graph": ["0"], "op": ["sigmoid"]}
+
+
+def test_ledger_sorts_and_filters_and_leads_to_both_nodes(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "ledger")
+    first = "tbody tr:not(.space) td:first-child"
+    guest.page.get_by_role("button", name="Bytes", exact=True).click()
+    assert guest.all(first)[-1] == "op0 + op1"
+    assert guest.page.locator("th[aria-sort=descending]").inner_text().startswith("Bytes")
+    guest.page.get_by_role("button", name="Never tried 1").click()
+    assert guest.all(first) == ["op3 + op4"]
+    guest.page.get_by_role("button", name="All 4").click()
+    guest.page.get_by_label("Filter").fill("loops differ")
+    assert guest.all(first) == ["op0 + op1"]
+    guest.page.get_by_role("button", name="op0 + op1").click()
+    assert "numel/rnumel mismatch" in guest.all(".details")[0]
+    guest.page.get_by_role("link", name="Show in the scheduler graph").click()
+    guest.page.wait_for_selector(".node.chosen")
+    assert guest.page.locator(".node.chosen").count() == 2
+
+
+def test_scheduler_picture_before_and_after_fusion(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "scheduler")
+    guest.page.wait_for_selector(".node")
+    assert guest.page.locator(".group").count() == 1
+    assert "128 KiB" in guest.page.locator(".edge.inside text").first.text_content()
+    guest.page.get_by_role("button", name="Before fusion").click()
+    guest.page.wait_for_function("() => document.querySelectorAll('.group').length === 0")
+    assert guest.page.locator(".node").count() == 5
+    guest.page.locator("[data-node=op3]").click()
+    guest.page.keyboard.press("ArrowUp")
+    guest.page.wait_for_selector("[data-node=op2].chosen")
+    guest.page.get_by_role("link", name="Show in the linked panes").click()
+    guest.page.wait_for_selector("[data-pane=kernel] .mark")
+    assert guest.parameters()["op"] == ["mul_1"]
+
+
+def test_passes_are_shown_as_diffs(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "passes")
+    assert "aten.clone" in guest.all(".cm-merge-a .cm-changedLine")[0]
+    guest.page.get_by_role("button", name="Unified").click()
+    assert "aten.clone" in guest.all(".cm-deletedChunk")[0]
+    guest.page.get_by_role("option", name="reorder_for_locality").click()
+    assert guest.all(".cm-changedLine")[-1].strip() == "# reordered"
+
+
+def test_autotuning_choices_come_with_the_fastest_first(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "autotune")
+    rows = guest.all("tbody tr:not(.space)")
+    assert "triton_mm_0" in rows[0]
+    assert "winner" in rows[0]
+    assert "still compiling" in rows[-1]
+    assert any("OutOfResources" in row for row in rows)
+
+
+def test_guards_are_inflated_only_when_asked_for(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "compiles?kind=recompiles")
+    assert "size mismatch at index 0" in guest.all(".details")[0]
+    assert guest.page.evaluate("window.inflated") == 0
+    guest.page.get_by_text("12 guards").click()
+    guest.page.get_by_text("TENSOR_MATCH").first.wait_for()
+    assert guest.page.evaluate("window.inflated") == 1
+
+
+def test_timeline_is_a_chart_and_a_table(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "timeline")
+    guest.page.get_by_role("button", name="lowering").click()
+    assert "380 ms" in guest.all(".chosen-span")[0]
+    guest.page.locator(".flame").focus()
+    before = guest.page.evaluate(_PIXELS)
+    guest.page.keyboard.press("+")
+    guest.page.wait_for_function(f"() => {_PIXELS} !== {before}")
+    guest.page.locator(".flame").hover(position={"x": 300, "y": 50})
+    guest.page.wait_for_selector(".tip")
+
+
+# One number for what is painted, which is never 0 where something is.
+_PIXELS = """(() => {
+    const canvas = document.querySelector('.flame canvas');
+    const {data} = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return data.reduce((sum, value, place) => (sum * 31 + value * (place % 7)) % 1000003, 1);
+})()"""
+
+
+def test_colours_can_be_chosen(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", color_scheme="light")
+    theme = "document.documentElement.dataset.theme"
+    assert guest.page.evaluate(theme) == "light"
+    button = guest.page.get_by_role("button", name="Colours")
+    button.click()
+    button.click()
+    assert guest.page.evaluate(theme) == "dark"
+    guest.page.reload()
+    assert guest.page.evaluate(theme) == "dark"
+
+
+def test_hostile_text_stays_text(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("hostile")
+    elements = guest.page.locator("img, script:not([type]), iframe, a[href^=javascript]").count()
+    assert elements == 1, "the bundle is the only script"
+    assert any("<img src=x" in text for text in guest.all("#root *"))
+    for view in VIEWS:
+        guest.visit(view)
+    everything = "explorer?panes=python,dynamo,post-grad,ir,scheduler,loop-body,kernel,native"
+    guest.visit(everything)
+    guest.page.get_by_role("button", name=": copy the whole line").wait_for()
+    assert guest.page.evaluate("document.querySelector('#root').innerText.length") < 200_000
+    assert guest.page.evaluate("window.hostile") is None
+    assert "\x07" not in guest.page.locator("#root").inner_text()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_damaged_data_harms_only_what_is_damaged(
+    visitor: Callable[..., Visitor], seed: int
+) -> None:
+    guest = visitor(f"damaged-{seed}")
+    for view in (*VIEWS, "explorer?panes=python,kernel,native&op=relu", "ledger?row=0", "no-view"):
+        guest.visit(view)
+        assert guest.page.locator(".view").inner_text().strip()
+
+
+def test_empty_recording_says_so_in_words(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("empty")
+    for view in VIEWS:
+        guest.visit(view)
+        sentences = guest.all(".empty")
+        assert sentences
+        assert all(sentence.endswith(".") for sentence in sentences)
+
+
+def test_large_page_draws_only_what_is_in_sight(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("large", "kernels")
+    assert guest.all(".count") == ["2,000 rows"]
+    assert guest.page.locator("tbody tr").count() < 80
+    guest.page.get_by_role("button", name="Kernel", exact=True).click()
+    guest.page.get_by_role("button", name="Kernel", exact=True).click()
+    assert "triton_fused_39_49" in guest.all("tbody tr:not(.space)")[0]
+    assert guest.page.evaluate("window.inflated") == 0
+    guest.page.locator(".scroller").evaluate("scroller => scroller.scrollTo(0, 30000)")
+    guest.page.wait_for_selector("tr[aria-rowindex='1002']")
+    guest.visit("ledger")
+    assert guest.page.evaluate("window.inflated") == 1
+    assert guest.page.locator("tbody tr").count() < 80
+    guest.visit("explorer?graph=39&kernel=triton_fused_39_49")
+    guest.page.wait_for_selector("[data-pane=kernel] .mark")
+    guest.settle()
+    top = guest.page.locator("[data-pane=kernel] .mark").bounding_box()["y"]
+    assert 150 < top < 780, "the line is where it can be read"
+    assert guest.page.evaluate("window.inflated") == 2
+    guest.visit("scheduler?graph=3")
+    guest.page.wait_for_selector(".node")
+
+
+def test_live_page_follows_the_run(browser: Any, tmp_path: Path) -> None:
+    """The index is asked for again until the run has finished, then no more."""
+    index, chunks = pages.realistic()
+    running = {**index, "live": True, "finished": False, "findings": [], "verdict": None}
+    finished = {**index, "live": True}
+    asked: list[str] = []
+
+    def answer(route: Any) -> None:
+        name = route.request.url.partition("/token/")[2]
+        asked.append(name)
+        if name == "index.json":
+            route.fulfill(body=json.dumps(finished), content_type="application/json")
+        elif name.startswith("chunk/"):
+            body = json.dumps(chunks[name.removeprefix("chunk/")])
+            route.fulfill(body=body, content_type="application/json")
+        else:
+            route.fulfill(
+                body=pages.opening(running, live=True), content_type="text/html; charset=utf-8"
+            )
+
+    context = browser.new_context()
+    context.route("http://page.test/**", answer)
+    page = context.new_page()
+    page.goto("http://page.test/token/")
+    assert page.get_by_text("still running").is_visible()
+    page.get_by_text("forward was compiled 3 times").wait_for()
+    assert not page.get_by_text("still running").is_visible()
+    page.get_by_role("navigation").get_by_role("link", name="Kernels").click()
+    page.get_by_role("button", name="triton_poi_fused").click()
+    page.wait_for_selector("[data-pane=kernel] .cm-line")
+    assert [name for name in asked if name] == ["index.json", "chunk/graph-0"]
+    context.close()

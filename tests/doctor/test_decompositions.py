@@ -1,0 +1,82 @@
+"""Operations beside their decompositions, and beside what their meta functions say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+import torch._inductor.decomposition
+
+from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.localise import localise
+from inductoscope.doctor.search.oracle import Oracle
+from support.graphs import captured, numbers
+
+
+def put(x: torch.Tensor, where: torch.Tensor) -> torch.Tensor:
+    return x.sin().put(where, torch.ones(2))
+
+
+WHERE = torch.tensor([0, 5])
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+def test_strides_are_compared_if_they_are_what_is_wrong() -> None:
+    """pytorch#198364: eager keeps those of a transposed input."""
+    inputs = (numbers(3, 4).mT, WHERE)
+    assert first_wrong_decomposition(put, inputs, backward=False) is None
+    found = first_wrong_decomposition(put, inputs, backward=False, aspect="stride")
+    assert found is not None
+    assert found.operation == "aten.put.default"
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+def test_random_numbers_are_compared_by_type_and_shape() -> None:
+    """pytorch#194547."""
+    inputs = (torch.ones(2).half(), torch.ones(2))
+    found = first_wrong_decomposition(torch.normal, inputs, backward=False)
+    assert found is not None
+    assert found.text == "output 0 is torch.float32, in eager torch.float16"
+    assert first_wrong_decomposition(torch.normal, (torch.ones(2),) * 2, backward=False) is None
+
+
+@pytest.mark.parametrize(
+    "function",
+    [lambda x: x.softmax(0), torch.nn.functional.gelu, lambda x: torch.nn.functional.dropout(x)],
+    ids=["softmax", "gelu", "dropout"],
+)
+def test_decompositions_that_are_right(function: Callable[..., Any]) -> None:
+    assert first_wrong_decomposition(function, (numbers(4, 5),), backward=False) is None
+
+
+def sign(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    return torch.copysign(x, y)
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
+    """pytorch#198364: nothing computes anything wrong, and the strides are."""
+    inputs = (numbers(3, 4).mT, numbers(4, 3))
+    found = localise(Candidate(captured(sign, *inputs), inputs), Forks(), "stride")
+    assert (found.stage, found.operation) == ("lowering", "aten.copysign.Tensor")
+    assert found.text.startswith("the meta function of aten.copysign.Tensor says ")
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+def test_a_buffer_that_is_written_to_within_its_kernel_is_not_blamed() -> None:
+    """Of the copy that `put` writes to nothing is left; that is as it should be."""
+    inputs = (numbers(4, 3), WHERE)
+    found = localise(Candidate(captured(put, *inputs), inputs), Forks(), "value")
+    assert not found.is_known
+    assert found.graphs_are_right
+
+
+def test_what_is_not_known_when_the_time_is_over_counts_as_not_failing() -> None:
+    oracle = Oracle(Forks(), deadline=0.0)
+    inputs = (numbers(3),)
+    assert oracle.failure(Candidate(captured(torch.sin, *inputs), inputs)) is None
+    assert oracle.forks.count == 0

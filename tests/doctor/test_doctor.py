@@ -1,0 +1,139 @@
+"""From a misbehaving script to a verdict: a fault, what the user types, what the doctor says.
+
+Faults are planted through a start-up hook of the user's own; the programs do not know of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from support.programs import ONE_PROOF, SMALL_MODEL, Workplace
+
+CASES = Path(__file__).resolve().parents[1] / "cases"
+
+# A start-up hook that changes one torch module when it is imported.
+PLANT = """
+import importlib.machinery, sys
+
+def change(m):
+{body}
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name != "{module}":
+            return None
+        spec = importlib.machinery.PathFinder.find_spec(name, path)
+        run = spec.loader.exec_module
+        def exec_module(module):
+            run(module)
+            change(module)
+        spec.loader.exec_module = exec_module
+        return spec
+
+sys.meta_path.insert(0, Finder())
+"""
+
+
+def plant(workplace: Workplace, module: str, body: str) -> dict[str, str]:
+    """Write the hook and return the environment that brings it in."""
+    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+    workplace.write("plant/sitecustomize.py", PLANT.format(module=module, body=lines))
+    return {"PYTHONPATH": str(workplace.folder / "plant")}
+
+
+# --- what is wrong with the compiler --------------------------------------------------------------
+
+
+def test_a_wrong_lowering_is_named_cut_down_proven_and_got_round(workplace: Workplace) -> None:
+    workplace.write("model.py", SMALL_MODEL)
+    wrong = """
+import torch
+tanh, mul = torch.ops.aten.tanh.default, torch.ops.aten.mul.Tensor
+right = m.lowerings[tanh]
+m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
+"""
+    found = workplace.doctor("model.py", **plant(workplace, "torch._inductor.lowering", wrong))
+    verdict = found.verdict
+    assert found.exit_code == 1
+    assert (verdict["verdict"], verdict["stage"]) == ("wrong-result", "lowering")
+    assert verdict["culprit"]["op"] == "aten.tanh.default"
+    assert verdict["culprit"]["source"] == "model.py:5"
+    assert verdict["confidence"] == "proven"
+    repro = verdict["repro"]
+    assert (repro["verified"], repro["failed"], repro["of"], repro["nodes"]) == (True, 3, 3, 1)
+    assert "torch.tanh(" in Path(repro["path"]).read_text()
+    assert verdict["workaround"]["verified"]
+    assert "aten.tanh.default" in verdict["workaround"]["code"]
+    assert Path(verdict["issue"]).read_text().startswith("# [inductor] ")
+    assert "aten.tanh.default" in found.stdout
+
+
+def test_the_reproducer_needs_the_same_environment_and_nothing_else(workplace: Workplace) -> None:
+    """Without the planted fault the very script passes."""
+    workplace.write("model.py", SMALL_MODEL)
+    wrong = """
+def tanh(x):
+    return f"({x} * 0.5)"
+m.CppOverrides.tanh = staticmethod(tanh)
+m.CppVecOverrides.tanh = staticmethod(lambda x: f"({x} * {x})")
+"""
+    environment = plant(workplace, "torch._inductor.codegen.cpp", wrong)
+    # A graph in the cache does not know whether the fault was there when it was compiled.
+    without_caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
+    found = workplace.doctor("model.py", options=("--no-workaround", *ONE_PROOF), **environment)
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
+    script = found.verdict["repro"]["path"]
+    assert workplace.run_plain(script, **environment, **without_caches).exit_code == 1
+    assert workplace.run_plain(script, **without_caches).exit_code == 0
+
+
+def test_code_that_the_cpp_compiler_refuses(workplace: Workplace) -> None:
+    workplace.write("model.py", SMALL_MODEL)
+    wrong = """
+m.CppOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
+m.CppVecOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
+"""
+    found = workplace.doctor(
+        "model.py",
+        options=("--no-workaround", *ONE_PROOF),
+        **plant(workplace, "torch._inductor.codegen.cpp", wrong),
+    )
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("compile-error", "cpp-compile")
+    assert "no_such_function" in found.names
+    assert found.verdict["culprit"]["op"].startswith("aten.relu")
+    assert found.verdict["repro"]["verified"]
+
+
+def test_a_compile_that_never_ends(workplace: Workplace) -> None:
+    workplace.write("model.py", SMALL_MODEL)
+    endless = """
+def fuse_nodes(self, nodes):
+    while True:
+        nodes = self.fuse_nodes_once(nodes, is_reorder_round=False)
+m.Scheduler.fuse_nodes = fuse_nodes
+"""
+    found = workplace.doctor(
+        "model.py",
+        options=("--stall", "8", "--no-workaround", *ONE_PROOF),
+        **plant(workplace, "torch._inductor.scheduler", endless),
+    )
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("hang", "scheduler")
+    assert found.verdict["culprit"]["function"] == "fuse_nodes"
+    assert found.verdict["repro"]["verified"]
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+@pytest.mark.parametrize("name", ["token_positions"])
+def test_real_bugs_of_torch(name: str, workplace: Workplace) -> None:
+    """Open bugs of torch 2.13, nothing planted; on another torch they may be gone."""
+    import json
+
+    truth = json.loads((CASES / name / "truth.json").read_text())
+    workplace.write("script.py", (CASES / name / "script.py").read_text())
+    found = workplace.doctor("script.py", options=("--no-workaround",))
+    assert found.verdict["verdict"] == truth["kind"]
+    assert found.verdict["stage"] in [truth["stage"], *truth["stage_also_ok"]]
+    assert any(culprit.lower() in found.names.lower() for culprit in truth["culprit_names"])
+    assert found.verdict["repro"]["verified"]

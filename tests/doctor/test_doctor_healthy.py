@@ -1,0 +1,180 @@
+"""Programs in which nothing is wrong with Inductor, and programs that are odd, under the doctor."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from support.programs import TOOL, Workplace
+
+# --- what is not ----------------------------------------------------------------------------------
+
+
+def test_a_healthy_model_with_gradients_is_clean(workplace: Workplace) -> None:
+    workplace.write(
+        "train.py",
+        "import torch\n"
+        "from torch import nn\n"
+        "model = nn.Sequential(nn.Linear(8, 16), nn.GELU(), nn.Linear(16, 4))\n"
+        "step = torch.compile(model)\n"
+        "for size in (4, 6):\n"
+        "    step(torch.randn(size, 8)).square().mean().backward()\n",
+    )
+    found = workplace.doctor("train.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    assert "calls agree with eager" in found.names
+
+
+def test_a_program_that_compares_rounding(workplace: Workplace) -> None:
+    workplace.write(
+        "energy.py",
+        "import sys, torch\n"
+        "def energy(x):\n"
+        "    y = x * 1000.0 + 12345.0\n"
+        "    return (y - y.mean()).sum()\n"
+        "torch.manual_seed(0)\n"
+        "x = torch.randn(30_000)\n"
+        "sys.exit(0 if torch.equal(energy(x), torch.compile(energy)(x)) else 1)\n",
+    )
+    found = workplace.doctor("energy.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "none")
+    assert "away from float64" in found.names
+    assert found.verdict["repro"] is None
+
+
+def test_a_program_that_fails_in_eager_too(workplace: Workplace) -> None:
+    workplace.write(
+        "wrong.py",
+        "import torch\n"
+        "f = torch.compile(lambda x: x * 2)\n"
+        "print(f(torch.ones(3)))\n"
+        "raise ValueError('the data file is missing')\n",
+    )
+    found = workplace.doctor("wrong.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "user")
+    assert "the data file is missing" in found.names
+
+
+def test_a_branch_on_data_is_dynamos_and_its_function_is_the_reproducer(
+    workplace: Workplace,
+) -> None:
+    workplace.write(
+        "branch.py",
+        "import torch\n"
+        "LIMIT = 0.5\n"
+        "def halve(x):\n"
+        "    return x / 2\n"
+        "def refine(x):\n"
+        "    if x.norm() < LIMIT:\n"
+        "        return x\n"
+        "    return halve(x)\n"
+        "torch.compile(refine, fullgraph=True)(torch.randn(4))\n",
+    )
+    found = workplace.doctor("branch.py")
+    assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-inductor", "dynamo")
+    assert found.verdict["culprit"]["source"].endswith("branch.py:6")
+    assert found.verdict["repro"]["verified"]
+    assert "LIMIT = 0.5" in Path(found.verdict["repro"]["path"]).read_text()
+
+
+# --- odd programs ---------------------------------------------------------------------------------
+
+
+def test_a_program_without_torch_compile(workplace: Workplace) -> None:
+    workplace.write("plain.py", "import torch\nprint(torch.ones(2).sum())\n")
+    found = workplace.doctor("plain.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    assert "nothing was compiled" in found.verdict["summary"]
+
+
+def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> None:
+    workplace.write(
+        "asks.py",
+        "import sys, torch\n"
+        "assert sys.argv[1:] == ['--epochs', '2']\n"
+        "assert sys.stdin.read() == 'seven\\n'\n"
+        "print(torch.compile(lambda x: x + 1)(torch.ones(2)))\n",
+    )
+    done = workplace.call(
+        [*TOOL, "doctor", "--json", "-", "asks.py", "--epochs", "2"], given="seven\n"
+    )
+    assert '"verdict": "clean"' in done.stdout
+    assert done.returncode == 0
+
+
+def test_ctrl_c_ends_with_what_is_known_and_leaves_nothing_running(workplace: Workplace) -> None:
+    workplace.write("forever.py", "import time, torch\ntime.sleep(1000)\n")
+    child = subprocess.Popen(
+        [*TOOL, "doctor", "--output", "out", "--json", "verdict.json", "forever.py"],
+        cwd=workplace.folder,
+        env=workplace.environment(),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    _wait_for(lambda: list((workplace.folder / "out" / "streams").glob("*.jsonl")))
+    program = _children(child.pid)
+    assert program
+    child.send_signal(signal.SIGINT)
+    output, _ = child.communicate(timeout=60)
+    assert "not finished" in output
+    assert child.returncode == 1
+    _wait_for(lambda: not any(Path("/proc", pid).exists() for pid in program))
+
+
+def _wait_for(condition: object) -> None:
+    for _ in range(300):
+        if condition():  # type: ignore[operator]
+            return
+        time.sleep(0.1)
+    raise AssertionError("it did not happen")
+
+
+def _children(pid: int) -> list[str]:
+    found = []
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
+            try:
+                parent = (path / "stat").read_text().rpartition(")")[2].split()[1]
+            except OSError:
+                continue
+            if parent == str(pid):
+                found.append(path.name)
+    return found
+
+
+def test_an_examination_goes_on_in_its_folder(workplace: Workplace) -> None:
+    """With the command and the input that it was begun with, from where it was begun."""
+    workplace.write("asks.py", "print(input())\n")
+    command = [*TOOL, "doctor", "--output", "out", "--json", "-", "asks.py", "--data", "x"]
+    assert workplace.call(command, given="seven").returncode == 0
+    again = workplace.call([*TOOL, "doctor", "--resume", "out", "--json", "-"])
+    assert (again.returncode, '"verdict": "clean"' in again.stdout) == (0, True)
+    printed = sorted((workplace.folder / "out").glob("doctor/run-*/doctor/output.txt"))
+    assert [path.read_text() for path in printed] == ["seven\n"] * 3
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--resume", "out", "--output", "other"], "leave out --output"),
+        (["--resume", "out"], "the command has some: give it again"),
+    ],
+    ids=["another place", "a secret"],
+)
+def test_an_examination_that_cannot_go_on(
+    workplace: Workplace, words: list[str], said: str
+) -> None:
+    workplace.write("plain.py", "pass\n")
+    workplace.call([*TOOL, "doctor", "--output", "out", "plain.py", "--token", "1234"])
+    done = workplace.call([*TOOL, "doctor", *words])
+    assert (done.returncode, said in done.stderr) == (2, True)
+
+
+def test_bad_usage_says_what_to_do(workplace: Workplace) -> None:
+    done = workplace.call([*TOOL, "doctor", "missing.py"])
+    assert done.returncode == 2
+    assert "missing.py does not exist" in done.stderr

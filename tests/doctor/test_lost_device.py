@@ -1,0 +1,65 @@
+"""A GPU that fails an assertion: the error names the kernel, whose wrapper names its operations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
+from inductoscope.model.fold import load
+from support.examples import stored
+
+
+@pytest.fixture
+def wrapper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What Inductor wrote on an H200 for x.relu().add(1).sum(-1), in the cache of this process."""
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))
+    recording = load(stored("h200_seed"))
+    path = tmp_path / "wrapper.py"
+    path.write_text(recording.payload(recording.graphs[0].wrapper))
+    return path
+
+
+def raise_at(path: Path, text: str) -> Exception:
+    """An error out of the line of a file that holds `text`."""
+    lines = path.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines, 1) if text in line)
+    code = compile("\n" * (number - 1) + "raise RuntimeError('device-side assert')", path, "exec")
+    try:
+        exec(code, {})
+    except RuntimeError as error:
+        return error
+    raise AssertionError
+
+
+def graph() -> torch.fx.GraphModule:
+    return torch.fx.symbolic_trace(lambda x: x.relu().add(1).sum(-1))
+
+
+def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path) -> None:
+    error = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
+    found = tell_by_error(Found("0/0", {}), graph(), error)
+    assert found.location["kernel"] == "triton_per_fused_add_relu_sum_0"
+    assert found.location["stage"] == "runtime"
+    assert set(found.operations) == {"aten.relu", "aten.add", "aten.sum"}
+    assert found.no_script
+
+
+def test_an_error_while_cleaning_up_does_not_hide_the_first_one(wrapper: Path) -> None:
+    later = RuntimeError("the generator cannot be restored")
+    later.__context__ = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
+    found = tell_by_error(Found("0/0", {}), graph(), later)
+    assert found.location["kernel"] == "triton_per_fused_add_relu_sum_0"
+
+
+def test_an_error_from_elsewhere_names_no_kernel(wrapper: Path) -> None:
+    found = tell_by_error(Found("0/0", {}), graph(), RuntimeError("out of nowhere"))
+    assert found.location["kernel"] == ""
+    assert found.operations == []
+
+
+def test_where_no_gpu_is_used_none_is_lost() -> None:
+    assert not is_device_lost()

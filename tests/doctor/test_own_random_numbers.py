@@ -1,0 +1,86 @@
+"""Graphs that draw random numbers: compared by form as Inductor compiles them without the tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from inductoscope.doctor.compare.random_numbers import draws_random_numbers
+from inductoscope.doctor.inside.own_random_numbers import failure_with_own_numbers
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import WRONG, Failure
+from support.graphs import captured, numbers
+
+
+@pytest.mark.parametrize(
+    ("function", "draws"),
+    [
+        (lambda x: F.dropout(x, 0.5), True),
+        (lambda x: F.dropout(x, 0.5, training=False), False),
+        (lambda x: torch.rand_like(x) + x, True),
+        (lambda x: F.normalize(x), False),
+    ],
+    ids=["dropout", "dropout that is off", "rand_like", "normalize"],
+)
+def test_whether_random_numbers_are_drawn_is_seen_in_a_run(
+    function: Callable[..., Any], draws: bool
+) -> None:
+    state = torch.get_rng_state()
+    assert draws_random_numbers(function, [numbers(3, 4)]) is draws
+    assert torch.equal(torch.get_rng_state(), state)
+
+
+def sample(mean: torch.Tensor, spread: torch.Tensor) -> torch.Tensor:
+    return torch.normal(mean, spread)
+
+
+def candidate_of(function: Callable[..., Any], *inputs: Any) -> Candidate:
+    return Candidate(captured(function, *inputs), inputs)
+
+
+@pytest.mark.usefixtures("bugs_of_torch")
+def test_random_numbers_of_another_type_than_eagers() -> None:
+    """pytorch#194547, which is not to be seen where compiled code draws eager's numbers."""
+    found, failure = failure_with_own_numbers(
+        candidate_of(sample, torch.ones(2).half(), torch.ones(2))
+    )
+    assert failure is not None
+    assert (failure.kind, failure.aspect) == (WRONG, "dtype")
+    assert failure.text == "output 0 is torch.float32, in eager torch.float16"
+    assert found.is_of_own_random_numbers
+
+
+@pytest.mark.parametrize(
+    "function", [lambda x: F.dropout(x, 0.5), lambda x: x + 1], ids=["other numbers", "none"]
+)
+def test_other_numbers_in_the_same_form_are_right(function: Callable[..., Any]) -> None:
+    assert failure_with_own_numbers(candidate_of(function, numbers(4)))[1] is None
+
+
+def test_a_script_about_random_numbers_compares_their_form() -> None:
+    found = replace(
+        candidate_of(sample, torch.ones(2).half(), torch.ones(2)),
+        config={"fallback_random": False},
+        recipes=("torch.ones(2).half()", "torch.ones(2)"),
+    )
+    text = script_text(found, Failure(WRONG, "text", aspect="dtype"), "title")
+    assert "fallback_random" not in text
+    assert "return [(end.dtype, end.shape, end.stride()) for end in ends]" in text
+    assert "assert compiled == eager" in text
+
+
+def test_a_script_about_values_draws_eagers_numbers() -> None:
+    found = replace(
+        candidate_of(lambda x: F.dropout(x, 0.5), numbers(3)),
+        config={"fallback_random": True},
+        recipes=("torch.ones(3)",),
+    )
+    text = script_text(found, Failure(WRONG, "text", aspect="value"), "title")
+    assert "torch._inductor.config.fallback_random = True" in text
+    assert "    arguments = inputs()\n    torch.manual_seed(0)\n    outputs = " in text

@@ -1,0 +1,266 @@
+"""The shape of the code: which part may know which, and that every table is complete."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import inductoscope
+from inductoscope import api
+from inductoscope.analysis.rules import RULES
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.cli import COMMANDS
+from inductoscope.model.building import HANDLERS
+from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
+from inductoscope.views.report.show import STAGE_VIEWS
+from inductoscope.views.report.stage_names import STAGES
+from inductoscope.vocabulary.torch_names import Hook
+
+ROOT = Path(inductoscope.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+
+TABLE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
+# A room imports only from itself and from rooms above it in the table of docs/architecture.md.
+ORDER = (
+    *re.findall(r"^\| `([a-z_/]+)` \|", TABLE.read_text("utf-8"), re.MULTILINE),
+    "__init__",
+    "__main__",
+)
+
+# Runs in the user's process, where torch is already loaded, or in a child that is to load it.
+MAY_IMPORT_TORCH = (
+    "doctor/compare/",
+    "doctor/search/",
+    "doctor/repro/python_text.py",
+    "doctor/repro/failure_script.py",
+    "doctor/repro/function_script.py",
+    "doctor/inside/shadow.py",
+    "doctor/inside/callables.py",
+    "doctor/search/suppression.py",
+    "doctor/inside/investigation.py",
+    "doctor/inside/large_inputs.py",
+    "doctor/inside/lost_device.py",
+    "doctor/workarounds/trying.py",
+    "capture/hooks/",
+    "capture/graphs.py",
+    "capture/observe.py",
+    "capture/in_process.py",
+    "capture/private_cache.py",
+    "views/env/probe.py",
+    "kernels/probe.py",
+    "kernels/ask_torch.py",
+    "targets/recompile/arguments.py",
+    "targets/recompile/child.py",
+    "targets/recompile/compiling.py",
+    "targets/recompile/operations.py",
+    "targets/recompile/rebuilding.py",
+    "targets/recompile/sizes.py",
+    "targets/recompile/written_only.py",
+    "targets/pretending.py",
+    "targets/source_only.py",
+    "targets/torch_side.py",
+    "targets/triton_side.py",
+    "targets/whole_program.py",
+)
+
+# Runs in the tool's own process, so it may import what the tool depends on.
+OUTSIDE = ("capture/launch.py", "capture/in_process.py", "capture/bootstrap/")
+
+every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+
+
+def place(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def room(path: Path) -> str:
+    """The innermost room of the table that a file is in."""
+    return room_of(place(path).removesuffix(".py"))
+
+
+def room_of(name: str) -> str:
+    """The room of a module, by its path below the package; empty if it has none."""
+    rooms = [entry for entry in ORDER if f"{name}/".startswith(f"{entry}/")]
+    return max(rooms, key=len, default="")
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every module that a file imports, wherever in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{place(path)} imports relative to itself"
+            assert node.module is not None
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+# --- who knows whom -------------------------------------------------------------------------------
+
+
+@every_file
+def test_imports_point_one_way(path: Path) -> None:
+    modules = list(imported(path))
+    assert room(path) or not modules, f"{place(path)} is in no room of {TABLE.name}"
+    for module in modules:
+        package, _, rest = module.partition(".")
+        if package == "inductoscope":
+            other = room_of(rest.replace(".", "/")) or "__init__"
+            assert ORDER.index(other) <= ORDER.index(room(path)), f"{place(path)}: {module}"
+
+
+def test_every_room_of_the_table_exists() -> None:
+    for name in ORDER:
+        assert (ROOT / name).is_dir() or (ROOT / f"{name}.py").is_file(), name
+
+
+@every_file
+def test_only_what_runs_beside_torch_imports_torch(path: Path) -> None:
+    torch = [name for name in imported(path) if name.partition(".")[0] in ("torch", "triton")]
+    if not place(path).startswith(MAY_IMPORT_TORCH):
+        assert torch == []
+
+
+def test_what_runs_in_the_users_process_needs_only_the_standard_library() -> None:
+    inside = [path for path in FILES if room(path) == "capture"]
+    inside = [path for path in inside if not place(path).startswith(OUTSIDE)]
+    modules = [
+        f"inductoscope.{place(path).removesuffix('.py').replace('/', '.')}" for path in inside
+    ]
+    modules += [f"inductoscope.recording.{name}" for name in ("writer", "layout", "privacy")]
+    code = (
+        "import importlib, sys\n"
+        f"sys.path.insert(0, {str(ROOT.parent)!r})\n"
+        f"for name in {modules!r}: importlib.import_module(name.removesuffix('.__init__'))\n"
+        "roots = {name.partition('.')[0] for name in sys.modules}\n"
+        "print(*sorted(roots - sys.stdlib_module_names - {'__main__'}))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert "inductoscope.capture.inside" in modules
+    assert done.stdout.split() == ["inductoscope"]
+
+
+# --- how the files look ---------------------------------------------------------------------------
+
+
+@every_file
+def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
+    text = path.read_text("utf-8")
+    assert len(text.splitlines()) <= 400
+    assert ast.get_docstring(ast.parse(text))
+
+
+RULE_FILES = sorted(
+    path
+    for path in (ROOT / "analysis" / "rules").glob("*.py")
+    if path.stem not in ("__init__", "finding")
+)
+HEADINGS = ("What it finds:", "Why it matters:", "Example:", "What to do:")
+
+
+@pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
+def test_a_rule_is_documented_under_the_same_headings(path: Path) -> None:
+    paragraphs = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
+    found = [next((h for h in HEADINGS if text.startswith(h)), "") for text in paragraphs[1:]]
+    assert tuple(found) == HEADINGS
+
+
+# --- tables ---------------------------------------------------------------------------------------
+
+
+def test_every_rule_file_is_in_the_table_of_rules_once() -> None:
+    assert sorted(rule.__module__.rpartition(".")[2] for rule in RULES) == [
+        path.stem for path in RULE_FILES
+    ]
+
+
+def test_every_command_file_is_in_the_table_of_commands_once() -> None:
+    files = {path.stem for path in (ROOT / "cli" / "commands").glob("*.py")} - {"__init__"}
+    assert sorted(COMMANDS) == sorted(files)
+    for name in COMMANDS:
+        assert importlib.import_module(f"inductoscope.cli.commands.{name}").command.name == name
+
+
+def test_every_function_that_builds_a_stage_is_in_the_table_of_views_once() -> None:
+    builders = [
+        function
+        for module in (frame_stages, graph_stages, inductor_stages)
+        for name, function in inspect.getmembers(module, inspect.isfunction)
+        if function.__module__ == module.__name__
+        and list(inspect.signature(function).parameters) == ["recording", "compiles"]
+    ]
+    assert tuple(STAGE_VIEWS) == STAGES
+    assert sorted(map(repr, builders)) == sorted(map(repr, STAGE_VIEWS.values()))
+
+
+def test_every_hook_is_in_the_table_of_hooks_once() -> None:
+    defined: list[Hook] = []
+    for path in sorted((ROOT / "capture" / "hooks").glob("*.py")):
+        module = importlib.import_module(f"inductoscope.capture.hooks.{path.stem}")
+        hooks = [value for value in vars(module).values() if isinstance(value, Hook)]
+        assert hooks or path.stem == "__init__", f"{place(path)} defines no hook"
+        defined += hooks
+    assert sorted(map(id, defined)) == sorted(map(id, HOOKS))
+    # A view is switched off by what it records, so no two may record the same.
+    assert len({hook.records for hook in HOOKS}) == len(HOOKS)
+    assert all(hook.names for hook in HOOKS)
+
+
+def emitted_kinds() -> set[str]:
+    """The first argument of every `emit("...")` in the code."""
+    return {
+        node.args[0].value
+        for path in FILES
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("emit", "_append")
+        and node.args
+        and isinstance(node.args[0], ast.Constant)
+        and isinstance(node.args[0].value, str)
+    }
+
+
+def test_every_kind_of_event_that_is_written_is_read() -> None:
+    assert {"compile-start", "kernel", "process"} <= emitted_kinds()
+    assert emitted_kinds() <= HANDLERS.keys()
+
+
+def test_every_kind_of_event_that_is_read_is_written_somewhere() -> None:
+    texts = {
+        node.value
+        for path in FILES
+        if room(path).partition("/")[0] in ("capture", "recording", "doctor")
+        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    assert HANDLERS.keys() - texts == set()
+
+
+# --- what users import ----------------------------------------------------------------------------
+
+
+def test_everything_public_is_re_exported_from_the_package() -> None:
+    public = {
+        name
+        for name, value in vars(api).items()
+        if getattr(value, "__module__", "") == api.__name__ and not name.startswith("_")
+    }
+    assert public | {"__version__"} == set(inductoscope.__all__)
+    for name in inductoscope.__all__:
+        assert getattr(inductoscope, name) is not None
+
+
+def test_a_name_that_does_not_exist_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'recrod'"):
+        inductoscope.recrod  # noqa: B018

@@ -1,0 +1,201 @@
+"""The command line itself: what is typed, what comes back, and with which exit code."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inductoscope.cli import COMMANDS
+from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecording, UsageError
+from inductoscope.version import __version__
+from support.examples import inductoscope, stored
+
+CHAIN = stored("relu_add_sum")
+
+
+# --- help is instant ------------------------------------------------------------------------------
+
+
+def modules_after(*words: str) -> set[str]:
+    """The top-level modules that a command has imported by the time that it ends."""
+    code = (
+        "import sys\n"
+        f"sys.argv = ['inductoscope', *{list(words)!r}]\n"
+        "from inductoscope.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: pass\n"
+        "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+@pytest.mark.parametrize("words", [("--help",), ("show", "--help"), ("run", "-h"), ("--version",)])
+def test_help_imports_neither_torch_nor_rich(words: tuple[str, ...]) -> None:
+    found = modules_after(*words)
+    assert {"click", "inductoscope"} <= found
+    assert not found & {"torch", "triton", "numpy", "rich"}
+
+
+def test_reading_a_recording_imports_no_torch() -> None:
+    found = modules_after("show", str(CHAIN), "--op", "relu", "--json", "-")
+    assert "rich" in found
+    assert not found & {"torch", "triton", "numpy"}
+
+
+def test_help_names_every_command_and_the_exit_codes() -> None:
+    answer = inductoscope("--help")
+    assert answer.exit_code == 0
+    for name in COMMANDS:
+        assert f"\n  {name} " in answer.stdout
+    assert "0 clean, 1 something found, 2 usage or unreadable input, 3 the tool" in answer.words
+
+
+def test_no_command_at_all_is_answered_with_help() -> None:
+    # Its exit code is click's: 0 before version 8.2, 2 since.
+    assert inductoscope("--help").words in inductoscope().words
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_has_help_of_its_own(name: str) -> None:
+    answer = inductoscope(name, "--help")
+    assert answer.exit_code == 0
+    assert answer.stdout.startswith(f"Usage: inductoscope {name} ")
+    assert max(map(len, answer.stdout.splitlines())) <= 80
+
+
+def test_the_version_is_the_packages() -> None:
+    assert inductoscope("--version").words == f"inductoscope, version {__version__}"
+
+
+def test_python_dash_m_is_the_same_command() -> None:
+    command = [sys.executable, "-m", "inductoscope", "show", str(CHAIN), "--compile", "7/7"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr == inductoscope("show", CHAIN, "--compile", "7/7").stderr
+
+
+# --- usage errors ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("shwo",), "No such command 'shwo'."),
+        (("show", "--stages"), "Did you mean"),
+        (("show", "--op"), "Option '--op' requires an argument."),
+        (("show", "a", "b"), "Got unexpected extra argument"),
+        (("run",), "Nothing to run. Give a script: inductoscope run train.py"),
+        (("run", "missing.py"), "The script missing.py does not exist (looked in "),
+        (("run", "-m"), "-m needs an argument, as in: inductoscope run -m NAME."),
+        (("run", "no-such-program"), "no-such-program is neither a script in"),
+        (("env", "--python", "no-such-python"), "no-such-python is not a program that can be run."),
+    ],
+)
+def test_a_command_line_that_cannot_be(
+    words: tuple[str, ...], expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = inductoscope(*words)
+    assert answer.exit_code == 2
+    assert expected.rstrip(".") in answer.words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (("--stage", "fusoin"), "'fusoin' is not one of 'dynamo', 'breaks', 'guards',"),
+        (("--compile", "7/7"), "There is no compile 7/7. There are: 0/0."),
+        (("--kernel", "zzz"), "There is no kernel zzz. There are: cpp_fused_add_relu_sum_0."),
+        (("--op", "zzz"), "matches zzz. Operations that Dynamo took: relu, add, sum."),
+        (("--runnable", "zzz"), "There is no graph called 'zzz'. Choose one of: 0/0 dynamo"),
+        (("--op", "relu", "--stage", "ir"), "--stage and --op are views of their own."),
+        (("--kernel", "x", "--source", "y"), "--source and --kernel are views of their own."),
+        (("--form", "ptx"), "--form is of a kernel: name it with --kernel."),
+        (("--to", "graph.py"), "--to is where --runnable writes: name the graph with --runnable."),
+    ],
+)
+def test_what_a_recording_does_not_have_is_answered_with_what_it_has(
+    words: tuple[str, ...], expected: str
+) -> None:
+    answer = inductoscope("show", CHAIN, *words)
+    assert answer.exit_code == 2
+    assert answer.stdout == ""
+    assert expected in answer.words
+
+
+def test_one_compile_of_several_is_shown_alone_in_every_view() -> None:
+    recording = stored("graph_breaks")
+    data = inductoscope("show", recording, "--compile", "1/0", "--json", "-").data
+    assert [compile_["id"] for compile_ in data["compiles"]] == ["1/0"]
+    assert [finding["compile"] for finding in data["findings"]] == ["1/0"]
+    words = ("--compile", "1/0", "--runnable", "dynamo", "--to", "-", "--json", "-")
+    assert inductoscope("show", recording, *words).data["graph"] == "1/0 dynamo"
+    answer = inductoscope("show", recording, "--compile", "1/0", "--kernel", "mul")
+    assert "There are: cpp_fused_gt_sum_0." in answer.words
+
+
+def test_an_error_is_one_line_without_a_traceback() -> None:
+    answer = inductoscope("show", "/no/such/recording")
+    assert answer.stderr.startswith("inductoscope: /no/such/recording does not exist.")
+    assert len(answer.stderr.splitlines()) == 1
+
+
+# --- exit codes -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "exit_code"), [(UsageError, 2), (UnreadableRecording, 2), (ToolFailure, 3)]
+)
+def test_every_error_has_its_exit_code(error: type[InductoscopeError], exit_code: int) -> None:
+    assert issubclass(error, InductoscopeError)
+    assert error.exit_code == exit_code
+
+
+def test_all_errors_are_in_the_tree_of_the_module() -> None:
+    import inductoscope.errors as module
+
+    for error in InductoscopeError.__subclasses__():
+        assert f" {error.__name__} " in (module.__doc__ or "")
+        assert f"{error.exit_code}: " in (module.__doc__ or "")
+
+
+# --- run, on programs without torch ---------------------------------------------------------------
+
+
+def run(*words: str | Path, cwd: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "inductoscope", "run", *map(str, words)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+
+
+def test_a_program_keeps_its_output_and_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import sys; print(sys.argv[1:]); sys.exit(5)")
+    done = run("--output", "recording", "train.py", "--epochs", "1", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (5, "['--epochs', '1']\n")
+    assert "the program ended with exit code 5" in done.stderr
+    assert "No process of the command imported torch" in done.stderr
+
+
+def test_an_output_that_is_in_use_is_a_usage_error(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
+    done = run("--output", ".", "train.py", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "exists and is not an empty folder. Choose another --output." in done.stderr
+
+
+def test_an_output_that_cannot_be_made_is_a_failure_of_the_tool(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
+    done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
+    assert done.returncode == 3
+    assert "cannot be made: Not a directory." in done.stderr
+
+
+def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:
+    assert inductoscope("show", stored("relu_add_sum")).exit_code == 0
+    assert inductoscope("show", stored("refused_by_compiler")).exit_code == 1
+    # A view of one stage is no check: it was asked for, and is shown.
+    assert inductoscope("show", stored("refused_by_compiler"), "--stage", "errors").exit_code == 0

@@ -1,0 +1,282 @@
+"""Logs of every origin: what launchers add, damaged and enormous files, several cores."""
+
+from __future__ import annotations
+
+import bz2
+import functools
+import gzip
+import itertools
+import json
+import lzma
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from inductoscope.hangs.logs import blocks, reading
+from inductoscope.hangs.logs.answer import Kind
+from inductoscope.hangs.logs.applicability import judge
+from inductoscope.hangs.logs.files import find_logs
+from inductoscope.hangs.logs.text import label_of
+from inductoscope.views.report.logs import logs_view
+from support.examples import inductoscope
+from support.logged import (
+    ALL,
+    HANG,
+    LogText,
+    answers,
+    content,
+    interleaved,
+    only_answer,
+    stuck_names,
+)
+
+
+def hang(**options: object) -> LogText:
+    log = LogText(**options)  # type: ignore[arg-type]
+    return log.group("a4", "b8").wait().finish("a4")
+
+
+def is_the_hang(path: Path) -> bool:
+    answer = only_answer(path)
+    return answer.kind is Kind.COMPILE_HANG and stuck_names(answer.groups[0]) == ["b8.py"]
+
+
+# --- what others put into the lines ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prefix", "label"),
+    [
+        ("[rank0]:", "[rank0]:"),
+        ("[default3]:", "[default3]:"),
+        ("[default0]:[rank8]:", "[default0]:[rank8]:"),
+        ("7: ", "7:"),
+        ("2026-11-15T00:25:29.431000123Z ", ""),
+        ("2026-11-15T00:25:29.431000123Z stderr F ", ""),
+        ("[2026-11-15 00:25:29] ", ""),
+        ("2026-11-15 00:25:29,431 [rank1]:", "[rank1]:"),
+        ("Nov 15 00:25:29 ", ""),
+        ("Nov  5 00:25:29 node7 python[123]: ", "node7 python[123]:"),
+        ("trainer-1  | ", "trainer-1  |"),
+        ("[pod/train-0/main] ", "[pod/train-0/main]"),
+        ("[1,0]<stderr>:", "[1,0]<stderr>:"),
+        ("(TrainWorker pid=12, ip=10.0.0.1) ", "(TrainWorker pid=12, ip=10.0.0.1)"),
+    ],
+)
+def test_what_launchers_and_job_systems_put_before_a_line(
+    tmp_path: Path, prefix: str, label: str
+) -> None:
+    assert label_of(prefix.encode()) == label
+    assert is_the_hang(hang(prefix=prefix).write(tmp_path / "log"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("CRLF", lambda data: data.replace(b"\n", b"\r\n")),
+        ("colours", lambda data: data.replace(b"V1115", b"\x1b[32mV1115\x1b[0m")),
+        ("UTF-16", lambda data: data.decode().encode("utf-16")),
+        ("invalid UTF-8", lambda data: data.replace(b"\n", b"\n\xff\xfe\x80\n")),
+        ("NULs", lambda data: data.replace(b"\n", b"\n\0\0\0\n")),
+        ("a progress bar", lambda data: data.replace(b"\n", b"\n 10%|#   | 1/10\r")),
+        ("twice each", lambda data: b"".join(2 * (line + b"\n") for line in data.split(b"\n"))),
+        ("no last line end", lambda data: data.rstrip(b"\n")),
+    ],
+)
+def test_what_happens_to_logs(tmp_path: Path, name: str, change) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "log"
+    path.write_bytes(change(hang().bytes))
+    assert is_the_hang(path)
+
+
+def test_ranks_in_one_file_are_told_apart(tmp_path: Path) -> None:
+    done = LogText(prefix="[rank0]:", process=5).group("a4", "b8").wait().finish("a4", "b8")
+    done.torch("Precompilation elapsed time: 2s").torch("Starting autotuning")
+    done.torch("Autotuning elapsed time: 1s")
+    done.torch("Step 3: torchinductor done compiling FORWARDS graph 0", level="I")
+    done.raw("[E1115 00:25:34 ProcessGroupNCCL.cpp:1] Watchdog caught collective operation timeout")
+    path = tmp_path / "log"
+    lines = interleaved(done, hang(prefix="[rank1]:", process=6))
+    path.write_text("\n".join(lines) + "\n")
+    first, second = answers(path)
+    assert (first.kind, first.program.label) == (Kind.COMPILE_HANG, "[rank1]:")
+    assert "waited for another rank" in second.title
+    assert second.program.label == "[rank0]:"
+
+
+def test_ranks_with_no_prefix_are_told_apart_by_process(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    path.write_text("\n".join(interleaved(hang(process=5), hang(process=6))) + "\n")
+    assert [stuck_names(a.groups[0]) for a in answers(path)] == [["b8.py"], ["b8.py"]]
+    assert "process 5, process 6" in inductoscope("logs", path).words
+
+
+def test_two_runs_in_one_file(tmp_path: Path) -> None:
+    good = LogText().torch("compile_threads set to 8", level="I", module="config.py", own=False)
+    good.group("a4").wait().finish("a4").torch("Precompilation elapsed time: 2s")
+    good.torch("Starting autotuning").torch("Autotuning elapsed time: 1s")
+    good.torch("Step 3: torchinductor done compiling FORWARDS graph 0", level="I")
+    good.torch("Cache Metrics:", level="I", module="remote_cache.py", own=False)
+    path = tmp_path / "log"
+    path.write_bytes(hang().bytes + good.bytes)
+    first, second = answers(path)
+    assert (first.kind, first.program.run) == (Kind.COMPILE_HANG, 1)
+    assert (second.kind, second.program.run) == (Kind.CLEAN, 2)
+
+
+def test_ctrl_c_twice_keeps_the_traceback_that_tells(tmp_path: Path) -> None:
+    log = hang()
+    log.raw("Traceback (most recent call last):")
+    log.raw('  File "/x/torch/_inductor/select_algorithm.py", line 3, in wait_on_futures')
+    log.raw("    for future in as_completed(").raw("KeyboardInterrupt")
+    log.raw("Exception ignored in: <module 'threading'>")
+    log.raw("Traceback (most recent call last):")
+    log.raw('  File "/usr/lib/python3.12/threading.py", line 1, in _shutdown')
+    log.raw("KeyboardInterrupt: ")
+    assert only_answer(log.write(tmp_path / "log")).confidence == "proven"
+
+
+def test_a_traceback_between_the_lines_of_another_rank(tmp_path: Path) -> None:
+    first = LogText(prefix="[rank0]: ", process=5).torch("x", module="torch/_dynamo/guards.py")
+    first.raw("Traceback (most recent call last):").raw('  File "/a/train.py", line 9, in main')
+    first.raw("    model(x)").raw("ValueError: no such thing")
+    path = tmp_path / "log"
+    path.write_text("\n".join(interleaved(first, hang(prefix="[rank1]: ", process=6))) + "\n")
+    by_label = {answer.program.label: answer for answer in answers(path)}
+    assert "ValueError: no such thing" in by_label["[rank0]:"].title
+    assert by_label["[rank1]:"].kind is Kind.COMPILE_HANG
+
+
+def test_an_exception_that_was_survived_is_not_the_end(tmp_path: Path) -> None:
+    log = LogText().raw("Traceback (most recent call last):").raw("ValueError: caught and printed")
+    log.group("a4", "b8").wait().finish("a4")
+    assert is_the_hang(log.write(tmp_path / "log"))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("compress", [gzip.compress, bz2.compress, lzma.compress])
+def test_compressed_files_are_read(tmp_path: Path, compress) -> None:  # type: ignore[no-untyped-def]
+    path = tmp_path / "log"
+    path.write_bytes(compress(hang().bytes))
+    assert is_the_hang(path)
+
+
+def test_a_compressed_file_that_is_cut_is_read_as_far_as_it_goes(tmp_path: Path) -> None:
+    path = tmp_path / "log.gz"
+    path.write_bytes(gzip.compress(content(HANG))[:-2000])
+    answer = inductoscope("logs", path)
+    assert answer.exit_code == 1
+    assert "reading stopped early" in answer.words
+
+
+def test_the_parts_of_a_rotated_log_are_one_log(tmp_path: Path) -> None:
+    lines = hang().bytes.splitlines(keepends=True)
+    (tmp_path / "train.log.2.gz").write_bytes(gzip.compress(b"".join(lines[:3])))
+    (tmp_path / "train.log.1").write_bytes(b"".join(lines[3:6]))
+    (tmp_path / "train.log").write_bytes(b"".join(lines[6:]))
+    (answer,) = answers(tmp_path)
+    assert stuck_names(answer.groups[0]) == ["b8.py"]
+
+
+def test_numbered_files_with_no_plain_one_are_ranks(tmp_path: Path) -> None:
+    for number in range(3):
+        hang().write(tmp_path / f"out.{number}")
+    assert len(find_logs([str(tmp_path)])) == 3
+    assert len(answers(tmp_path)) == 3
+
+
+def test_a_folder_is_searched_for_logs_only(tmp_path: Path) -> None:
+    hang().write(tmp_path / "stderr.log")
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "kernel.py").write_bytes(hang().bytes)
+    assert len(answers(tmp_path)) == 1
+
+
+# --- size -----------------------------------------------------------------------------------------
+
+
+def view_of(path: Path, cores: int) -> str:
+    found = reading.read_logs([str(path)], cores=cores)
+    from inductoscope.hangs.logs.applicability import judge
+
+    return json.dumps(logs_view(found, judge(found)), default=str)
+
+
+def test_many_cores_and_one_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"".join(content(log) for log in ALL))
+    expected = view_of(path, 1)
+    for piece in (50_000, 300_001):
+        monkeypatch.setattr(reading, "PIECE", piece)
+        assert view_of(path, 2) == expected
+
+
+TOGETHER = b"".join(content(log) for log in ALL if "two_groups" in log.name) + content(HANG)
+
+
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(cuts=st.lists(st.integers(1, len(TOGETHER) - 1), max_size=6))
+def test_it_does_not_matter_where_a_file_is_divided(
+    tmp_path_factory: pytest.TempPathFactory, cuts: list[int]
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "divided"
+    if not path.exists():
+        path.write_bytes(TOGETHER)
+    starts = sorted({TOGETHER.find(b"\n", cut) + 1 or len(TOGETHER) for cut in cuts})
+    assert read_in_pieces(path, (0, *starts, len(TOGETHER))) == read_whole(path)
+
+
+@functools.cache
+def read_whole(path: Path) -> str:
+    return read_in_pieces(path, (0, len(TOGETHER)))
+
+
+def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
+    """The view of a log of which each piece was read by itself."""
+    pieces = [
+        p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), a, b)[0]
+    ]
+    found = reading._fold(find_logs([str(path)]), lambda name, file: iter(pieces))
+    return json.dumps(logs_view(found, judge(found)), default=str)
+
+
+def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(content(HANG))
+    expected = view_of(path, 1)
+    monkeypatch.setattr(blocks, "BLOCK", 10_000)
+    assert view_of(path, 1) == expected
+
+
+def test_an_endless_line_takes_little_memory(tmp_path: Path) -> None:
+    path = tmp_path / "log"
+    with open(path, "wb") as file:
+        file.write(hang().bytes[:-200])
+        file.write(b"\n")
+        file.truncate(file.tell() + (1 << 30))  # A hole: a line of 1 GB that needs no disk.
+        file.seek(0, 2)
+        file.write(b"\n" + hang(process=78).bytes)
+    # On Linux ru_maxrss of a new process begins with that of the one which started it.
+    code = (
+        "import re, resource, sys\n"
+        "from inductoscope.hangs.logs.reading import read_logs\n"
+        "programs = read_logs([sys.argv[1]], cores=1).programs\n"
+        "most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss\n"
+        "if sys.platform == 'linux':\n"
+        "    most = re.search(r'VmHWM:\\s+(\\d+)', open('/proc/self/status').read())[1]\n"
+        "print(len(programs), most)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True
+    )
+    programs, kilobytes = map(int, done.stdout.split())
+    assert programs == 2
+    limit = 150_000 * (1024 if sys.platform == "darwin" else 1)
+    assert kilobytes < limit, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,0 +1,300 @@
+"""`inductoscope show --op`: one operation at every level, from the user's line to the kernel's."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.model.loops import matching_steps, own_expressions, steps_of
+from inductoscope.model.trace import trace
+from support.examples import inductoscope, stored
+
+CHAIN = stored("relu_add_sum")
+TRAINING = stored("training_step")
+
+
+def follow(*words: object) -> list[dict[str, Any]]:
+    answer = inductoscope("show", *map(str, words), "--json", "-")
+    assert answer.exit_code == 0, answer.stderr
+    operations: list[dict[str, Any]] = answer.data["operations"]
+    return operations
+
+
+def names(operations: list[dict[str, Any]]) -> list[str]:
+    return [operation["aten"]["name"] for operation in operations]
+
+
+# --- every level ----------------------------------------------------------------------------------
+
+
+def test_relu_is_shown_at_every_level() -> None:
+    shown = inductoscope("show", CHAIN, "--op", "relu").stdout.splitlines()
+    # The numbers of lines and the seconds are those of the machine that recorded.
+    text = [re.sub(r"^    \d+  |in [\d.]+ s$", "    ", line).rstrip() for line in shown]
+    for line in (
+        "relu in graph 0/0 inference",
+        "  Python: /scripts/relu_add_sum/script.py:7",
+        "    return x.relu().add(1).sum(-1)",
+        "  Dynamo graph",
+        "    %relu = relu(l_x_)",
+        "  FX / ATen",
+        "    %relu = aten.relu.default(arg0_1)   # float32[10, 100]",
+        "  Inductor IR",
+        "    Pointwise(dtype=torch.float32, ranges=[10, 100])",
+        "          tmp1 = ops.relu(tmp0)",
+        "  Scheduler",
+        "    op0: SchedulerNode(ComputedBuffer(Reduction)) reads arg0_1, writes buf0,",
+        "  Fused group: not fused with another",
+        "    operations inside: relu, add, sum_1",
+        "  Loop body of op0",
+        "    relu = ops.relu(load)",
+        "  Kernel (C++): cpp_fused_add_relu_sum_0",
+        "    auto tmp1 = at::vec::clamp_min(tmp0, decltype(tmp0)(0));",
+        "    compiled by c++",
+    ):
+        assert line in text
+
+
+def test_relu_has_its_own_lines_and_no_others() -> None:
+    (relu,) = follow(CHAIN, "--op", "relu")
+    assert relu["loop_body"] == [
+        {
+            "node": "op0",
+            "lines": ["load = ops.load('arg0_1', get_index)", "relu = ops.relu(load)"],
+        }
+    ]
+    (kernel,) = relu["kernel"]
+    load, clamp = kernel["lines"]
+    assert "loadu(in_ptr0" in load["text"]
+    assert "clamp_min" in clamp["text"]
+    assert clamp["number"] == load["number"] + 1
+    (native,) = kernel["native"]
+    assert (native["tool"], native["exit_code"]) == ("c++", 0)
+
+
+def test_sum_has_the_reducing_and_the_storing_lines() -> None:
+    (total,) = follow(CHAIN, "--op", "sum")
+    assert total["python"]["code"] == "return x.relu().add(1).sum(-1)"
+    assert total["dynamo"] == ["%sum_1 = sum(add, -1)"]
+    assert total["aten"]["text"] == "%sum_1 = aten.sum.dim_IntList(add, [-1])"
+    (ir,) = total["ir"]["nodes"]
+    assert (ir["buffer"], ir["loops"], ir["reduction"]) == ("buf0", "Reduction", "sum")
+    assert [node["name"] for node in total["scheduler"]] == ["op0"]
+    assert total["fused_group"][0]["origins"] == ["relu", "add", "sum_1"]
+    (body,) = total["loop_body"]
+    assert [line.partition(" = ")[0] for line in body["lines"]] == ["reduction", "store_reduction"]
+    (kernel,) = total["kernel"]
+    assert kernel["lines"][-1]["text"].strip().startswith("out_ptr0[")
+    assert kernel["native"]
+
+
+def test_together_the_operations_own_every_line_of_the_loop_body_once() -> None:
+    lines = [
+        line
+        for name in ("relu", "add", "sum")
+        for body in follow(CHAIN, "--op", name)[0]["loop_body"]
+        for line in body["lines"]
+    ]
+    assert len(lines) == len(set(lines)) == 6
+
+
+def test_softmax_is_found_in_what_it_was_decomposed_into() -> None:
+    operations = follow(TRAINING, "--op", "softmax")
+    assert names(operations) == ["amax", "sub_1", "exp", "sum_1", "div"]
+    for operation in operations:
+        assert operation["made_from"] == "aten._softmax.default"
+        assert operation["python"]["source"] == "/scripts/training_step/script.py:16"
+        assert "softmax" in operation["dynamo"][0]
+        assert operation["fused_group"][0]["nodes"] == ["op8", "op9", "op10", "op11"]
+        (kernel,) = operation["kernel"]
+        assert kernel["name"] == "cpp_fused__softmax_add_2"
+        assert kernel["lines"]
+        assert kernel["native"]
+
+
+def test_linear_is_found_in_the_library_call_that_it_became() -> None:
+    operation = next(o for o in follow(TRAINING, "--op", "linear") if o["aten"]["name"] == "addmm")
+    assert operation["kernel"][0]["name"] == "extern_kernels.addmm"
+    text = inductoscope("show", TRAINING, "--op", "addmm").words
+    assert "Loop body: none: a call of a library, a template, or inlined away" in text
+
+
+def test_gelu_is_found_where_the_backward_graph_computes_it_again() -> None:
+    graphs = {operation["graph"] for operation in follow(TRAINING, "--op", "gelu")}
+    assert graphs == {"0/0 forward", "0/0 backward"}
+
+
+@pytest.mark.parametrize("name", ["relu_add_sum", "training_step", "graph_breaks", "h200_seed"])
+def test_every_operation_of_a_generated_kernel_has_lines_in_it(name: str) -> None:
+    for found in trace(load(stored(name)), lambda node: True):
+        for item in found.kernels:
+            is_no_operation = found.node.target == "getitem"
+            if item.kernel.language != "extern" and not is_no_operation:
+                assert item.lines, found.node.name
+                assert found.loop_lines, found.node.name
+
+
+# --- ways to choose -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["sum", "sum_1", "SUM", " sum ", "aten.sum.dim_IntList"])
+def test_an_operation_goes_by_its_name_or_its_nodes(name: str) -> None:
+    assert names(follow(CHAIN, "--op", name)) == ["sum_1"]
+
+
+def test_a_part_of_a_name_is_not_enough() -> None:
+    assert inductoscope("show", CHAIN, "--op", "rel").exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "script.py",
+        "script.py:7",
+        "script.py:07",
+        "./script.py:7",
+        "relu_add_sum/script.py:7",
+        "/scripts/relu_add_sum/script.py:7",
+    ],
+)
+def test_a_line_leads_to_all_that_it_became(place: str) -> None:
+    assert names(follow(CHAIN, "--source", place)) == ["relu", "add", "sum_1"]
+
+
+def test_one_line_of_several() -> None:
+    lines = {o["python"]["source"] for o in follow(TRAINING, "--source", "script.py:16")}
+    assert lines == {"/scripts/training_step/script.py:16"}
+
+
+@pytest.mark.parametrize("place", ["script.py:6", "cript.py:7", "other.py", "script.py:²", ":7"])
+def test_a_line_that_became_nothing(place: str) -> None:
+    answer = inductoscope("show", CHAIN, "--source", place)
+    assert answer.exit_code == 2
+    assert f"Nothing in the compiled graphs matches {place}." in answer.words
+
+
+def test_only_in_one_compile() -> None:
+    recording = stored("graph_breaks")
+    operations = follow(recording, "--source", "script.py", "--compile", "1/0")
+    assert names(operations) == ["sum_1", "gt"]
+
+
+def test_an_unknown_operation_lists_those_there_are() -> None:
+    answer = inductoscope("show", CHAIN, "--op", "conv2d")
+    assert answer.exit_code == 2
+    assert "matches conv2d. Operations that Dynamo took: relu, add, sum." in answer.words
+
+
+def test_after_a_cache_hit_the_next_step_is_named() -> None:
+    answer = inductoscope("show", stored("cache_hit"), "--op", "cos")
+    assert answer.exit_code == 2
+    assert "cos cannot be followed: Stage ir did not run" in answer.words
+    assert "'inductoscope run --fresh SCRIPT'" in answer.words
+
+
+# --- which lines are an operation's own (model/loops.py) ------------------------------------------
+
+RELU = """
+def inner_fn(index):
+    i0, i1 = index
+    tmp0 = ops.load(arg0_1, i1 + 100 * i0)
+    tmp1 = ops.relu(tmp0)
+    return tmp1
+"""
+ADD = """
+def inner_fn(index):
+    i0, i1 = index
+    tmp0 = ops.load(arg0_1, i1 + 100 * i0)
+    tmp1 = ops.relu(tmp0)
+    tmp2 = ops.constant(1, torch.float32)
+    tmp3 = tmp1 + tmp2
+    return tmp3
+"""
+BODY = """
+def body(self, ops):
+    get_index = self.get_index('index0')
+    load = ops.load('arg0_1', get_index)
+    relu = ops.relu(load)
+    constant = ops.constant(1.0, torch.float32)
+    add = ops.add(relu, constant)
+    reduction = ops.reduction(torch.float32, torch.float32, 'sum', add)
+    get_index_1 = self.get_index('index1')
+    store_reduction = ops.store_reduction('buf0', get_index_1, reduction)
+"""
+
+
+def lines_of(function: str, *inputs: str, **more: Any) -> list[str]:
+    return [step.name for step in matching_steps(BODY, own_expressions(function, inputs), **more)]
+
+
+def test_an_operation_owns_what_its_inputs_do_not_compute() -> None:
+    assert lines_of(RELU) == ["load", "relu"]
+    assert lines_of(ADD, RELU) == ["constant", "add"]
+
+
+def test_a_reduction_owns_the_reducing_line_and_its_store() -> None:
+    assert lines_of(ADD, ADD) == []
+    assert lines_of(ADD, ADD, stores=["buf0"], reduces=True) == ["reduction", "store_reduction"]
+    assert lines_of(ADD, ADD, stores=["buf"]) == []
+
+
+def test_the_same_operation_twice_in_a_chain_is_two() -> None:
+    once = "a = ops.load(x, i)\nb = ops.relu(a)\n"
+    between = once + "c = b * b\n"
+    twice = between + "d = ops.relu(c)\n"
+    body = "l = ops.load('x', j)\nr = ops.relu(l)\nm = ops.mul(r, r)\nr_1 = ops.relu(m)"
+
+    def own(function: str, below: str) -> list[str]:
+        return [s.name for s in matching_steps(body, own_expressions(function, [below]))]
+
+    assert own(once, "") == ["l", "r"]
+    assert own(between, once) == ["m"]
+    assert own(twice, between) == ["r_1"]
+
+
+def test_operators_are_the_operations_that_they_stand_for() -> None:
+    written = "a = ops.load(x, i)\nb = -a\nc = a / b\nd = b < c\ne = ~d"
+    called = (
+        "p = ops.load('x', j)\nq = ops.neg(p)\nr = ops.truediv(p, q)\n"
+        "s = ops.lt(q, r)\nt = ops.invert(s)"
+    )
+    assert [s.expression for s in steps_of(written)] == [s.expression for s in steps_of(called)]
+
+
+def test_arithmetic_on_indices_computes_no_value() -> None:
+    assert steps_of("i = p0 + 100 * p1\nj = i % 7\nk = -j") == ()
+
+
+def test_an_operand_used_twice_does_not_double_the_text() -> None:
+    squares = "".join(f"t{n + 1} = ops.mul(t{n}, t{n})\n" for n in range(200))
+    steps = steps_of("t0 = ops.load('x', i)\n" + squares)
+    assert len({step.expression for step in steps}) == 201
+    assert max(len(step.expression) for step in steps) < 250
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "this is no Python",
+        "x = ops.f(" + "9" * 400 + ")",
+        "x = ops.f(" + "-" * 900 + "y)",
+        "x = ops.f(" + "a + " * 3000 + "b)",
+        "x = '\0'",
+        "x, y = ops.f(y)",
+        "for x in y: pass",
+        "x = ops.load(",
+    ],
+)
+def test_a_line_that_cannot_be_read_is_passed(line: str) -> None:
+    assert [step.name for step in steps_of(f"y = ops.load('b', i)\n{line}\nz = y + 1")] == [
+        "y",
+        "z",
+    ]
+
+
+@pytest.mark.parametrize("call", ["load()", "store()", "store('b')", "store_reduction()", "f()"])
+def test_calls_without_arguments_are_read_too(call: str) -> None:
+    assert len(steps_of(f"x = ops.{call}")) == 1

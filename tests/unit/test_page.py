@@ -1,0 +1,276 @@
+"""The data behind the page: what each pane holds, and that a click in one finds the others."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+import shutil
+import threading
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.model.native_lines import source_links
+from inductoscope.views.page import document
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.document import write_page
+from inductoscope.views.page.live import LiveServer
+from support.examples import NAMES, inductoscope, stored, write_recording
+
+WEB = Path(__file__).resolve().parents[2] / "web"
+ASSETS = Path(document.__file__).parent / "assets"
+
+
+def chunk(name: str, wanted: str) -> Any:
+    return Contents(load(stored(name))).chunks[wanted]()
+
+
+def lines_of(graph: dict[str, Any], operation: str) -> dict[str, list[str]]:
+    """What is highlighted in every pane when an operation is chosen."""
+    texts = {pane["id"]: pane["text"].split("\n") for pane in graph["panes"]}
+    chosen = next(item for item in graph["operations"] if item["name"] == operation)
+    return {
+        pane: [texts[pane][number - 1].strip() for number in numbers]
+        for pane, numbers in chosen["lines"].items()
+    }
+
+
+# --- linked panes ---------------------------------------------------------------------------------
+
+
+def test_an_operation_is_highlighted_at_every_level() -> None:
+    lines = lines_of(chunk("relu_add_sum", "graph-0"), "relu")
+    assert lines["python"] == ["return x.relu().add(1).sum(-1)"]
+    assert lines["dynamo"] == ["%relu = relu(l_x_)  # float32[10, 100]"]
+    assert lines["post-grad"] == ["%relu = aten.relu.default(arg0_1)  # float32[10, 100]"]
+    assert "# relu = aten.relu.default" in lines["ir"]
+    assert "op0: SchedulerNode(ComputedBuffer(Reduction))" in lines["scheduler"][0]
+    assert "relu = ops.relu(load)" in lines["loop-body"]
+    assert any("at::vec::clamp_min" in line for line in lines["kernel"])
+    assert any(line.startswith("cpp_fused_add_relu_sum_0(") for line in lines["wrapper"])
+
+
+def test_lines_of_the_program_keep_their_numbers() -> None:
+    panes = {pane["id"]: pane for pane in chunk("training_step", "graph-0")["panes"]}
+    assert panes["python"]["text"].split("\n")[1].startswith("hidden = torch.nn.functional.gelu")
+    assert panes["python"]["numbers"] == [None, 15, 16]
+
+
+def test_calls_of_the_same_library_function_are_told_apart_by_what_they_write() -> None:
+    graph = chunk("training_step", "graph-0")
+    first, second = (lines_of(graph, name)["wrapper"] for name in ("addmm", "addmm_1"))
+    assert len(first) == len(second) == 1
+    assert "out=buf5" in first[0]
+    assert "out=buf7" in second[0]
+
+
+def test_triton_code_is_linked_down_to_its_machine_code() -> None:
+    contents = Contents(load(stored("h200_seed")))
+    graph = contents.chunks["graph-0"]()
+    kernel = graph["kernels"][0]
+    source = next(p for p in graph["panes"] if p["id"] == "kernel")["text"].split("\n")
+    forms = {form["name"]: contents.chunks[form["chunk"]]() for form in kernel["forms"]}
+    assert list(forms) == ["ttir", "ttgir", "llir", "ptx"]
+    number = next(n for n, line in enumerate(source, 1) if line.strip() == "tmp4 = tmp2 + tmp3")
+    found = {
+        name: [form["text"].splitlines()[line - 1] for line in form["links"][str(number)]]
+        for name, form in forms.items()
+    }
+    assert any("arith.addf" in line for line in found["ttir"])
+    assert any("fadd" in line for line in found["llir"])
+    assert any("add.f32" in line for line in found["ptx"])
+
+
+def test_what_is_inlined_belongs_to_the_line_that_calls_it() -> None:
+    ptx = """
+\t.loc\t1 24 28   // k.py:24:28
+\tmov.u32 %r1, %ctaid.x;
+\t.loc\t2 116 15  // triton_helpers.py:116:15 @[ k.py:36:40 ]
+\tsetp.lt.f32 %p1, %r2, 0f00000000;
+$L__func_end0:
+\tret;
+"""
+    assert source_links("ptx", ptx) == {24: [3], 36: [5]}
+
+
+def test_a_form_without_line_numbers_has_no_links() -> None:
+    assert source_links("ptx", "add.f32 %r1, %r2, %r3;") == {}
+    assert source_links("sass?", ".loc 1 2 3\nadd") == {}
+    assert source_links("ttir", "#loc1 = loc(#loc1)\n%0 = tt.load loc(#loc1)") == {}
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def test_the_scheduler_is_drawn_with_what_flows_along_its_edges() -> None:
+    drawn = chunk("training_step", "schedule-0")
+    edge = next(edge for edge in drawn["edges"] if edge["from"] == "op0")
+    assert edge == {"from": "op0", "to": "op1", "buffer": "buf0", "bytes": 32, "inside": True}
+    groups = {group["id"]: group["members"] for group in drawn["groups"]}
+    assert ["op0", "op1", "op2", "op3", "op4"] in groups.values()
+
+
+def test_passes_hold_the_graph_before_and_after() -> None:
+    for change in chunk("training_step", "passes-0"):
+        assert change["before"] != change["after"], change["name"]
+
+
+def test_empty_panes_say_why() -> None:
+    graph = chunk("cache_hit", "graph-0")
+    missing = {pane["id"]: pane["missing"] for pane in graph["panes"] if not pane["text"]}
+    assert "came out of a cache" in missing["ir"]
+    assert "--fresh" in missing["ir"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_everything_of_every_recording_can_be_shown(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "report.html"
+    contents = Contents(load(stored(name)))
+    write_page(contents, path)
+    text = path.read_text("utf-8")
+    packed = re.findall(r'id="chunk-([\w-]+)">([^<]*)<', text)
+    assert [found for found, _ in packed] == list(contents.chunks)
+    for _, data in packed:
+        json.loads(gzip.decompress(base64.b64decode(data)))
+    assert "http://" not in re.sub(r"<script>.*?</script>|<style>.*?</style>", "", text, flags=re.S)
+
+
+def test_a_page_with_many_chunks_is_made_by_several_processes(tmp_path: Path) -> None:
+    contents = Contents(load(stored("h200_seed")))
+    assert len(contents.chunks) > 40
+    write_page(contents, tmp_path / "first.html")
+    write_page(Contents(load(stored("h200_seed"))), tmp_path / "second.html")
+    assert (tmp_path / "first.html").read_bytes() == (tmp_path / "second.html").read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["first.html", "second.html"]
+
+
+def test_no_text_can_end_the_element_that_it_is_in(tmp_path: Path) -> None:
+    evil = "</script><script>alert(1)</script><!--"
+    folder = write_recording(
+        tmp_path / "recording",
+        {"kind": "compile-start", "compile": "0/0", "function": evil, "file": evil, "line": 1},
+        manifest={"command": ["python", f"{evil}.py"]},
+    )
+    write_page(Contents(load(folder)), tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "alert(1)</script>" not in text
+    assert "<title>script&gt;&lt;!--.py" in text
+
+
+def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
+    folder = tmp_path / "recording"
+    shutil.copytree(stored("relu_add_sum"), folder)
+    verdict = {"verdict": "nan", "summary": "NaN", "repro": {"verified": True}, "repro_text": "1/0"}
+    (folder / "verdict.json").write_text(json.dumps(verdict))
+    shown = Contents(load(folder)).index["verdict"]
+    assert shown["verdict"] == "nan"
+    assert shown["repro"] == {"verified": True, "text": "1/0"}
+    (folder / "verdict.json").rename(tmp_path / "elsewhere")
+    (folder / "verdict.json").symlink_to(tmp_path / "elsewhere")
+    assert Contents(load(folder)).index["verdict"] is None
+    (folder / "verdict.json").unlink()
+    (folder / "verdict.json").write_text("{cut sho")
+    assert Contents(load(folder)).index["verdict"] is None
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def test_report_writes_one_file_and_says_where(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    answer = inductoscope("report", str(stored("relu_add_sum")), "-o", str(path))
+    assert answer.exit_code == 0
+    assert str(path) in answer.stdout.replace("\n", "")  # A long path is broken anywhere.
+    assert path.read_text("utf-8").startswith("<!doctype html>")
+
+
+def test_report_exits_with_1_where_there_is_a_problem(tmp_path: Path) -> None:
+    path = str(tmp_path / "page.html")
+    assert inductoscope("report", str(stored("killed_while_lowering")), "-o", path).exit_code == 1
+
+
+def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
+    path = str(tmp_path / "missing" / "page.html")
+    answer = inductoscope("report", str(stored("relu_add_sum")), "-o", path)
+    assert answer.exit_code == 3
+    assert "cannot be written" in answer.words
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_built_assets_are_those_of_the_sources() -> None:
+    """Node is not needed for the tests; whoever changes web/ has to run 'make web'."""
+    digest = hashlib.sha256()
+    sources = [path for path in (WEB / "src").rglob("*") if path.is_file()]
+    files = (*sources, WEB / "package-lock.json", WEB / "build.mjs")
+    for name in sorted(path.relative_to(WEB).as_posix() for path in files):
+        digest.update(name.encode() + b"\0" + (WEB / name).read_bytes() + b"\0")
+    assert (ASSETS / "built_from.txt").read_text().strip() == digest.hexdigest()
+
+
+# --- live -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[LiveServer]:
+    folder = tmp_path / "recording"
+    shutil.copytree(stored("relu_add_sum"), folder)
+    with LiveServer(folder) as found:
+        threading.Thread(target=found.serve_forever, daemon=True).start()
+        yield found
+        found.shutdown()
+
+
+def fetch(address: str, **headers: str) -> tuple[int, bytes]:
+    request = urllib.request.Request(address, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=20) as response:
+            return response.status, response.read()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read()
+
+
+def test_a_run_is_followed_while_it_goes_on(server: LiveServer) -> None:
+    status, page = fetch(server.address)
+    assert (status, page[:15]) == (200, b"<!doctype html>")
+    _, before = fetch(server.address + "index.json")
+    assert json.loads(before)["live"] is True
+    stream = next((server.recording.path / "streams").glob("*.jsonl"))
+    with stream.open("a") as file:
+        event = {"n": 99, "t": 1.0, "kind": "compile-start", "compile": "7/0", "function": "late"}
+        file.write(json.dumps(event) + "\n")
+    _, after = fetch(server.address + "index.json")
+    assert "late" in [compile_["function"] for compile_ in json.loads(after)["compiles"]]
+    status, graph = fetch(server.address + "chunk/graph-0")
+    assert status == 200
+    assert json.loads(graph)["operations"]
+
+
+def test_a_recording_that_goes_away_is_said_to_be_gone(server: LiveServer) -> None:
+    path = server.recording.path
+    (path / "streams" / "9-9.jsonl").symlink_to(path / "vanished")
+    assert fetch(server.address + "index.json")[0] == 200
+    path.rename(path.with_name("moved"))
+    assert fetch(server.address + "index.json") == (503, b"the recording cannot be read now")
+    assert fetch(server.address)[0] == 200
+    path.with_name("moved").rename(path)
+    assert fetch(server.address + "index.json")[0] == 200
+
+
+def test_only_who_knows_the_token_and_asks_this_machine_gets_an_answer(server: LiveServer) -> None:
+    root = f"http://127.0.0.1:{server.server_port}/"
+    assert server.server_address[0] == "127.0.0.1"
+    assert fetch(root)[0] == 404
+    assert fetch(root + "guess/index.json")[0] == 404
+    assert fetch(server.address, Host="evil.example:80")[0] == 404
+    assert fetch(server.address + "chunk/../../recording.json")[0] == 404
+    request = urllib.request.Request(server.address, data=b"x", method="POST")
+    with pytest.raises(urllib.error.HTTPError, match="501"):
+        urllib.request.urlopen(request, timeout=20)

@@ -1,0 +1,332 @@
+"""Each rule on a recording that it speaks up about, and on one that it has nothing to say about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.analysis.rules import RULES, diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.recompiles import LIMIT
+from inductoscope.model.fold import load
+from support.examples import inductoscope, stored, write_recording
+
+PROCESS = {"kind": "process", "pid": 7}
+TORCH = {"kind": "torch", "version": "2.13.0"}
+COMPILE = {
+    "kind": "compile-start",
+    "compile": "0/0",
+    "function": "forward",
+    "file": "/model.py",
+    "line": 12,
+}
+END = {"kind": "compile-end", "compile": "0/0", "outcome": "compiled", "seconds": 1.0}
+PROCESS_END = {"kind": "process-end", "dropped": 0}
+EXITED = {"kind": "exited", "exit_code": 0, "seconds": 2.0}
+Find = Callable[..., list[Finding]]
+
+HEALTHY = (PROCESS, TORCH, COMPILE, END, PROCESS_END, EXITED)
+
+
+@pytest.fixture
+def findings(tmp_path: Path) -> Find:
+    """What is found in a recording of these events."""
+
+    def find(*events: dict[str, Any], rule: str = "", **more: Any) -> list[Finding]:
+        folder = write_recording(
+            tmp_path / f"recording {len(list(tmp_path.iterdir()))}", *events, **more
+        )
+        return [finding for finding in diagnose(load(folder)) if rule in ("", finding.rule)]
+
+    return find
+
+
+# --- all of them ----------------------------------------------------------------------------------
+
+
+def test_a_healthy_process_gives_no_finding_at_all(findings: Find) -> None:
+    assert findings(*HEALTHY) == []
+
+
+@pytest.mark.parametrize("name", ["relu_add_sum", "training_step"])
+def test_healthy_scripts_give_no_finding_at_all(name: str) -> None:
+    assert diagnose(load(stored(name))) == []
+    shown = inductoscope("show", stored(name))
+    assert shown.exit_code == 0
+    assert "no problem found" in shown.stdout
+
+
+def test_problems_come_before_notes(findings: Find) -> None:
+    hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
+    broken = {"kind": "graph-break", "compile": "0/0", "reason": "print", "source": "/model.py:3"}
+    found = findings(PROCESS, TORCH, COMPILE, hit, broken, {"kind": "hologram"})
+    assert [finding.is_problem for finding in found] == [True, False, False]
+
+
+def test_every_finding_is_named_after_the_file_of_its_rule() -> None:
+    files = {rule.__module__.rpartition(".")[2] for rule in RULES}
+    stories = ("graph_breaks", "recompiles", "refused_by_compiler", "killed_while_lowering")
+    found = {
+        finding.rule for name in (*stories, "cache_hit") for finding in diagnose(load(stored(name)))
+    }
+    assert found == {"graph_breaks", "recompiles", "compile_error", "crash", "cache_hits"}
+    assert found <= files
+
+
+# --- compile_error --------------------------------------------------------------------------------
+
+ERROR = {
+    "kind": "error",
+    "compile": "0/0",
+    "stage": "lowering",
+    "detail": "bmm",
+    "type": "LoweringException",
+    "message": "AssertionError: batch sizes differ",
+    "cause": ["LoweringException: ...", "AssertionError: batch sizes differ\nlong tail"],
+    "raised_in": ["tuned_bmm (torch/_inductor/kernel/bmm.py:90)", "run_node", "run", "compile_fx"],
+}
+
+
+def test_an_exception_that_left_the_compiler(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, ERROR)
+    assert found.title == (
+        "The compile of forward failed in stage lowering, at bmm: "
+        "AssertionError: batch sizes differ"
+    )
+    assert (found.rule, found.is_problem, found.confidence) == ("compile_error", True, "proven")
+    assert (found.stage, found.source, found.compile) == ("lowering", "/model.py:12", "0/0")
+    assert "raised in tuned_bmm (torch/_inductor/kernel/bmm.py:90)" in found.evidence
+    assert "'inductoscope show --stage ir'" in found.advice
+
+
+def test_an_exception_that_dynamo_swallowed_is_no_compile_error(findings: Find) -> None:
+    swallowed = {"kind": "eager-fallback", "compile": "0/0"}
+    assert findings(PROCESS, TORCH, COMPILE, ERROR, swallowed, rule="compile_error") == []
+
+
+def test_an_exception_of_dynamo_says_what_fullgraph_has_to_do_with_it(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, {**ERROR, "stage": "dynamo"})
+    assert "Without fullgraph=True it would break the graph here" in found.advice
+
+
+def test_an_exception_of_an_unknown_stage_and_frame_is_still_told(findings: Find) -> None:
+    (found,) = findings({"kind": "error", "stage": "hologram"}, rule="compile_error")
+    assert found.title.startswith("The compile of a frame failed in stage hologram")
+    assert found.source == ""
+    assert found.advice == "See the traceback with 'inductoscope show --stage errors'."
+
+
+def test_a_kernel_that_the_compiler_refused_quotes_the_compiler() -> None:
+    (found,) = diagnose(load(stored("refused_by_compiler")))
+    assert "failed in stage cpp-compile: c++ compiler: /cache/" in found.title
+    assert "was not declared in this scope" in found.title
+    assert "'inductoscope show --stage native'" in found.advice
+
+
+def test_what_the_compiler_refused_while_torch_tried_it_out_is_not_quoted(findings: Find) -> None:
+    tried, real = (
+        {"kind": "native", "tool": "c++", "source": name, "exit_code": 1, "messages": digest}
+        for name, digest in (("probe.cpp", "a" * 32), ("kernel.cpp", "b" * 32))
+    )
+    (found,) = findings(
+        *(PROCESS, TORCH, COMPILE, tried, real, {**ERROR, "stage": "cpp-compile"}),
+        payloads={"a" * 32: "error: no amx", "b" * 32: "In kernel.cpp:\nerror: no such type"},
+    )
+    assert "c++ compiler: error: no such type" in found.title
+
+
+# --- crash ----------------------------------------------------------------------------------------
+
+LOWERING = {"kind": "stage-start", "stage": "lowering", "compile": "0/0"}
+
+
+def ended_by(signal: int) -> dict[str, Any]:
+    return {"kind": "exited", "exit_code": 128 + signal, "signal": signal, "seconds": 3.0}
+
+
+def test_a_kill_inside_the_compiler_names_the_stage() -> None:
+    (found,) = diagnose(load(stored("killed_while_lowering")))
+    assert found.title == "The program was ended by SIGKILL, in stage lowering of compile 0/0"
+    assert "the last node of graph 0/0 inference to be lowered was add" in found.evidence
+    assert "ran out of memory" in found.advice
+    assert (found.is_problem, found.stage) == (True, "lowering")
+
+
+def test_a_crash_after_compiling_suspects_a_kernel(findings: Find) -> None:
+    finished = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 forward"}
+    (found,) = findings(PROCESS, TORCH, COMPILE, finished, END, ended_by(11))
+    assert found.title == (
+        "The program was ended by SIGSEGV, outside of the compiler, after 1 compiled graph(s)"
+    )
+    assert found.stage == "runtime"
+    assert "A compiled kernel may have done it." in found.advice
+
+
+def test_a_crash_with_nothing_compiled_points_elsewhere(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, ended_by(11), rule="crash")
+    assert found.advice == "Nothing had been compiled, so look outside of torch.compile first."
+
+
+def test_a_native_compiler_that_was_still_running_is_named(findings: Find) -> None:
+    started = {"kind": "native-start", "tool": "c++", "source": "/cache/k.cpp"}
+    (found,) = findings(PROCESS, TORCH, COMPILE, LOWERING, started, ended_by(6))
+    assert "c++ was still compiling /cache/k.cpp" in found.evidence
+
+
+@pytest.mark.parametrize("signal", [2, 15])
+def test_a_program_that_was_asked_to_end_is_no_problem(findings: Find, signal: int) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, END, ended_by(signal))
+    assert (found.rule, found.is_problem) == ("crash", False)
+
+
+def test_a_rank_that_vanished_inside_the_compiler(findings: Find) -> None:
+    (found,) = findings({**PROCESS, "rank": "3"}, TORCH, COMPILE, LOWERING, EXITED)
+    assert found.title == "rank 3 ended without a word in stage lowering of compile 0/0"
+    assert found.confidence == "likely"
+
+
+def test_a_program_that_still_compiles_has_not_crashed(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, LOWERING)
+    assert found.title == (
+        "The recording has no end: process 7 was last in stage lowering of compile 0/0"
+    )
+    assert (found.is_problem, found.confidence) == (False, "unknown")
+
+
+def test_a_signal_without_a_name_is_told_by_its_number(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, END, ended_by(4000))
+    assert "ended by signal 4000" in found.title
+
+
+# --- graph_breaks ---------------------------------------------------------------------------------
+
+BREAK = {
+    "kind": "graph-break",
+    "compile": "0/0",
+    "source": "/model.py:14",
+    "reason": "Unsupported\n  Explanation: it prints.\n  Hint: Do not print.\n  Hint: Or log.",
+}
+
+
+def test_a_break_names_the_line_the_reason_and_the_hint() -> None:
+    printed, branched = diagnose(load(stored("graph_breaks")))
+    assert printed.source == "/scripts/graph_breaks/script.py:8"
+    assert "builtin operator `print`" in printed.title
+    assert "Avoid calling builtin `print`" in printed.advice
+    assert branched.source == "/scripts/graph_breaks/script.py:9"
+    assert "data-dependent branching" in branched.title
+
+
+def test_a_line_that_broke_often_is_told_once(findings: Find) -> None:
+    again = {**BREAK, "compile": "0/1"}
+    (found,) = findings(PROCESS, TORCH, COMPILE, BREAK, BREAK, again)
+    assert found.title == "Graph break (3 times): it prints."
+    assert found.advice.startswith("Do not print. ")
+    assert found.evidence == ("Dynamo said so in compile 0/0, 0/1",)
+
+
+def test_a_frame_that_fell_back_to_eager_counts_as_a_break(findings: Find) -> None:
+    swallowed = {"kind": "eager-fallback", "compile": "0/0"}
+    (found,) = findings(PROCESS, TORCH, COMPILE, ERROR, swallowed)
+    assert (found.rule, found.source) == ("graph_breaks", "/model.py:12")
+
+
+def test_a_break_without_a_reason_is_still_told(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, {**BREAK, "reason": ""})
+    assert found.title == "Graph break: no reason given"
+
+
+# --- recompiles -----------------------------------------------------------------------------------
+
+
+def recompiled(times: int) -> list[dict[str, Any]]:
+    events: list[dict[str, Any]] = []
+    for number in range(times + 1):
+        events.append({**COMPILE, "compile": f"0/{number}"})
+        if number:
+            reason = f"0/{number - 1}: size of x == {number}  # return x + 1"
+            events.append({"kind": "recompile", "compile": f"0/{number}", "reasons": [reason]})
+    return events
+
+
+def test_a_frame_at_torchs_limit_names_the_guards() -> None:
+    (found,) = diagnose(load(stored("recompiles")))
+    assert found.title == (
+        "label was recompiled 8 times; torch's recompile_limit was reached and it runs in eager now"
+    )
+    assert found.evidence[0] == "guard that failed: 0/0: name == 'call 0'"
+    assert found.source == "/scripts/recompiles/script.py:6"
+
+
+def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
+    assert findings(PROCESS, TORCH, *recompiled(LIMIT - 1)) == []
+    (found,) = findings(PROCESS, TORCH, *recompiled(LIMIT))
+    assert found.title == f"forward was recompiled {LIMIT} times"
+    assert "mark_dynamic" in found.advice
+
+
+# --- incomplete_recording -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event", "title"),
+    [
+        (
+            {"kind": "stopped", "reason": "No space left on device"},
+            "Process 7 stopped recording: No space left on device. The program went on.",
+        ),
+        ({"kind": "process-end", "dropped": 3}, "Process 7 could not write 3 event(s)"),
+        (
+            {"kind": "hook-error", "hook": "fusion.pairs", "error": "KeyError: 'x'"},
+            "A hook of inductoscope failed and recorded nothing: fusion.pairs: KeyError: 'x'",
+        ),
+        ({"kind": "hologram"}, "1 event(s) are of a kind that this version does not know"),
+    ],
+)
+def test_what_is_missing_is_told(findings: Find, event: dict[str, Any], title: str) -> None:
+    (found,) = findings(PROCESS, TORCH, COMPILE, END, event)
+    assert (found.rule, found.title, found.is_problem) == ("incomplete_recording", title, False)
+
+
+# --- view_off, nothing_recorded, cache_hits -------------------------------------------------------
+
+
+def test_a_view_that_is_off_is_told_once_for_all_processes(findings: Find) -> None:
+    off = {"kind": "hook-off", "records": "fusion scores", "missing": ["torch.x.Scheduler.score"]}
+    (found,) = findings(PROCESS, TORCH, off, off, COMPILE, END)
+    assert found.title == "Not recorded: fusion scores (missing: torch.x.Scheduler.score)"
+    assert "'inductoscope env'" in found.advice
+
+
+def test_a_run_without_torch(findings: Find) -> None:
+    (found,) = findings(PROCESS, PROCESS_END, EXITED)
+    assert found.title == "No process of the command imported torch"
+    assert "-I, -E and -S" in found.advice
+
+
+def test_a_run_that_has_not_ended_may_yet_compile(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH)
+    assert found.title == ("Nothing was compiled as far as the recording goes, and it has no end")
+    assert found.confidence == "unknown"
+
+
+def test_a_run_with_torch_and_no_compile(findings: Find) -> None:
+    (found,) = findings(PROCESS, TORCH, PROCESS_END, EXITED)
+    assert found.title == "torch was imported, but nothing was compiled"
+
+
+def test_a_cache_hit_says_how_to_see_the_stages() -> None:
+    (found,) = diagnose(load(stored("cache_hit")))
+    assert found.title.startswith("1 compile(s) came out of a cache")
+    assert found.evidence == ("compile 0/0: hit in the AOTAutograd cache",)
+    assert "inductoscope run --fresh" in found.advice
+    assert not found.is_problem
+
+
+def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(findings: Find) -> None:
+    hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
+    (found,) = findings(PROCESS, TORCH, COMPILE, hit, END, manifest={"fresh": True})
+    assert "was compiled earlier in this run" in found.advice
