@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,20 @@ _LONG = (
     "test_doctor", "test_doctor_bad_input", "test_battery", "test_watch_stalls", "test_capture",
     "test_doctor_autotune", "test_doctor_healthy", "test_hostile_programs", "test_kernel_alone",
 )  # fmt: skip
+
+
+def pytest_configure() -> None:
+    """Start programs with default signals, as a terminal does.
+
+    A script that says `make test &` ignores SIGINT and SIGQUIT in everything it starts, and what
+    is ignored is inherited: programs under test could not be interrupted.
+    """
+    for number, handler in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

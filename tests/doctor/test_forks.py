@@ -180,6 +180,7 @@ def test_one_that_is_kept_waiting_by_others_is_never_given_more_than_minutes() -
 
 def test_one_that_has_nothing_to_do_is_late_soon_after_its_time() -> None:
     with process("sleep", str(AGES)) as asleep:
+        assert wait_until(lambda: not _is_ready(asleep.pid)), "it has started, and sleeps"
         assert not _is_late(asleep, now=99.0, limit=100.0)
         assert not _is_late(asleep, now=100.5, limit=100.0)
         assert _is_late(asleep, now=103.0, limit=100.0)
