@@ -17,7 +17,7 @@ from torch._inductor.codegen import cpp
 
 from inductoscope.doctor.search import axes
 from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.axis import Axis, Fuel, patched, replaced, setting_axis
+from inductoscope.doctor.search.axis import Axis, Fuel, Situation, patched, replaced, setting_axis
 from support.programs import Workplace
 
 # As the design lists them.
@@ -52,6 +52,12 @@ def test_an_axis_blames_a_stage_that_there_is(axis: Axis) -> None:
     assert axis.loss > 0
 
 
+@pytest.mark.parametrize("rewrites_graph", [True, False])
+def test_no_two_axes_of_a_group_are_equally_telling(rewrites_graph: bool) -> None:
+    ranks = [axis.rank for axis in AXES if axis.rewrites_graph is rewrites_graph]
+    assert len(set(ranks)) == len(ranks)
+
+
 @every_axis
 def test_the_settings_of_an_axis_exist_in_this_torch(axis: Axis) -> None:
     for name in axis.settings:
@@ -63,6 +69,64 @@ def test_the_settings_of_an_axis_exist_in_this_torch(axis: Axis) -> None:
 def test_a_snippet_is_python(axis: Axis) -> None:
     if axis.snippet is not None:
         compile(axis.snippet('it\'s a "name"'), "<snippet>", "exec")
+
+
+# --- when it is relevant --------------------------------------------------------------------------
+
+
+def relevant(**known: Any) -> set[str]:
+    situation = Situation(**{"devices": frozenset({"cpu"}), **known})
+    return {axis.name for axis in AXES if axis.is_relevant(situation)}
+
+
+NEEDS_MORE = {"dynamic shapes", "freezing", "precision casts", "autotuning", "cudagraphs"}
+
+
+def test_where_nothing_is_known_all_axes_that_can_matter_are_relevant() -> None:
+    assert relevant() == {axis.name for axis in AXES} - NEEDS_MORE
+
+
+@pytest.mark.parametrize(
+    ("known", "name"),
+    [
+        ({"is_dynamic": True}, "dynamic shapes"),
+        ({"settings": {"freezing": True}}, "freezing"),
+        ({"dtypes": frozenset({"torch.bfloat16"})}, "precision casts"),
+        ({"settings": {"max_autotune_gemm": True}}, "autotuning"),
+        ({"devices": frozenset({"cuda"})}, "cudagraphs"),
+    ],
+)
+def test_an_axis_is_relevant_where_the_candidate_gives_it_something_to_do(
+    known: dict[str, Any], name: str
+) -> None:
+    assert name in relevant(**known)
+
+
+def test_what_is_about_cpp_is_not_relevant_on_a_gpu() -> None:
+    gone = relevant() - relevant(devices=frozenset({"cuda"}))
+    assert gone == {"vectorisation", "loop tail", "fast math", "C++ optimisation"}
+
+
+@pytest.mark.parametrize(
+    ("known", "names"),
+    [
+        ({"stage": "pre-grad-pass"}, {"pre-grad passes", "patterns"}),
+        ({"stage": "joint-pass"}, {"joint passes", "patterns"}),
+        ({"stage": "post-grad-pass"}, {"post-grad passes", "patterns"}),
+        ({"stage": "decomposition"}, {"decompositions"}),
+        ({"stage": "aot"}, set()),
+    ],
+)
+def test_where_a_pass_is_known_to_be_wrong_only_what_rewrites_that_graph_is_relevant(
+    known: dict[str, Any], names: set[str]
+) -> None:
+    assert relevant(**known) == names
+
+
+@pytest.mark.parametrize("known", [{"stage": "codegen"}, {"kernel": "cpp_fused_0"}])
+def test_where_a_kernel_is_wrong_only_what_makes_kernels_is_relevant(known: dict[str, Any]) -> None:
+    stages = {axis.stage for axis in AXES if axis.name in relevant(**known)}
+    assert stages == {"lowering", "scheduler", "loop-body", "codegen"}
 
 
 # --- in and out -----------------------------------------------------------------------------------
@@ -134,7 +198,7 @@ def test_all_axes_can_be_refused_together() -> None:
 
 
 def test_a_setting_is_changed_only_where_the_axis_is_refused() -> None:
-    axis = setting_axis("a name", "none", "title", loss=1, settings={"cpp.simdlen": 1})
+    axis = setting_axis("a name", "none", "title", loss=1, rank=1, settings={"cpp.simdlen": 1})
     asked: list[str] = []
 
     def note(name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from inductoscope.doctor.outside.judging import verdict_on
 from inductoscope.doctor.outside.last_position import compiler_functions
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.search.suppressing_axes import suppressing
 from inductoscope.doctor.verdict import CLEAN, NOT_A_BUG, Culprit, Repro, Verdict, Workaround
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.terminal import Printer
@@ -25,6 +27,10 @@ VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
 def found(failure: Failure, **more: Any) -> Found:
     return Found("0/0", failure.as_data(), **{"is_complete": True, "reproduces": True, **more})
+
+
+def cure(name: str, application: str = "") -> dict[str, Any]:
+    return asdict(suppressing(next(axis for axis in AXES if axis.name == name), application))
 
 
 WRONG_LOWERING = found(
@@ -38,8 +44,8 @@ WRONG_LOWERING = found(
     },
     sources=["/elsewhere/model.py:12"],
     cures=[
-        {"axis": "lowerings", "stage": "lowering", "title": "lowering to loops", "name": "div"},
-        {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""},
+        cure("lowerings", "div"),
+        cure("fusion"),
     ],
     operations=["aten.div.Tensor_mode"],
     nodes=1,
@@ -183,16 +189,16 @@ def test_a_backend_that_is_not_inductor_is_named(backend: str, stage: str) -> No
 
 @pytest.mark.parametrize("kind", [WRONG, NAN])
 def test_a_stage_that_only_a_cure_tells_is_likely(kind: str) -> None:
-    cure = {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""}
     place = {"how": "each buffer was compared; its loop body could not be told"}
-    got = verdict_on(found(Failure(kind, VALUE, aspect="value"), location=place, cures=[cure]))
+    got = verdict_on(
+        found(Failure(kind, VALUE, aspect="value"), location=place, cures=[cure("fusion")])
+    )
     assert (got.stage, got.confidence) == ("scheduler", "likely")
 
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
 def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> None:
-    cure = {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": ""}
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure]))
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure(axis.name)]))
     assert (verdict.stage, verdict.culprit.config) == (axis.stage, axis.title)
 
 
@@ -201,11 +207,7 @@ def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> No
 )
 def test_graphs_that_are_right_are_not_blamed(graphs_are_right: bool, stage: str) -> None:
     """Without the one decomposition there is nothing to fuse: both make it go away."""
-    cures = [
-        {"axis": axis.name, "stage": axis.stage, "title": axis.title, "name": ""}
-        for axis in AXES
-        if axis.name in ("decompositions", "fusion")
-    ]
+    cures = [cure("fusion"), cure("decompositions")]
     place = {"graphs_are_right": graphs_are_right}
     failure = Failure(WRONG, VALUE, aspect="value")
     assert verdict_on(found(failure, location=place, cures=cures)).stage == stage
@@ -218,20 +220,16 @@ def test_a_large_graph_that_does_not_end_may_be_slow(nodes: int, confidence: str
 
 
 def test_of_several_cures_the_most_telling_one_is_blamed() -> None:
-    cures = [
-        {"axis": "lowerings", "stage": "lowering", "title": "lowering to loops", "name": ""},
-        {"axis": "vectorisation", "stage": "codegen", "title": "vectorisation", "name": ""},
-    ]
+    cures = [cure("lowerings"), cure("vectorisation")]
     verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=cures))
-    assert (verdict.stage, verdict.culprit.config) == ("codegen", "vectorisation")
+    assert (verdict.stage, verdict.culprit.config) == ("codegen", "vectorisation of C++ loops")
 
 
 # --- how sure -------------------------------------------------------------------------------------
 
 
 def test_a_stage_that_only_a_cure_points_at_is_likely() -> None:
-    cure = {"axis": "fusion", "stage": "scheduler", "title": "fusion of kernels", "name": ""}
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure]))
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure("fusion")]))
     assert verdict.confidence == "likely"
 
 

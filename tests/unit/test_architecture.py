@@ -44,7 +44,6 @@ MAY_IMPORT_TORCH = (
     "doctor/repro/function_script.py",
     "doctor/inside/shadow.py",
     "doctor/inside/callables.py",
-    "doctor/search/suppression.py",
     "doctor/inside/investigation.py",
     "doctor/inside/large_inputs.py",
     "doctor/inside/lost_device.py",

@@ -53,7 +53,7 @@ from inductoscope.doctor.search.shrink.outputs import shrink_outputs
 from inductoscope.doctor.search.shrink.parts import part, record
 from inductoscope.doctor.search.shrink.settings import shrink_settings
 from inductoscope.doctor.search.shrink.shapes import shrink_shapes
-from inductoscope.doctor.search.suppression import find_cures, relevant_axes
+from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.doctor.workarounds.trying import try_remedies
 from inductoscope.errors import ToolFailure
 
@@ -342,13 +342,14 @@ class Investigation:
         """Axes that make the failure go away, with the one application that does."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
-        self._found.cures = find_cures(self._smallest, self._failure, axes, self._oracle.forks)
+        found = find_suppressing_axes(self._smallest, self._failure, axes, self._oracle.forks)
+        self._found.cures = [asdict(axis) for axis in found]
         self._save()
 
     def _find_remedies(self) -> None:
         self._say("trying workarounds")
         axes = {axis.name: axis for axis in AXES}
-        cures = [(axes[cure["axis"]], cure["name"]) for cure in self._found.cures]
+        cures = [(axes[cure["axis"]], cure["application"]) for cure in self._found.cures]
         self._found.remedies = try_remedies(
             self._whole, self._found, self._location, cures, self._oracle
         )

@@ -5,25 +5,14 @@ from __future__ import annotations
 import contextlib
 import re
 from pathlib import Path
-from typing import Any
 
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.search import failure as f
+from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
 
 _NATIVE = ("cpp-compile", "triton-compile")
-
-# Which axis tells the stage best where the first divergence does not: the most telling first.
-_OF_GRAPHS = (
-    "pre-grad passes", "decompositions", "joint passes", "post-grad passes", "patterns",
-)  # fmt: skip
-_OF_LOOPS = (
-    "fusion", "vectorisation", "loop tail", "index propagation", "buffer reuse",
-    "in-place buffers", "loop ordering", "layout", "padding", "fast math", "C++ optimisation",
-    "dynamic shapes", "freezing", "precision casts", "split reductions", "autotune", "cudagraphs",
-    "lowerings",
-)  # fmt: skip
 
 
 def verdict_on(found: Found) -> Verdict:
@@ -95,12 +84,12 @@ def _stage(found: Found) -> str:
     stage = str(found.location.get("stage") or found.failure.get("stage") or "")
     cure = _telling_cure(found)
     if stage == "inductor":  # Between its stages.
-        left, cured = _left_by(found), {str(one["stage"]) for one in found.cures}
+        left, cured = _left_by(found), {axis.stage for axis in _suppressing_axes(found)}
         if left and (left in cured or cure is None):
             return left
-        return str(cure["stage"]) if cure is not None else "lowering"
+        return cure.stage if cure is not None else "lowering"
     if not stage and cure is not None:
-        return str(cure["stage"])
+        return cure.stage
     return stage
 
 
@@ -109,12 +98,15 @@ def _left_by(found: Found) -> str:
     return str(found.failure.get("more", {}).get("after") or "")
 
 
-def _telling_cure(found: Found) -> dict[str, Any] | None:
-    """The cure that says most about where it is; graphs that are right are not to blame."""
-    cures = {str(cure["axis"]): cure for cure in found.cures}
-    right = found.location.get("graphs_are_right")
-    order = (*_OF_LOOPS, *_OF_GRAPHS) if right else (*_OF_GRAPHS, *_OF_LOOPS)
-    return next((cures[name] for name in order if name in cures), None)
+def _telling_cure(found: Found) -> SuppressingAxis | None:
+    return most_telling(
+        _suppressing_axes(found),
+        graphs_are_right=bool(found.location.get("graphs_are_right")),
+    )
+
+
+def _suppressing_axes(found: Found) -> list[SuppressingAxis]:
+    return [SuppressingAxis(**data) for data in found.cures]
 
 
 def _culprit(found: Found) -> Culprit:
@@ -141,12 +133,12 @@ def _culprit(found: Found) -> Culprit:
     )
 
 
-def _setting(found: Found, telling: dict[str, Any] | None) -> str | None:
+def _setting(found: Found, telling: SuppressingAxis | None) -> str | None:
     """What to switch off: something of the stage, where that is told by what came before it."""
     if found.location.get("stage") == "inductor":
         stage = _stage(found)
-        telling = next((cure for cure in found.cures if cure["stage"] == stage), telling)
-    return None if telling is None else str(telling["title"])
+        telling = next((axis for axis in _suppressing_axes(found) if axis.stage == stage), telling)
+    return None if telling is None else telling.title
 
 
 def _called(found: Found) -> str:
@@ -161,8 +153,8 @@ def _pass_of_error(found: Found) -> str:
     on_stack = [name for name in found.functions if "(torch/_inductor/fx_passes/" in name]
     named = [name.partition(" ")[0] for name in on_stack]
     telling = [name for name in named if name not in _AROUND_PASSES]
-    cures = [str(cure["name"]) for cure in found.cures if cure["axis"] == "patterns"]
-    return ", ".join(dict.fromkeys([*telling[:1], *cures]))
+    applied = [axis.application for axis in _suppressing_axes(found) if axis.names_passes]
+    return ", ".join(dict.fromkeys([*telling[:1], *applied]))
 
 
 # Functions that only call passes.
@@ -251,9 +243,9 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(_complaint(str(message)), "what the native compiler said")
     if failure.get("detail"):
         result.add(f"while at {failure['detail']}", str(failure.get("stage", "")))
-    for cure in found.cures:
-        only = f" (the one that matters: {cure['name']})" if cure.get("name") else ""
-        result.add(f"the failure is gone without {cure['title']}{only}", "the smallest graph")
+    for axis in _suppressing_axes(found):
+        only = f" (the one that matters: {axis.application})" if axis.application else ""
+        result.add(f"the failure is gone without {axis.title}{only}", "the smallest graph")
     if found.nodes:
         result.add(
             f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"

@@ -1,7 +1,8 @@
-"""An axis: one thing that the compiler does and that can be left undone.
+"""An axis: one thing the compiler does that can be switched off.
 
-Whatever does it asks for a permit before every application, by name. Refusing all tells whether
-the axis matters; allowing the first n (fuel) finds the one application that does.
+The code that does it asks for a permit before each application, by name. Refusing every permit
+shows whether the axis matters; granting the first n (fuel) finds the one application that does.
+An axis carries all that anyone asks about it: no other file names one.
 """
 
 from __future__ import annotations
@@ -15,29 +16,91 @@ from typing import Any
 Permit = Callable[[str], bool]
 Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]
 
+# Stages that rewrite a graph, and stages that make a kernel of it.
+_GRAPH_STAGES = ("decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass")
+_KERNEL_STAGES = ("lowering", "codegen", "loop-body", "scheduler")
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known about a failing candidate before any axis is tried on it."""
+
+    devices: frozenset[str] = frozenset()
+    # As torch writes them, such as 'torch.float16'.
+    dtypes: frozenset[str] = frozenset()
+    # Options of torch.compile and settings of the compiler.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    is_dynamic: bool = False
+    # Where the failure was located; empty if that is not known.
+    stage: str = ""
+    kernel: str = ""
+
+    @property
+    def is_on_cpu(self) -> bool:
+        """Whether every tensor is on the CPU."""
+        return self.devices <= {"cpu"}
+
+
+Condition = Callable[[Situation], bool]
+
+
+def _always(situation: Situation) -> bool:
+    return True
+
 
 @dataclass(frozen=True)
 class Axis:
     """Something the compiler does, how to stop it, and what it means if stopping it helps."""
 
     name: str
-    # The stage to blame if the failure is gone without it.
+    # The stage to blame if the failure vanishes without it.
     stage: str
-    # What it is, as in 'The failure is gone without {title}'.
+    # What it is, as in 'The failure vanishes without {title}'.
     title: str
     switch: Switch
-    # How much is lost without it, for the order in which remedies are tried.
+    # How much is lost without it: workarounds that lose less are tried first.
     loss: int
+    # How precisely it points at its stage, compared with other axes that rewrite graphs, or with
+    # other axes that do not: the lowest rank is the most telling.
+    rank: int
+    # Whether it rewrites a graph. Where every graph is known to be right, it is not to blame.
+    rewrites_graph: bool = False
+    # When it can matter at all.
+    applies: Condition = _always
+    # Further stages in which it acts.
+    also_acts_in: tuple[str, ...] = ()
+    # Whether the name of an application is the name of a pass.
+    names_passes: bool = False
     # Settings of torch._inductor.config that switch it off altogether.
     settings: Mapping[str, Any] = field(default_factory=dict)
-    # A snippet that switches off one application by name; empty where settings are all there is.
+    # Code that switches off one application by name; None if only the settings do.
     snippet: Callable[[str], str] | None = None
+
+    def is_relevant(self, situation: Situation) -> bool:
+        """Whether switching it off could tell anything about a failure in this situation."""
+        return self.applies(situation) and self._can_cause(situation)
+
+    def _can_cause(self, situation: Situation) -> bool:
+        if situation.stage in _GRAPH_STAGES:
+            return situation.stage in (self.stage, *self.also_acts_in)
+        if situation.stage == "aot":
+            return False
+        if situation.stage in ("lowering", "codegen") or situation.kernel:
+            return self.stage in _KERNEL_STAGES
+        return True
 
 
 def setting_axis(
-    name: str, stage: str, title: str, *, loss: int, settings: Mapping[str, Any]
+    name: str,
+    stage: str,
+    title: str,
+    *,
+    loss: int,
+    rank: int,
+    settings: Mapping[str, Any],
+    applies: Condition = _always,
 ) -> Axis:
-    """An axis that is on or off as a whole, by settings of the compiler."""
+    """An axis that settings of the compiler switch on or off as a whole."""
 
     @contextlib.contextmanager
     def switch(permit: Permit) -> Iterator[None]:
@@ -47,12 +110,12 @@ def setting_axis(
         with patched(settings):
             yield
 
-    return Axis(name, stage, title, switch, loss, settings)
+    return Axis(name, stage, title, switch, loss, rank, applies=applies, settings=settings)
 
 
 @contextlib.contextmanager
 def patched(settings: Mapping[str, Any], module: str = "torch._inductor.config") -> Iterator[None]:
-    """Settings that this torch has, changed for a while."""
+    """Changes settings for a while; those that this torch does not have are skipped."""
     config: Any = importlib.import_module(module)
     known = {name: value for name, value in settings.items() if _exists(config, name)}
     with config.patch(known):
@@ -68,7 +131,7 @@ def _exists(config: Any, name: str) -> bool:
 
 
 def subsystem_switch(*subsystems: str) -> Switch:
-    """A switch for what torch's own bisector can refuse, one application at a time."""
+    """A switch for what torch's own bisector can disable, one application at a time."""
 
     @contextlib.contextmanager
     def switch(permit: Permit) -> Iterator[None]:
@@ -94,7 +157,7 @@ def subsystem_switch(*subsystems: str) -> Switch:
 
 @contextlib.contextmanager
 def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None]:
-    """A function of torch replaced for a while; `make` gets the original."""
+    """Replaces a function of torch for a while; `make` gets the original."""
     original = owner.__dict__[name]
     setattr(owner, name, make(original))
     try:
@@ -105,7 +168,7 @@ def replaced(owner: Any, name: str, make: Callable[[Any], Any]) -> Iterator[None
 
 @dataclass
 class Fuel:
-    """Permits the first `amount` applications, and writes down the names of all."""
+    """Permits the first `amount` applications and notes the names of all."""
 
     amount: int
     names: list[str] = field(default_factory=list)

@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "wrapper",
     "the reuse of buffers",
     loss=1,
+    rank=50,
     settings={"allow_buffer_reuse": False},
 )

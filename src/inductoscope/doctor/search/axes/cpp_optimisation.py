@@ -26,4 +26,12 @@ def _switch(permit: Permit) -> Iterator[None]:
         yield
 
 
-AXIS = Axis("C++ optimisation", "cpp-compile", "optimisation by the C++ compiler", _switch, loss=6)
+AXIS = Axis(
+    "C++ optimisation",
+    "cpp-compile",
+    "optimisation by the C++ compiler",
+    _switch,
+    loss=6,
+    rank=110,
+    applies=lambda situation: situation.is_on_cpu and not situation.stage,
+)

@@ -7,5 +7,7 @@ AXIS = setting_axis(
     "runtime",
     "CUDA graphs",
     loss=2,
+    rank=170,
+    applies=lambda situation: not situation.is_on_cpu,
     settings={"triton.cudagraphs": False, "triton.cudagraph_trees": False},
 )

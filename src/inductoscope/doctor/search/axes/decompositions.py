@@ -28,4 +28,12 @@ def _switch(permit: Permit) -> Iterator[None]:
         yield
 
 
-AXIS = Axis("decompositions", "decomposition", "decompositions", _switch, loss=2)
+AXIS = Axis(
+    "decompositions",
+    "decomposition",
+    "decompositions",
+    _switch,
+    loss=2,
+    rank=20,
+    rewrites_graph=True,
+)

@@ -25,5 +25,7 @@ AXIS = Axis(
     "dynamic shapes",
     _switch,
     loss=3,
+    rank=120,
+    applies=lambda situation: situation.is_dynamic,
     snippet=lambda name: "torch._dynamo.config.automatic_dynamic_shapes = False",
 )

@@ -7,6 +7,8 @@ AXIS = setting_axis(
     "cpp-compile",
     "unsafe floating point optimisation in C++",
     loss=1,
+    rank=100,
+    applies=lambda situation: situation.is_on_cpu,
     settings={
         "cpp.enable_unsafe_math_opt_flag": False,
         "cpp.enable_floating_point_contract_flag": "off",

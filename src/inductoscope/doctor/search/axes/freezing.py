@@ -7,5 +7,7 @@ AXIS = setting_axis(
     "post-grad-pass",
     "freezing of weights",
     loss=2,
+    rank=130,
+    applies=lambda situation: bool(situation.settings.get("freezing")),
     settings={"freezing": False},
 )

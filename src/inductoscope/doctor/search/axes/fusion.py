@@ -25,5 +25,11 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 
 AXIS = Axis(
-    "fusion", "scheduler", "fusion of kernels", _switch, loss=4, settings={"max_fusion_size": 1}
+    "fusion",
+    "scheduler",
+    "fusion of kernels",
+    _switch,
+    loss=4,
+    rank=10,
+    settings={"max_fusion_size": 1},
 )

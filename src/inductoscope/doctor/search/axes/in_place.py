@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "scheduler",
     "writing in place",
     loss=1,
+    rank=60,
     settings={"inplace_buffers": False},
 )

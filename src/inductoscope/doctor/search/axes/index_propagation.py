@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "loop-body",
     "constant and index propagation",
     loss=1,
+    rank=40,
     settings={"constant_and_index_propagation": False},
 )

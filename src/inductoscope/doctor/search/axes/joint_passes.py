@@ -8,6 +8,8 @@ AXIS = Axis(
     "the joint graph passes",
     subsystem_switch("joint_graph_passes"),
     loss=2,
+    rank=30,
+    rewrites_graph=True,
     settings={"joint_graph_constant_folding": False, "use_joint_graph_passes": False},
     snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
 )

@@ -3,9 +3,10 @@
 from inductoscope.doctor.search.axis import setting_axis
 
 AXIS = setting_axis(
-    "layout",
+    "layout optimisation",
     "lowering",
     "layout optimisation",
     loss=1,
+    rank=80,
     settings={"layout_optimization": False},
 )

@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "scheduler",
     "the choice of loop orders",
     loss=1,
+    rank=70,
     settings={"pick_loop_orders": False, "loop_ordering_after_fusion": False},
 )

@@ -7,5 +7,7 @@ AXIS = setting_axis(
     "codegen",
     "vectorised loop tails",
     loss=1,
+    rank=30,
+    applies=lambda situation: situation.is_on_cpu,
     settings={"cpp.enable_loop_tail_vec": False},
 )

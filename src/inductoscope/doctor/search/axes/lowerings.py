@@ -2,4 +2,11 @@
 
 from inductoscope.doctor.search.axis import Axis, subsystem_switch
 
-AXIS = Axis("lowerings", "lowering", "lowering to loops", subsystem_switch("lowerings"), loss=2)
+AXIS = Axis(
+    "lowerings",
+    "lowering",
+    "lowering to loops",
+    subsystem_switch("lowerings"),
+    loss=2,
+    rank=180,
+)

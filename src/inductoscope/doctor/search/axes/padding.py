@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "lowering",
     "padding of strides and shapes",
     loss=1,
+    rank=90,
     settings={"comprehensive_padding": False, "shape_padding": False},
 )

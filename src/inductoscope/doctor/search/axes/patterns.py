@@ -34,5 +34,9 @@ AXIS = Axis(
     "pattern replacements",
     _switch,
     loss=3,
+    rank=50,
+    rewrites_graph=True,
+    also_acts_in=("pre-grad-pass", "post-grad-pass"),
+    names_passes=True,
     settings={"pattern_matcher": False},
 )

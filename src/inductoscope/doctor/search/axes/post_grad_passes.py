@@ -8,5 +8,7 @@ AXIS = Axis(
     "the post-grad passes",
     subsystem_switch("post_grad_passes"),
     loss=2,
+    rank=40,
+    rewrites_graph=True,
     snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
 )

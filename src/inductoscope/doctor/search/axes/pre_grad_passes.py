@@ -8,5 +8,7 @@ AXIS = Axis(
     "the pre-grad passes",
     subsystem_switch("pre_grad_passes"),
     loss=2,
+    rank=10,
+    rewrites_graph=True,
     snippet=lambda name: f"torch._inductor.config.disabled_passes = {name!r}",
 )

@@ -7,5 +7,7 @@ AXIS = setting_axis(
     "lowering",
     "keeping intermediate results in higher precision",
     loss=2,
+    rank=140,
+    applies=lambda situation: bool(situation.dtypes & {"torch.float16", "torch.bfloat16"}),
     settings={"emulate_precision_casts": True},
 )

@@ -7,5 +7,6 @@ AXIS = setting_axis(
     "lowering",
     "the splitting of reductions",
     loss=1,
+    rank=150,
     settings={"split_reductions": False},
 )

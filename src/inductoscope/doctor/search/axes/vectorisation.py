@@ -32,5 +32,7 @@ AXIS = Axis(
     "vectorisation of C++ loops",
     _switch,
     loss=3,
+    rank=20,
+    applies=lambda situation: situation.is_on_cpu,
     settings={"cpp.simdlen": 1},
 )

@@ -1,0 +1,99 @@
+"""Which axes a failure needs: each is switched off in turn, in a fork."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.axis import Axis, Fuel, Situation
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure import HANG, Failure
+from inductoscope.doctor.search.failure_signature import failure_of_answer
+from inductoscope.doctor.search.forks import Forks, Work
+from inductoscope.doctor.search.localise import Location
+from inductoscope.doctor.search.oracle import EagerFails, examine
+from inductoscope.doctor.search.search import last_needed
+from inductoscope.doctor.suppressing_axis import SuppressingAxis
+
+
+def relevant_axes(candidate: Candidate, failure: Failure, location: Location) -> list[Axis]:
+    """The axes worth trying."""
+    situation = situation_of(candidate, location)
+    axes = [axis for axis in AXES if axis.is_relevant(situation)]
+    if failure.kind == HANG:
+        # Each one that does not help costs the whole time limit.
+        axes = [axis for axis in axes if axis.stage == location.stage]
+    return axes
+
+
+def situation_of(candidate: Candidate, location: Location) -> Situation:
+    """What is known about the candidate."""
+    tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
+    return Situation(
+        devices=frozenset(tensor.device.type for tensor in tensors),
+        dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
+        settings={**candidate.options, **candidate.config},
+        is_dynamic=bool(candidate.dynamic),
+        stage=location.stage,
+        kernel=location.kernel,
+    )
+
+
+def find_suppressing_axes(
+    candidate: Candidate, failure: Failure, axes: Sequence[Axis], forks: Forks
+) -> list[SuppressingAxis]:
+    """The axes without which the failure vanishes, each with the application that matters."""
+    found = []
+    tried = forks.ask_all([_tried_without(candidate, axis) for axis in axes])
+    for axis, answer in zip(axes, tried, strict=True):
+        if not answer.result or answer.result["failure"] is not None:
+            continue
+        if not answer.result["names"]:
+            continue  # It never asked for a permit: the failure vanished for another reason.
+        name = _last_application(candidate, failure, axis, answer.result["names"], forks)
+        found.append(suppressing(axis, name))
+    return found
+
+
+def suppressing(axis: Axis, application: str) -> SuppressingAxis:
+    """What is handed over about an axis that suppresses a failure."""
+    return SuppressingAxis(
+        axis.name,
+        axis.stage,
+        axis.title,
+        application,
+        rank=axis.rank,
+        rewrites_graph=axis.rewrites_graph,
+        names_passes=axis.names_passes,
+    )
+
+
+def _last_application(
+    candidate: Candidate, failure: Failure, axis: Axis, names: list[str], forks: Forks
+) -> str:
+    """The application with which the failure begins to show, found by fuel."""
+    if len(names) == 1 or failure.kind == HANG:
+        return names[0] if len(names) == 1 else ""
+
+    def fails(amount: int) -> bool:
+        found = failure_of_answer(forks.ask(_tried_without(candidate, axis, amount)))
+        return found is not None and found.is_same_as(failure)
+
+    number = last_needed(len(names), fails)
+    return names[number - 1] if number <= len(names) else ""
+
+
+def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:
+    """Work for a fork: try the candidate with the first `amount` applications permitted."""
+
+    def work() -> dict[str, object]:
+        fuel = Fuel(amount)
+        try:
+            failure = examine(candidate, lambda: axis.switch(fuel))
+        except EagerFails:
+            return {"failure": None, "names": []}
+        return {"failure": None if failure is None else failure.as_data(), "names": fuel.names}
+
+    return work
