@@ -30,13 +30,13 @@ from inductoscope.views.report.fusion import Selection as FusionSelection
 from inductoscope.views.report.fusion import fusion_view, print_fusion
 from inductoscope.views.report.recordings import print_recordings, recordings_view
 from inductoscope.views.report.show import Selection, choose_view
-from inductoscope.views.report.stage_names import STAGES
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.stages import SHOWN
 from support.examples import NAMES, stored, write_recording
 
 SELECTIONS = (
     Selection(),
-    *(Selection(stage=stage) for stage in STAGES),
+    *(Selection(stage=stage) for stage in SHOWN),
     Selection(operation="relu"),
     Selection(operation="softmax"),
     Selection(source="script.py"),

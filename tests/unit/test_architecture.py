@@ -21,7 +21,7 @@ from inductoscope.cli import COMMANDS
 from inductoscope.model.building import HANDLERS
 from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
 from inductoscope.views.report.show import STAGE_VIEWS
-from inductoscope.views.report.stage_names import STAGES
+from inductoscope.vocabulary.stages import SHOWN
 from inductoscope.vocabulary.torch_names import Hook
 
 ROOT = Path(inductoscope.__file__).parent
@@ -198,7 +198,7 @@ def test_every_function_that_builds_a_stage_is_in_the_table_of_views_once() -> N
         if function.__module__ == module.__name__
         and list(inspect.signature(function).parameters) == ["recording", "compiles"]
     ]
-    assert tuple(STAGE_VIEWS) == STAGES
+    assert tuple(STAGE_VIEWS) == SHOWN
     assert sorted(map(repr, builders)) == sorted(map(repr, STAGE_VIEWS.values()))
 
 

@@ -21,7 +21,7 @@ from inductoscope.views.explain import (
     stages_by_symptom,
 )
 from inductoscope.views.report.explanation import catalogue
-from inductoscope.views.report.stage_names import STAGES as SHOWN
+from inductoscope.vocabulary.stages import SHOWN
 from support.examples import inductoscope
 
 # The stages that a verdict may name: those of the compiler, and of what is around it.

@@ -22,14 +22,14 @@ from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
 from inductoscope.views.report.show import STAGE_VIEWS, Selection, choose_view
-from inductoscope.views.report.stage_names import STAGES
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.stages import SHOWN
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording
 
 # What a user can ask of any recording; a view that a recording cannot give is an error of its own.
 VIEWS: dict[str, tuple[str, ...]] = {
     "summary": (),
-    **{stage: ("--stage", stage) for stage in STAGES},
+    **{stage: ("--stage", stage) for stage in SHOWN},
     "one operation": ("--op", "relu"),
     "one line": ("--source", "script.py"),
     "one kernel": ("--kernel", "fused"),
@@ -162,7 +162,7 @@ def test_a_stage_that_is_empty_because_its_view_is_off_says_so(tmp_path: Path) -
 
 def test_nothing_compiled_says_so_in_every_stage(tmp_path: Path) -> None:
     folder = write_recording(tmp_path / "r", {"kind": "process", "pid": 1})
-    for stage in STAGES:
+    for stage in SHOWN:
         if stage != "native":
             shown = inductoscope("show", folder, "--stage", stage).words
             assert shown.endswith("Nothing was compiled in this recording.")
@@ -239,7 +239,7 @@ def test_what_is_wrapped_stays_within_80_columns(name: str) -> None:
     for selection in (
         Selection(),
         Selection(source="script.py"),
-        *(Selection(stage=stage) for stage in STAGES),
+        *(Selection(stage=stage) for stage in SHOWN),
     ):
         with contextlib.suppress(UsageError):  # Not every script has a line that became something.
             view, render = choose_view(recording, selection)

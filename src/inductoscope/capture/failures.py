@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary.frames import innermost_users, shorten
 
 
 def record_error(
@@ -55,15 +56,11 @@ def _raising_functions(error: BaseException) -> list[str]:
     inner = getattr(error, "inner_exception", None)
     traced = error if error.__traceback__ is not None else inner
     frames = traceback.extract_tb(traced.__traceback__) if traced is not None else []
-    return [f"{f.name} ({_short(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
-
-
-def _short(path: str) -> str:
-    """A file of an installed package by its place in the package."""
-    return path.rpartition("/site-packages/")[2] or path
+    return [f"{f.name} ({shorten(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
 
 
 def _user_line(error: BaseException) -> str | None:
     """The line of the user's code that Dynamo was at."""
-    stack = getattr(error, "real_stack", None)
-    return f"{stack[-1].filename}:{stack[-1].lineno}" if stack else None
+    stack = getattr(error, "real_stack", None) or ()
+    frame: Any = innermost_users(stack, lambda frame: frame.filename)
+    return f"{frame.filename}:{frame.lineno}" if frame is not None else None

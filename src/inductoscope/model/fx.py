@@ -9,11 +9,11 @@ from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.recording.values import members, texts
+from inductoscope.vocabulary.frames import innermost_users
 
 _FRAME = re.compile(
     r'File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
 )
-_LIBRARY = ("/torch/", "/site-packages/")
 
 
 @dataclass(frozen=True)
@@ -46,9 +46,7 @@ class FxNode:
     @property
     def place(self) -> Frame | None:
         """The user's own line: the innermost frame outside of torch and installed libraries."""
-        own = [f for f in self.stack if not any(part in f.file for part in _LIBRARY)]
-        frames = own or list(self.stack)
-        return frames[-1] if frames else None
+        return innermost_users(self.stack, lambda frame: frame.file)
 
     @property
     def operation(self) -> str:

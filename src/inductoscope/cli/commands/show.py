@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.views.report.stage_names import STAGES
+from inductoscope.vocabulary.stages import SHOWN
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Recording
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 @click.argument("recording", required=False, type=click.Path(path_type=Path))
 @click.option(
     "--stage",
-    type=click.Choice(STAGES),
+    type=click.Choice(SHOWN),
     metavar="STAGE",
-    help=f"One stage in full: {', '.join(STAGES)}.",
+    help=f"One stage in full: {', '.join(SHOWN)}.",
 )
 @click.option("--op", "operation", metavar="NAME", help="Follow one operation through all stages.")
 @click.option("--source", metavar="FILE[:LINE]", help="Follow what a line of the program became.")

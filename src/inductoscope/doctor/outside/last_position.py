@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sysconfig
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from inductoscope.doctor.outside.program import Watched, open_stages
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.reader import Event, open_recording
 from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary.frames import is_compilers, is_users, shorten
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current t|T)hread (0x\w+)[^\n]*\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
@@ -133,32 +133,18 @@ def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
             break
         if frames[0]["name"] in returns:
             break
-        if _is_compilers(frames[0]["file"]) or (name and _is_programs(frames[0]["file"])):
+        if is_compilers(frames[0]["file"]) or (name and is_users(frames[0]["file"])):
             name = frames[0]["name"]
     return name
-
-
-def _is_compilers(path: str) -> bool:
-    return "torch/_inductor" in path or "torch/_dynamo" in path
 
 
 def _functions_on(thread: str) -> list[str]:
     found = []
     for frame in _FRAME.finditer(thread):
-        path = frame["file"].rpartition("/site-packages/")[2]
-        is_compilers = _is_compilers(path)
-        if is_compilers or _is_programs(frame["file"]):
-            found.append(
-                (is_compilers, f"{frame['name']} ({Path(path).as_posix()}:{frame['line']})")
-            )
-    # What the compiler called, such as a pass of the program's own, counts; what called it not.
-    last = max((n for n, (is_compilers, _) in enumerate(found) if is_compilers), default=-1)
+        path = shorten(frame["file"])
+        in_compiler = is_compilers(path)
+        if in_compiler or is_users(frame["file"]):
+            found.append((in_compiler, f"{frame['name']} ({path}:{frame['line']})"))
+    # What the compiler called, such as the user's own pass, counts; what called it does not.
+    last = max((n for n, (in_compiler, _) in enumerate(found) if in_compiler), default=-1)
     return [text for _, text in found[: last + 1]][:12]
-
-
-def _is_programs(path: str) -> bool:
-    """Whether a file is neither Python's nor of an installed package."""
-    standard = sysconfig.get_paths()
-    return not path.startswith((standard["stdlib"], standard["purelib"], "<")) and (
-        "/site-packages/" not in path and "/inductoscope/" not in path
-    )

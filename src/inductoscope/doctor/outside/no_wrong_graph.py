@@ -25,6 +25,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError, Recording
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import Event, open_recording
+from inductoscope.vocabulary.frames import is_users
 
 
 def checks_of(run: Watched) -> list[Event]:
@@ -121,7 +122,7 @@ def _users_line(message: str) -> str | None:
     """The last line of the program that Dynamo's message names."""
     _, _, user_code = message.partition("from user code:")
     places = re.findall(r'File "([^"]+)", line (\d+)', user_code)
-    own = [f"{path}:{line}" for path, line in places if "site-packages" not in path]
+    own = [f"{path}:{line}" for path, line in places if is_users(path)]
     return own[-1] if own else None
 
 

@@ -17,6 +17,7 @@ from inductoscope.doctor.search.failure import (
 )
 from inductoscope.doctor.search.forks import Answer
 from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary.frames import is_own, shorten
 
 
 def failure_of_judgement(judgement: Judgement) -> Failure | None:
@@ -93,9 +94,9 @@ def raising_functions(error: BaseException) -> list[str]:
 
     frames = traceback.extract_tb(error.__traceback__)
     return [
-        f"{frame.name} ({frame.filename.rpartition('/site-packages/')[2]}:{frame.lineno})"
+        f"{frame.name} ({shorten(frame.filename)}:{frame.lineno})"
         for frame in reversed(frames)
-        if "/inductoscope/" not in frame.filename
+        if not is_own(frame.filename)
     ]
 
 

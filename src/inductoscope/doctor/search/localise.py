@@ -29,6 +29,7 @@ from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.kernel_stage import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.vocabulary.frames import innermost_users
 
 
 @dataclass(frozen=True)
@@ -304,9 +305,9 @@ def places_of(nodes: Iterable[Node]) -> list[str]:
     for node in nodes:
         lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
         places = [_place(line) for line in lines if line.strip().startswith("File ")]
-        own = [place for place in places if "/site-packages/" not in place]
-        if places:
-            found.append((own or places)[-1])
+        own = innermost_users(places, lambda place: place.rpartition(":")[0])
+        if own is not None:
+            found.append(own)
     return list(dict.fromkeys(found))
 
 

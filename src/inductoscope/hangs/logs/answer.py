@@ -10,6 +10,7 @@ from typing import Literal
 from inductoscope.hangs.logs.groups import ChoiceState, Group
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.program import Seen, SeenFailure
+from inductoscope.vocabulary.frames import shorten
 
 Confidence = Literal["proven", "likely", "unknown"]
 
@@ -85,13 +86,9 @@ def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[Evidence, ...]
     found = [Evidence(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
     if failure.frames:
         where = failure.frames[frame]
-        text = f"in {where.function}, {_inside_packages(where.file)}:{where.line}"
+        text = f"in {where.function}, {shorten(where.file)}:{where.line}"
         found.insert(0, Evidence(origin.place, shortened(text)))
     return tuple(found)
-
-
-def _inside_packages(file: str) -> str:
-    return file.replace("\\", "/").rpartition("/site-packages/")[2]
 
 
 def present(items: Iterable[Evidence | None]) -> tuple[Evidence, ...]:

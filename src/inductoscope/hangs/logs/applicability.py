@@ -25,7 +25,8 @@ from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFa
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.hangs.logs.trace_answers import answer_from_trace
 from inductoscope.vocabulary.line_meanings import Sign
-from inductoscope.vocabulary.stages import WORDS, stage_of_module
+from inductoscope.vocabulary.stage_lookup import stage_of_module
+from inductoscope.vocabulary.stages import WORDS
 
 ALL_LOGS = 'TORCH_LOGS="+dynamo,+aot,+inductor"'
 _BEGINNINGS = {

@@ -16,7 +16,7 @@ from inductoscope.hangs.logs.answer import (
 )
 from inductoscope.hangs.logs.groups import Group, Stage
 from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.vocabulary.stages import stage_of_module
+from inductoscope.vocabulary.stage_lookup import stage_of_module
 
 # A line of these in a compile comes only once it no longer waits for choices.
 _AFTER_WAITING = ("scheduler", "lowering", "codegen", "loop-body", "wrapper", "cpp-compile")

@@ -12,7 +12,7 @@ from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import Failure
 from inductoscope.vocabulary.line_meanings import Sign
-from inductoscope.vocabulary.stages import stage_of_frames
+from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
 _RUNS_AGAIN = (Sign.RUN,)
 # What torchrun says about a program that it started.

@@ -14,7 +14,7 @@ from inductoscope.hangs.logs.phases import PhaseFold
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import Failure
 from inductoscope.vocabulary.line_meanings import Sign
-from inductoscope.vocabulary.stages import stage_of_frames
+from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
 # Signals that a program gets for what it did; others are sent to it.
 _FAULTS = (signal.SIGILL, signal.SIGBUS, signal.SIGFPE, signal.SIGSEGV)

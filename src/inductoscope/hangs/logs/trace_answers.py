@@ -5,7 +5,8 @@ from __future__ import annotations
 from inductoscope.hangs.logs.answer import Answer, Evidence, Kind, place_evidence
 from inductoscope.hangs.logs.phases import Phase, TracedCompile
 from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.vocabulary.stages import WORDS, stage_of_phase
+from inductoscope.vocabulary.stage_lookup import stage_of_phase
+from inductoscope.vocabulary.stages import WORDS
 
 _KINDS = {"dynamo": Kind.DYNAMO, "aot": Kind.AOT}
 _NAMES = 'For the names of the choices: run again with TORCH_LOGS="+inductor"'

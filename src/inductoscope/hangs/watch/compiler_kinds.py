@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inductoscope.hangs.watch.frames import (
     Position,
-    is_users,
+    is_users_frame,
     lowering_function,
     pass_function,
 )
@@ -140,7 +140,7 @@ def fusion(scene: Scene) -> Judgement | None:
 def _innermost_name(position: Position | None) -> str:
     if position is None:
         return ""
-    own = [frame for frame in position.inside if is_users(frame)]
+    own = [frame for frame in position.inside if is_users_frame(frame)]
     return (own[0] if own else position.entry).text
 
 
@@ -165,7 +165,7 @@ def fx_pass(scene: Scene) -> Judgement | None:
 
 
 def _pass_advice(function: Frame | None) -> str:
-    if function is not None and is_users(function):
+    if function is not None and is_users_frame(function):
         return "The pass is your own. Leave it out to get past it."
     return (
         "Switch passes off one by one: TORCHINDUCTOR_DISABLED_PASSES takes parts of their names; "
@@ -243,7 +243,11 @@ def kernel_runs(scene: Scene) -> Judgement | None:
 def backend(scene: Scene) -> Judgement | None:
     """The backend that Dynamo called is the user's own, and it does not return."""
     position = scene.at("backend")
-    own = [frame for frame in position.inside if is_users(frame)] if position is not None else []
+    own = (
+        [frame for frame in position.inside if is_users_frame(frame)]
+        if position is not None
+        else []
+    )
     if position is None or not own:
         return None
     return Judgement(
@@ -300,7 +304,7 @@ def user_code(scene: Scene) -> Judgement | None:
     thread = scene.main_thread
     if thread is None or scene.recorded_stage:
         return None
-    own = next((frame for frame in thread.frames if is_users(frame)), None)
+    own = next((frame for frame in thread.frames if is_users_frame(frame)), None)
     inner = thread.frames[0]
     return Judgement(
         kind="user-code",

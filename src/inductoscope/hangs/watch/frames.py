@@ -6,73 +6,12 @@ counts: Inductor runs inside of AOTAutograd, which runs inside of Dynamo.
 
 from __future__ import annotations
 
-import re
-import sysconfig
 from dataclasses import dataclass
 
 from inductoscope.processes.stacks import Frame, Stacks, ThreadStack
-
-# Stage, the end of the file's path, and the functions by which it is entered.
-_ENTRIES: tuple[tuple[str, str, str], ...] = (
-    ("dynamo", "torch/_dynamo/convert_frame.py", "_compile|_compile_inner|compile_inner|transform"),
-    ("dynamo", "torch/_dynamo/symbolic_convert.py", "run|step"),
-    ("guards", "torch/_dynamo/guards.py", "build_guards|__init__"),
-    ("backend", "torch/_dynamo/output_graph.py", "call_user_compiler|_call_user_compiler"),
-    ("aot", "torch/_functorch/aot_autograd.py", "aot_module_simplified|create_aot_dispatcher_.*"),
-    ("aot", "torch/_functorch/_aot_autograd/graph_compile.py", ".*"),
-    ("aot", "torch/fx/experimental/proxy_tensor.py", "dispatch_trace|_make_fx_helper|wrapped"),
-    ("partitioner", "torch/_functorch/partitioners.py", ".*"),
-    ("pre-grad-pass", "torch/_inductor/compile_fx.py", ".*pre_grad_passes"),
-    ("pre-grad-pass", "torch/_inductor/fx_passes/pre_grad.py", "pre_grad_passes"),
-    ("joint-pass", "torch/_inductor/compile_fx.py", ".*joint_graph_passes"),
-    ("joint-pass", "torch/_inductor/fx_passes/joint_graph.py", "joint_graph_passes"),
-    ("inductor", "torch/_inductor/compile_fx.py", "codegen_and_compile|fx_codegen_and_compile"),
-    ("post-grad-pass", "torch/_inductor/compile_fx.py", ".*post_grad_passes"),
-    ("post-grad-pass", "torch/_inductor/fx_passes/post_grad.py", "post_grad_passes"),
-    ("lowering", "torch/_inductor/graph.py", "run|run_node|call_function"),
-    ("scheduler", "torch/_inductor/scheduler.py", "__init__|_init|.*topological.*|.*dead_node.*"),
-    ("fusion", "torch/_inductor/scheduler.py", "fuse_nodes.*|get_possible_fusions.*|can_fuse.*"),
-    ("codegen", "torch/_inductor/scheduler.py", "codegen|_codegen.*"),
-    (
-        "codegen",
-        "torch/_inductor/graph.py",
-        "codegen|codegen_with_cpp_wrapper|_compile_to_module.*",
-    ),
-    (
-        "autotune",
-        "torch/_inductor/select_algorithm.py",
-        "do_autotuning|make_precompile_fn|__call__",
-    ),
-    ("autotune", "torch/_inductor/select_algorithm.py", "wait_on_futures|precompile.*"),
-    ("benchmark", "torch/_inductor/select_algorithm.py", "benchmark.*|_run_.*bench.*|do_bench.*"),
-    ("benchmark", "torch/_inductor/autotune_process.py", "benchmark.*|do_bench|get|recv"),
-    ("benchmark", "torch/_inductor/runtime/benchmarking.py", ".*benchmark.*|.*_benchmark"),
-    ("benchmark", "torch/_inductor/runtime/triton_heuristics.py", "bench|benchmark_all_configs"),
-    ("cpp-compile", "torch/_inductor/cpp_builder.py", "build|run_compile_cmd|_run_compile_cmd"),
-    ("cpp-compile", "torch/utils/cpp_extension.py", "_run_ninja_build|_jit_compile"),
-    ("triton-compile", "torch/_inductor/runtime/triton_heuristics.py", "_precompile_config"),
-    ("triton-compile", "triton/compiler/compiler.py", "compile"),
-    ("ptxas", "triton/backends/nvidia/compiler.py", "make_cubin"),
-    ("waiting", "torch/_inductor/async_compile.py", "wait|_wait_futures|get_result"),
-    ("waiting", "torch/_inductor/codecache.py", "result"),
-    ("waiting", "torch/_inductor/compile_worker/subproc_pool.py", "result"),
-    ("file-lock", "filelock/_api.py", "acquire|__enter__|_poll_until_acquired"),
-    ("file-lock", "torch/utils/file_baton.py", "wait"),
-    ("collective", "torch/distributed/distributed_c10d.py", "[a-z].*"),
-    ("collective", "torch/distributed/_functional_collectives.py", "wait_tensor|.*all_.*"),
-)
-_TABLE = tuple((stage, file, re.compile(f"(?:{names})$")) for stage, file, names in _ENTRIES)
-
-# Files that torch generates are named by a hash of what is in them.
-_GENERATED = re.compile(r"/[a-z0-9]{2}/c[a-z0-9]{40,}\.(?:py|main\.cpp|cpp)$")
-_LIBRARIES = tuple(
-    {
-        path.rstrip("/") + "/"
-        for path in (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-        if path
-    }
-)
-_NOT_THE_USERS = ("/site-packages/", "/dist-packages/", "/inductoscope/", "<frozen", "/lib/python3")
+from inductoscope.vocabulary.frames import is_users
+from inductoscope.vocabulary.stage_lookup import entered_stage
+from inductoscope.vocabulary.stages import GENERATED, LOWERING, PASSES
 
 # Between a group of passes and the pass itself there is only this.
 _PASS_PLUMBING = (
@@ -100,26 +39,14 @@ class Position:
     inside: tuple[Frame, ...]
 
 
-def is_generated(frame: Frame) -> bool:
-    """Whether a frame is in code that Inductor generated."""
-    return bool(_GENERATED.search(frame.file)) or "/torchinductor_" in frame.file
-
-
-def is_users(frame: Frame) -> bool:
-    """Whether a frame is in the user's own file."""
-    if not frame.line or not frame.file or frame.file.startswith(("<", *_LIBRARIES)):
-        return False
-    return not is_generated(frame) and not any(part in frame.file for part in _NOT_THE_USERS)
+def is_users_frame(frame: Frame) -> bool:
+    """Whether a frame is at a line of the user's code."""
+    return bool(frame.line) and is_users(frame.file)
 
 
 def stage_of(frame: Frame) -> str:
-    """The stage that a frame is the entry of; empty for any other frame."""
-    for stage, file, names in _TABLE:
-        if frame.file.endswith(file) and names.match(frame.name):
-            return stage
-    if not is_generated(frame):
-        return ""
-    return "wrapper" if frame.name == "<module>" else "generated"
+    """The stage that a frame enters; empty for any other frame."""
+    return entered_stage(frame.file, frame.name)
 
 
 def position_of(pid: int, thread: ThreadStack) -> Position | None:
@@ -148,7 +75,7 @@ def user_frame(stacks: Stacks) -> Frame | None:
     ordered = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
     for thread in ordered:
         for frame in thread.frames:
-            if is_users(frame):
+            if is_users_frame(frame):
                 return frame
     return None
 
@@ -191,8 +118,8 @@ def mark(stacks: Stacks) -> tuple[str, ...]:
         return tuple(f"{frame.file}:{frame.function}" for frame in thread.frames)
     stages = [stage for frame in reversed(thread.frames) if (stage := stage_of(frame))]
     found = [stage for number, stage in enumerate(stages) if stage not in stages[:number]]
-    if position.stage == "generated":
+    if position.stage == GENERATED:
         found.append(f"{position.entry.file}:{position.entry.line}")
-    inner = pass_function(position) if position.stage.endswith("-pass") else None
-    inner = lowering_function(position) if position.stage == "lowering" else inner
+    inner = pass_function(position) if position.stage in PASSES else None
+    inner = lowering_function(position) if position.stage == LOWERING else inner
     return (*found, f"{inner.file}:{inner.function}" if inner is not None else "")

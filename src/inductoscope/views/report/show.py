@@ -16,9 +16,9 @@ from inductoscope.views.report import frame_stages, graph_stages, inductor_stage
 from inductoscope.views.report.operation import operation_view, print_operation
 from inductoscope.views.report.runnable import print_runnable, runnable_view
 from inductoscope.views.report.sections import Section, print_sections, sections_view
-from inductoscope.views.report.stage_names import STAGES
 from inductoscope.views.report.summary import print_compiles, print_summary, summary_view
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.stages import SHOWN
 
 View = dict[str, Any]
 Build = Callable[[Recording, Iterable[Compile]], Iterator[Section]]
@@ -43,7 +43,7 @@ STAGE_VIEWS: dict[str, Build] = {
     "cache": frame_stages.cache,
     "errors": frame_stages.errors,
 }
-assert tuple(STAGE_VIEWS) == STAGES
+assert tuple(STAGE_VIEWS) == SHOWN
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,89 @@
+"""Whose code a stack frame is in, and how its path is shown.
+
+Only the standard library is used: this runs in the recorded program too. Paths may come from
+another machine and another system, so folders are recognised by what they are called.
+"""
+
+from __future__ import annotations
+
+import re
+import sysconfig
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+_PACKAGES = re.compile(r".*/(?:site|dist)-packages/", re.DOTALL)
+# An installed torch, or one that was built from a checkout.
+_TORCH = re.compile(
+    r"(?:^|/)torch/(?:_\w|(?:ao|autograd|compiler|cuda|distributed|export|fx|jit|library|nn|optim"
+    r"|overrides|utils)(?:/|\.py$))"
+)
+_COMPILER = re.compile(r"(?:^|/)torch/(?:_inductor|_dynamo|_functorch)/")
+# The files that Inductor generates are named by a hash of what is in them.
+_GENERATED = re.compile(
+    r"/torchinductor_[^/]+/|/[a-z0-9]{2}/c[a-z0-9]{40,}\.(?:py|main\.cpp|cpp)$|/c[a-z2-7]{50,52}\.py$"
+)
+_STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3[\d.]*t?/|/[Pp]ython3?[\d.]+/[Ll]ib/")
+_OWN_PACKAGE = Path(__file__).resolve().parents[1].as_posix() + "/"
+
+
+def is_generated(file: str) -> bool:
+    """Whether Inductor generated a file."""
+    return bool(_GENERATED.search(_slashed(file)))
+
+
+def is_torchs(file: str) -> bool:
+    """Whether a file belongs to torch."""
+    return bool(_TORCH.search(_slashed(file)))
+
+
+def is_compilers(file: str) -> bool:
+    """Whether a file belongs to Dynamo, AOTAutograd or Inductor."""
+    return bool(_COMPILER.search(_slashed(file)))
+
+
+def is_own(file: str) -> bool:
+    """Whether a file belongs to inductoscope: installed, or in a checkout."""
+    place = _slashed(file)
+    return place.startswith(_OWN_PACKAGE) or bool(
+        re.search(r"/(?:src|site-packages|dist-packages)/inductoscope/", place)
+    )
+
+
+def is_users(file: str) -> bool:
+    """Whether a file is the user's: not Python's, not installed, not generated, not ours."""
+    place = _slashed(file)
+    if not place or place.startswith(("<", *_standard_folders())):
+        return False
+    is_librarys = _PACKAGES.match(place) or _STANDARD_LIBRARY.search(place) or is_torchs(place)
+    return not (is_librarys or is_generated(place) or is_own(place))
+
+
+def innermost_users(frames: Sequence[T], file: Callable[[T], str]) -> T | None:
+    """The innermost frame in the user's code, or else the innermost; frames are outermost first."""
+    own = [frame for frame in frames if is_users(file(frame))]
+    return next(reversed(own or list(frames)), None)
+
+
+def shorten(file: str) -> str:
+    """A file of an installed package by its path from there; any other path as it is.
+
+    >>> shorten("/opt/venv/lib/python3.12/site-packages/torch/_inductor/graph.py")
+    'torch/_inductor/graph.py'
+    """
+    packages = _PACKAGES.match(_slashed(file))
+    return _slashed(file)[packages.end() :] if packages else file
+
+
+def _slashed(file: str) -> str:
+    return file.replace("\\", "/")
+
+
+@lru_cache(maxsize=1)
+def _standard_folders() -> tuple[str, ...]:
+    """Where this Python keeps its standard library."""
+    found = (sysconfig.get_path(name) for name in ("stdlib", "platstdlib"))
+    return tuple({_slashed(path).rstrip("/") + "/" for path in found if path})
