@@ -17,7 +17,7 @@ from inductoscope.views.report.show import Selection, choose_view
 from inductoscope.views.report.terminal import Printer
 
 if TYPE_CHECKING:
-    from inductoscope.doctor.compare.function import CheckResult
+    from inductoscope.doctor.compare.check_function import CheckResult
 
 
 class LiveRecording:
@@ -87,13 +87,13 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Chec
     values are judged against float64. Options: `compiled` (a compiled function to judge instead),
     `backward` (with gradients or without), and those of `torch.compile`.
     """
-    from inductoscope.doctor.compare import function as checking  # Needs torch.
+    from inductoscope.doctor.compare import check_function as checking  # Needs torch.
 
     return checking.check(function, *arguments, **options)
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
     """For tests: raise an AssertionError that says what differs. Takes what `check` takes."""
-    from inductoscope.doctor.compare import function as checking
+    from inductoscope.doctor.compare import check_function as checking
 
     checking.assert_same(function, *arguments, **options)

@@ -12,8 +12,8 @@ import torch._inductor.decomposition
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.localise import localise
 from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured, numbers
 
 
@@ -61,7 +61,7 @@ def sign(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
 def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
     """pytorch#198364: nothing computes anything wrong, and the strides are."""
     inputs = (numbers(3, 4).mT, numbers(4, 3))
-    found = localise(Candidate(captured(sign, *inputs), inputs), Forks(), "stride")
+    found = locate_wrong_result(Candidate(captured(sign, *inputs), inputs), Forks(), "stride")
     assert (found.stage, found.operation) == ("lowering", "aten.copysign.Tensor")
     assert found.text.startswith("the meta function of aten.copysign.Tensor says ")
 
@@ -70,7 +70,7 @@ def test_a_meta_function_that_says_other_strides_than_eager_gives() -> None:
 def test_a_buffer_that_is_written_to_within_its_kernel_is_not_blamed() -> None:
     """Of the copy that `put` writes to nothing is left; that is as it should be."""
     inputs = (numbers(4, 3), WHERE)
-    found = localise(Candidate(captured(put, *inputs), inputs), Forks(), "value")
+    found = locate_wrong_result(Candidate(captured(put, *inputs), inputs), Forks(), "value")
     assert not found.is_known
     assert found.graphs_are_right
 

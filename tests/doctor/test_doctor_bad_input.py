@@ -216,7 +216,9 @@ def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Pa
     stream = StreamWriter(folder, first_event=lambda: {"pid": 1})
     stream.emit("check", compile="0/0", call=1, verdict="wrong", text="output 0 is 2, in eager 1")
     stream.emit(
-        "hook-error", hook="inductoscope.doctor.inside.shadow._Shadow._check", error="KeyError: 1"
+        "hook-error",
+        hook="inductoscope.doctor.inside.checked_graph._CheckedGraph._check",
+        error="KeyError: 1",
     )
     stream.close()
     run = Watched(Ending(0, None, 1.0), folder)

@@ -16,7 +16,7 @@ from inductoscope.doctor.search.failure import (
     advice_on_machine,
 )
 from inductoscope.doctor.search.failure_signature import failure_of_answer
-from inductoscope.doctor.search.forks import Answer
+from inductoscope.doctor.search.forks import ForkAnswer
 
 # --- a fork that was given up ---------------------------------------------------------------------
 
@@ -24,7 +24,7 @@ from inductoscope.doctor.search.forks import Answer
 def given_up(entered_at: float) -> Failure:
     """The failure of a fork that was ended after 60 s, in a stage that it entered then."""
     fusing = {"kind": "stage-start", "stage": "scheduler", "detail": "op3"}
-    answer = Answer(timed_out=True, seconds=60.0, entered_at=entered_at, events=[fusing])
+    answer = ForkAnswer(timed_out=True, seconds=60.0, entered_at=entered_at, events=[fusing])
     found = failure_of_answer(answer)
     assert found is not None
     assert (found.kind, found.text) == (HANG, "not done after 60 s")
@@ -48,7 +48,7 @@ def test_a_hang_and_a_slow_compile_are_not_one_bug() -> None:
 
 
 def test_a_fork_without_a_failure_has_none() -> None:
-    assert failure_of_answer(Answer(is_done=True, result={"failure": None})) is None
+    assert failure_of_answer(ForkAnswer(is_done=True, result={"failure": None})) is None
 
 
 @pytest.mark.parametrize(
@@ -71,7 +71,7 @@ def test_a_fork_without_a_failure_has_none() -> None:
 def test_a_fork_that_was_killed_tells_where(
     events: list[dict[str, Any]], stage: str, text: str
 ) -> None:
-    found = failure_of_answer(Answer(signal=signal.SIGSEGV, events=events))
+    found = failure_of_answer(ForkAnswer(signal=signal.SIGSEGV, events=events))
     assert found is not None
     assert (found.kind, found.stage, found.text) == (SIGNAL, stage, text)
 
@@ -79,10 +79,10 @@ def test_a_fork_that_was_killed_tells_where(
 def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
     raised = Failure(ERROR, "KeyError: 1", aspect="KeyError").as_data()
     seen = {"kind": "error", "stage": "lowering", "detail": "aten.sin", "graph": "0/0"}
-    found = failure_of_answer(Answer(result={"failure": raised}, events=[seen]))
+    found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[seen]))
     assert found is not None
     assert (found.stage, found.detail) == ("lowering", "aten.sin")
-    unseen = failure_of_answer(Answer(result={"failure": raised}))
+    unseen = failure_of_answer(ForkAnswer(result={"failure": raised}))
     assert unseen is not None
     assert unseen.stage == "runtime"
 
@@ -91,7 +91,7 @@ def test_what_fails_between_stages_fails_over_what_the_last_one_left() -> None:
     ended = [{"kind": "stage", "stage": name} for name in ("joint-pass", "guards")]
     seen = {"kind": "error", "stage": "inductor"}
     raised = Failure(ERROR, "RuntimeError: no", aspect="RuntimeError").as_data()
-    found = failure_of_answer(Answer(result={"failure": raised}, events=[*ended, seen]))
+    found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[*ended, seen]))
     assert found is not None
     assert (found.stage, found.more["after"]) == ("inductor", "joint-pass")
 

@@ -24,11 +24,11 @@ import torch
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.search.forks import (
-    Answer,
+    ForkAnswer,
     Forks,
     _is_late,
     _is_ready,
-    _Running,
+    _RunningFork,
     processor_seconds,
 )
 
@@ -153,11 +153,11 @@ def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
 
 
 @contextlib.contextmanager
-def process(*command: str) -> Iterator[_Running]:
+def process(*command: str) -> Iterator[_RunningFork]:
     """A process in a group of its own, as every fork is; it has begun at time 0."""
     child = subprocess.Popen(command, start_new_session=True)
     try:
-        yield _Running(child.pid, 0, started=0.0)
+        yield _RunningFork(child.pid, 0, started=0.0)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -381,5 +381,5 @@ def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
 
 def test_a_fork_in_no_stage_has_no_last_one() -> None:
     started, ended = {"kind": "stage-start", "stage": "aot"}, {"kind": "stage", "stage": "aot"}
-    assert Answer(events=[started, ended]).last_stage == {}
-    assert Answer(events=[started]).last_stage == started
+    assert ForkAnswer(events=[started, ended]).last_stage == {}
+    assert ForkAnswer(events=[started]).last_stage == started

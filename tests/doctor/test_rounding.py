@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.doctor.compare.compare import FACTOR, Case, Judgement, judge
+from inductoscope.doctor.compare.bug_or_rounding import FACTOR, Case, Comparison, judge
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 
 Function = Callable[..., Any]
 
 
-def judged(eager: Function, compiled: Function, *inputs: Any, backward: bool = False) -> Judgement:
+def judged(eager: Function, compiled: Function, *inputs: Any, backward: bool = False) -> Comparison:
     """What comes of comparing two functions, the second in the place of a compiled one."""
     return judge(Case(eager, inputs, backward), run(compiled, inputs, backward=backward))
 
 
-def wrong_kinds(judgement: Judgement) -> list[str]:
+def wrong_kinds(judgement: Comparison) -> list[str]:
     return [difference.kind for difference in judgement.wrong]
 
 
@@ -70,7 +70,7 @@ def test_what_is_close_to_eager_is_right_without_further_question() -> None:
         return x * 3
 
     judgement = judged(function, lambda x: x * 3 * (1 + 1e-7), numbers(16))
-    assert judgement == Judgement(values=2)
+    assert judgement == Comparison(values=2)
     assert calls == [torch.float32]
 
 
@@ -157,7 +157,7 @@ def test_a_mask_of_infinities_that_both_have_is_right() -> None:
     def masked(x: torch.Tensor) -> torch.Tensor:
         return x.masked_fill(mask, -torch.inf)
 
-    assert judged(masked, lambda x: torch.where(mask, -torch.inf, x), numbers(4)) == Judgement(
+    assert judged(masked, lambda x: torch.where(mask, -torch.inf, x), numbers(4)) == Comparison(
         values=2
     )
     # The infinities neither explain nor hide what is wrong with the other elements.
@@ -295,7 +295,7 @@ def test_random_numbers_are_the_same_for_both() -> None:
     def noisy(x: torch.Tensor) -> torch.Tensor:
         return x + torch.rand(3)
 
-    assert judged(noisy, lambda x: torch.rand(3) + x, numbers(3)) == Judgement(values=2)
+    assert judged(noisy, lambda x: torch.rand(3) + x, numbers(3)) == Comparison(values=2)
     assert torch.equal(torch.get_rng_state(), before), "the program's generator is left alone"
 
 

@@ -11,7 +11,7 @@ import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
-from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, moved_mode
+from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, same_generators
 
 
@@ -83,7 +83,7 @@ def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
         found.float64 = _all_values(module, wide, float64_mode())
     for seed in range(SAMPLES):
         with contextlib.suppress(Exception):
-            found.moved.append(_all_values(module, copy_values(inputs), moved_mode(seed)))
+            found.moved.append(_all_values(module, copy_values(inputs), perturbed_rounding(seed)))
     return found
 
 

@@ -19,7 +19,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.compare import is_close, judge_tensor
+from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.doctor.compare.graphs import NodeValues, inputs_for, node_values, snapshot
 from inductoscope.doctor.compare.values import copy_values
 
@@ -47,11 +47,11 @@ class KernelDivergence:
     text: str
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
-    graph: Graph
+    graph: WatchedGraph
 
 
 @dataclass
-class Graph:
+class WatchedGraph:
     """A graph that was lowered, with where each buffer came from, and what it was called on."""
 
     module: GraphModule
@@ -70,8 +70,8 @@ class KernelWatch:
 
     compare: bool = True
     divergences: list[KernelDivergence] = field(default_factory=list)
-    graphs: list[Graph] = field(default_factory=list)
-    _loading: Graph | None = None
+    graphs: list[WatchedGraph] = field(default_factory=list)
+    _loading: WatchedGraph | None = None
 
     @property
     def known_inputs(self) -> dict[str, Any]:
@@ -109,7 +109,7 @@ class KernelWatch:
             _set(stack, PyCodeCache, "load_by_key_path", classmethod(load_watched))
             yield self
 
-    def _change(self, module: Any, path: str, graph: Graph) -> None:
+    def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
         """Execute the changed wrapper, and let the module call that."""
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
@@ -125,7 +125,7 @@ class KernelWatch:
                 setattr(module, name, fresh.__dict__[name])
         self.graphs.append(graph)
 
-    def _begin(self, graph: Graph) -> Callable[[list[Any]], None]:
+    def _begin(self, graph: WatchedGraph) -> Callable[[list[Any]], None]:
         names = [node.name for node in graph.module.graph.nodes if node.op == "placeholder"]
 
         def begin(arguments: list[Any]) -> None:
@@ -143,7 +143,7 @@ class KernelWatch:
         return begin
 
     def _after(
-        self, graph: Graph, mentions: dict[str, int]
+        self, graph: WatchedGraph, mentions: dict[str, int]
     ) -> Callable[[str, dict[str, Any]], None]:
         """A buffer is looked at after the kernel that makes it; one that is written to again
         holds its node's value only after the last kernel that gets it."""
@@ -173,13 +173,13 @@ def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None
     stack.callback(setattr, owner, name, original)
 
 
-def _described(lowered: Any) -> Graph:
+def _described(lowered: Any) -> WatchedGraph:
     origins = {}
     for name, buffer in lowered.name_to_buffer.items():
         origin = buffer.get_origin_node()
         every = tuple(node.name for node in getattr(buffer, "origins", ()))
         origins[name] = (None if origin is None else origin.name, every)
-    return Graph(snapshot(lowered.module), origins, lowered, _rewritten(lowered))
+    return WatchedGraph(snapshot(lowered.module), origins, lowered, _rewritten(lowered))
 
 
 def _rewritten(lowered: Any) -> dict[str, set[str]]:
@@ -197,7 +197,9 @@ def _announce(kernel: str) -> None:
     SCOPE.emit("launch", kernel=kernel)
 
 
-def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> KernelDivergence | None:
+def _diverges(
+    graph: WatchedGraph, kernel: str, name: str, value: torch.Tensor
+) -> KernelDivergence | None:
     origin, origins = graph.origins.get(name, (None, ()))
     expected = graph.expected
     if origin is None or expected is None:
@@ -227,7 +229,7 @@ def _diverges(graph: Graph, kernel: str, name: str, value: torch.Tensor) -> Kern
     return KernelDivergence(kernel, name, origin, difference.text, origins, graph)
 
 
-def _holds_later_value(graph: Graph, name: str, value: torch.Tensor) -> bool:
+def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:
     """Whether a buffer holds what a node made of it that wrote to it in the same kernel."""
     values = graph.expected.eager if graph.expected is not None else {}
     later = [values.get(node) for node in graph.rewritten.get(name, ())]
@@ -239,7 +241,7 @@ def _holds_later_value(graph: Graph, name: str, value: torch.Tensor) -> bool:
     )
 
 
-def planned_dtype(graph: Graph, buffer: str, like: torch.Tensor) -> torch.dtype:
+def planned_dtype(graph: WatchedGraph, buffer: str, like: torch.Tensor) -> torch.dtype:
     """The type that a buffer has in the lowered graph; that of `like` where it has none."""
     layout = getattr(graph.lowered.name_to_buffer.get(buffer), "layout", None)
     planned: torch.dtype = getattr(layout, "dtype", like.dtype)

@@ -175,7 +175,7 @@ def _memory(value: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True)
-class _Place:
+class _MemoryPlace:
     """Where a buffer lies in the memory that it shares with the buffer that owns it."""
 
     name: str
@@ -213,25 +213,25 @@ class _Output:
             raise CannotEvaluate(f"store leaves elements of {self._name} unwritten")
         return {place.name: self._view(self._all, place) for place in self._places}
 
-    def _view(self, memory: Tensor, place: _Place) -> Tensor:
+    def _view(self, memory: Tensor, place: _MemoryPlace) -> Tensor:
         layout = place.layout
         start = place.start + self._space.integers([layout.offset])[0]
         size, stride = (self._space.integers(group) for group in (layout.size, layout.stride))
         return memory.as_strided(size, stride, start)
 
 
-def _places(buffer: Any, space: _Space) -> list[_Place]:
+def _places(buffer: Any, space: _Space) -> list[_MemoryPlace]:
     """The buffer, the one whose memory it lies in, and so on to the one that owns the memory."""
     layout = buffer.get_layout()
     if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
         # Its stores address the mutated buffer, so that is what it is a name for.
         outer = _places(layout.get_buffer(), space)
-        return [_Place(buffer.get_name(), outer[0].layout, outer[0].start), *outer]
+        return [_MemoryPlace(buffer.get_name(), outer[0].layout, outer[0].start), *outer]
     if isinstance(layout, ir.NonOwningLayout):
         outer = _places(_buffer_of(layout.view), space)
         start = outer[0].start + space.integers([layout.view.get_layout().offset])[0]
-        return [_Place(buffer.get_name(), layout, start), *outer]
-    return [_Place(buffer.get_name(), layout, 0)]
+        return [_MemoryPlace(buffer.get_name(), layout, start), *outer]
+    return [_MemoryPlace(buffer.get_name(), layout, 0)]
 
 
 def _buffer_of(view: Any) -> Any:

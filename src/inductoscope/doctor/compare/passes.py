@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
 
@@ -27,7 +27,7 @@ _BETWEEN = "(between named passes)"
 
 
 @dataclass(frozen=True)
-class Step:
+class PassStep:
     """A graph as it was after something that changed it."""
 
     stage: str
@@ -41,7 +41,7 @@ class Step:
 class PassWatch:
     """Keeps the states of graphs while passes run over them; one list per run of a group."""
 
-    groups: list[list[Step]] = field(default_factory=list)
+    groups: list[list[PassStep]] = field(default_factory=list)
     _open: list[tuple[str, str]] = field(default_factory=list)
     _patterns: list[str] = field(default_factory=list)
 
@@ -117,7 +117,7 @@ class PassWatch:
         if steps and _inputs(steps[-1].module) != _inputs(module):
             return  # A graph inside the graph.
         inside = tuple(item for _, item in self._open if item)
-        steps.append(Step(stage, name, snapshot(module), inside, patterns))
+        steps.append(PassStep(stage, name, snapshot(module), inside, patterns))
 
 
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
@@ -201,7 +201,7 @@ def _difference(
     return telling[0].text if telling else ""
 
 
-def _divergence(before: GraphModule, after: Step, text: str) -> PassDivergence:
+def _divergence(before: GraphModule, after: PassStep, text: str) -> PassDivergence:
     old = {node.name: node for node in before.graph.nodes}
     new = {node.name: node for node in after.module.graph.nodes}
     gone = [node for name, node in old.items() if name not in new]

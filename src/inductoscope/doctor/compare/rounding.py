@@ -46,9 +46,9 @@ def float64_mode() -> TorchDispatchMode:
     return _Float64()
 
 
-def moved_mode(seed: int) -> _RoundedAnew:
+def perturbed_rounding(seed: int) -> _PerturbedRounding:
     """Inside it the result of every inexact operation is moved a little."""
-    return _RoundedAnew(seed)
+    return _PerturbedRounding(seed)
 
 
 class _Float64(TorchDispatchMode):
@@ -81,7 +81,7 @@ def _widened(value: torch.Tensor) -> torch.Tensor:
     return value.double() if value.dtype in _LOW else value
 
 
-class _RoundedAnew(TorchDispatchMode):
+class _PerturbedRounding(TorchDispatchMode):
     """Moves the result of every operation that is not exact."""
 
     def __init__(self, seed: int) -> None:

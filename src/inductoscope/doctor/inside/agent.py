@@ -31,7 +31,7 @@ def start(folder: str) -> Installer:
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
     on_import = {**redirect_headers(), **_settings(orders, collects=gc.isenabled())}
-    hooks = (*HOOKS, *shadow_hooks(orders, place))
+    hooks = (*HOOKS, *checking_hooks(orders, place))
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
         return installer
@@ -76,7 +76,7 @@ def _keep_stacks(place: Path) -> None:
     faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
-def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
+def checking_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
     """The hook between Dynamo and its backend."""
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -84,9 +84,9 @@ def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
         def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
             if not SCOPE.active or SCOPE.is_redirected:
                 return original(output, module, examples)
-            from inductoscope.doctor.inside.shadow import shadowed
+            from inductoscope.doctor.inside.checked_graph import checked_graph
 
-            return shadowed(original, output, module, examples, orders, place)
+            return checked_graph(original, output, module, examples, orders, place)
 
         return call_user_compiler
 
@@ -97,9 +97,9 @@ def shadow_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
             is_function = isinstance(compiled, types.FunctionType)
             if not SCOPE.active or not is_function or type(context).__name__ != "OptimizeContext":
                 return compiled
-            from inductoscope.doctor.inside.callables import watched
+            from inductoscope.doctor.inside.checked_function import checked_function
 
-            return watched(compiled, function, context, place)
+            return checked_function(compiled, function, context, place)
 
         return compile_function
 

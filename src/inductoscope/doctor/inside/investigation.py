@@ -25,6 +25,8 @@ from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Orders
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.failure import (
     ERROR,
     FEW_NODES,
@@ -36,25 +38,23 @@ from inductoscope.doctor.search.failure import (
     advice_on_machine,
 )
 from inductoscope.doctor.search.forks import Forks, can_fork
-from inductoscope.doctor.search.loading import load_compiler
-from inductoscope.doctor.search.localise import (
-    Location,
-    aten_operations,
-    localise,
-    source_lines,
-)
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.raising import place_error
 from inductoscope.doctor.search.shrink.constants import shrink_constants
 from inductoscope.doctor.search.shrink.dtypes import shrink_dtypes
 from inductoscope.doctor.search.shrink.inputs import simplify_inputs
-from inductoscope.doctor.search.shrink.nodes import shrink_nodes, wrong_alone
+from inductoscope.doctor.search.shrink.nodes import nodes_wrong_alone, shrink_nodes
 from inductoscope.doctor.search.shrink.outputs import shrink_outputs
-from inductoscope.doctor.search.shrink.parts import part, record
 from inductoscope.doctor.search.shrink.settings import shrink_settings
 from inductoscope.doctor.search.shrink.shapes import shrink_shapes
+from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
-from inductoscope.doctor.workarounds.trying import try_remedies
+from inductoscope.doctor.search.wrong_result_location import (
+    Location,
+    aten_operations,
+    locate_wrong_result,
+    source_lines,
+)
+from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
@@ -127,9 +127,9 @@ def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
     """An operation that is wrong on its own, though rounding explains what the graph gives."""
     say(place, "differences within rounding; looking at every operation on its own")
     oracle = Oracle(Forks(seconds=_FORK_SECONDS))
-    recorded = record(candidate)
-    for names in wrong_alone(recorded, oracle):
-        alone = part(recorded, names)
+    recorded = record_values(candidate)
+    for names in nodes_wrong_alone(recorded, oracle):
+        alone = subgraph(recorded, names)
         failure = None if alone is None else oracle.failure(alone)
         if failure is not None and failure.kind in (WRONG, NAN):
             return failure
@@ -165,7 +165,7 @@ class Investigation:
         if self._found.advice or self._found.backend or hangs_here:
             self._found.is_complete = True
             return
-        load_compiler()
+        import_compiler()
         self._found.nodes_before = self._whole.size
         self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
         self._reproduce()
@@ -235,7 +235,7 @@ class Investigation:
             suspects = [name for name in names if name == self._failure.detail]
             return [tuple(suspects)] if suspects else []
         self._say("comparing every pass, decomposition and kernel with eager")
-        self._location = localise(self._whole, self._oracle.forks, self._failure.aspect)
+        self._location = locate_wrong_result(self._whole, self._oracle.forks, self._failure.aspect)
         self._found.location = asdict(self._location)
         self._save()
         return [self._location.suspects] if self._location.suspects else []
@@ -295,11 +295,11 @@ class Investigation:
             self._failure = final
         if self._failure.kind in (WRONG, NAN):
             self._say("locating it in the smallest graph")
-            smallest = localise(self._smallest, self._oracle.forks, self._failure.aspect)
+            smallest = locate_wrong_result(self._smallest, self._oracle.forks, self._failure.aspect)
             if smallest.is_known or smallest.operation:
                 self._location = smallest
         else:
-            self._location = place_error(self._smallest, self._failure, self._oracle.forks)
+            self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
         self._found.location = asdict(self._location)
         self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
         self._save()
@@ -323,7 +323,7 @@ class Investigation:
         smallest = self._smallest
         function = as_function(smallest.module)
         draws = self._oracle.forks.ask(lambda: draws_random_numbers(function, smallest.inputs))
-        if not draws.result or smallest.is_of_own_random_numbers:
+        if not draws.result or smallest.draws_inductor_random_numbers:
             return smallest
         return replace(smallest, config={**smallest.config, "fallback_random": True})
 
@@ -350,7 +350,7 @@ class Investigation:
         self._say("trying workarounds")
         axes = {axis.name: axis for axis in AXES}
         cures = [(axes[cure["axis"]], cure["application"]) for cure in self._found.cures]
-        self._found.remedies = try_remedies(
+        self._found.remedies = try_workarounds(
             self._whole, self._found, self._location, cures, self._oracle
         )
         self._save()

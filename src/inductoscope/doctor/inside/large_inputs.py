@@ -13,7 +13,7 @@ import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.compare.compare import is_close
+from inductoscope.doctor.compare.bug_or_rounding import is_close
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.forks import Forks

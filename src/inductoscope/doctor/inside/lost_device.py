@@ -15,9 +15,9 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.handover import Found
+from inductoscope.doctor.search.error_location import kernel_called_from
 from inductoscope.doctor.search.failure_signature import raising_functions
-from inductoscope.doctor.search.localise import Location
-from inductoscope.doctor.search.raising import kernel_on_the_way
+from inductoscope.doctor.search.wrong_result_location import Location
 
 _NO_SCRIPT = "after such an error the process cannot use the GPU, so that nothing was cut down"
 _NODES = re.compile(
@@ -40,7 +40,7 @@ def is_device_lost() -> bool:
 def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
     """Fill in the kernel that failed, what is in it, and where that stands in the program."""
     functions = [name for one in _first_to_last(error) for name in raising_functions(one)]
-    wrapper, kernel = kernel_on_the_way(functions)
+    wrapper, kernel = kernel_called_from(functions)
     nodes, operations = _contents(wrapper, kernel)
     text = f"the error came out of the launch of {kernel}" if kernel else ""
     how = "every launch was waited for" if kernel else ""
@@ -83,7 +83,7 @@ def _names(text: str) -> list[str]:
 
 def source_lines_of(module: torch.fx.GraphModule, names: list[str]) -> list[str]:
     """Lines of the program that nodes of a graph come from."""
-    from inductoscope.doctor.search.localise import places_of
+    from inductoscope.doctor.search.wrong_result_location import places_of
 
     chosen: list[Any] = [node for node in module.graph.nodes if node.name in names]
     return places_of(chosen or [node for node in module.graph.nodes if node.op != "output"])

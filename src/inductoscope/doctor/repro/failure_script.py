@@ -99,7 +99,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     lines.append("    outputs = function(*arguments)")
     if candidate.backward:
         lines += _BACKWARD
-    if candidate.is_of_own_random_numbers:
+    if candidate.draws_inductor_random_numbers:
         lines += _FORMS_OF_GRADIENTS if candidate.backward else _FORMS
     elif candidate.backward:
         lines.append("    return outputs, gradients")
@@ -164,7 +164,7 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     ]
     if failure.aspect == "sharing":
         lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
-    elif candidate.is_of_own_random_numbers:
+    elif candidate.draws_inductor_random_numbers:
         lines.append("assert compiled == eager, 'compiled gives other types or shapes'")
     else:
         lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")

@@ -13,7 +13,7 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.fx.node import _get_qualified_name
 
-from inductoscope.doctor.compare.own_operators import is_own
+from inductoscope.doctor.compare.custom_operators import is_custom
 from inductoscope.errors import ToolFailure
 
 _INFIX = {
@@ -49,7 +49,7 @@ def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
     nodes = list(module.graph.nodes)
     body = "\n".join(f"    {line}" for node in nodes for line in writer.lines(node))
     parameters = [writer.names[node.name] for node in nodes if node.op == "placeholder"]
-    own = [operator_text(node.target) for node in nodes if is_own(node.target)]
+    own = [operator_text(node.target) for node in nodes if is_custom(node.target)]
     inner = [text for item in writer.inner.items() for text in _definitions(item[1], item[0])[0]]
     return [*own, *inner, f"def {name}({', '.join(parameters)}):\n{body}"], parameters
 

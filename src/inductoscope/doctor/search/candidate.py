@@ -38,7 +38,7 @@ class Candidate:
         return sum(not is_unpacking(node) for node in self.operations)
 
     @property
-    def is_of_own_random_numbers(self) -> bool:
+    def draws_inductor_random_numbers(self) -> bool:
         """Whether it draws other numbers than eager, so that all but values can be compared."""
         return self.config.get("fallback_random") is False
 

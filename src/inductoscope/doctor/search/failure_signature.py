@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 from collections.abc import Sequence
 
-from inductoscope.doctor.compare.compare import Judgement
+from inductoscope.doctor.compare.bug_or_rounding import Comparison
 from inductoscope.doctor.search.failure import (
     ERROR,
     HANG,
@@ -15,12 +15,12 @@ from inductoscope.doctor.search.failure import (
     Failure,
     failure_from,
 )
-from inductoscope.doctor.search.forks import Answer
+from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary.frames import is_own, shorten
 
 
-def failure_of_judgement(judgement: Judgement) -> Failure | None:
+def failure_of_judgement(judgement: Comparison) -> Failure | None:
     """A wrong result as a failure."""
     if judgement.is_right:
         return None
@@ -100,7 +100,7 @@ def raising_functions(error: BaseException) -> list[str]:
     ]
 
 
-def failure_of_answer(answer: Answer) -> Failure | None:
+def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     """What a fork's end says about its candidate."""
     stage = answer.last_stage.get("stage", "")
     detail = answer.last_stage.get("detail", "") or ""
@@ -119,7 +119,7 @@ def failure_of_answer(answer: Answer) -> Failure | None:
     return _with_stage(found, answer) if found.kind == ERROR else found
 
 
-def failure_of_signal(answer: Answer) -> Failure:
+def failure_of_signal(answer: ForkAnswer) -> Failure:
     """A process that was killed by a signal: in the compiler, or in a kernel."""
     launches = [event for event in answer.events if event["kind"] == "launch"]
     stage = answer.last_stage.get("stage") or "runtime"
@@ -136,7 +136,7 @@ def failure_of_signal(answer: Answer) -> Failure:
     )
 
 
-def _with_stage(found: Failure, answer: Answer) -> Failure:
+def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """The stage is told by the hooks, as an event."""
     errors = [event for event in answer.events if event["kind"] == "error"]
     if not errors:
@@ -158,7 +158,7 @@ def _with_stage(found: Failure, answer: Answer) -> Failure:
 _MAKING = ("pre-grad-pass", "joint-pass", "post-grad-pass", "lowering", "scheduler")
 
 
-def _last_ended(answer: Answer) -> str:
+def _last_ended(answer: ForkAnswer) -> str:
     """The last stage that came to its end: what fails between stages fails over what it left."""
     ended = [event.get("stage", "") for event in answer.events if event["kind"] == "stage"]
     return next((stage for stage in reversed(ended) if stage in _MAKING), "")

@@ -38,7 +38,7 @@ _IDLE = 2.0
 
 
 @dataclass
-class Answer:
+class ForkAnswer:
     """What came of one piece of work."""
 
     result: Any = None
@@ -64,7 +64,7 @@ class Answer:
 
 
 @dataclass
-class _Running:
+class _RunningFork:
     pid: int
     number: int
     started: float
@@ -81,27 +81,27 @@ class Forks:
         self.seconds = seconds
         self.count = 0
 
-    def ask(self, work: Work, *, seconds: float | None = None) -> Answer:
+    def ask(self, work: Work, *, seconds: float | None = None) -> ForkAnswer:
         """Do one piece of work."""
         return self.ask_all([work], seconds=seconds)[0]
 
-    def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[Answer]:
+    def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[ForkAnswer]:
         """Do all, and return the answers in the same order."""
-        answers: list[Answer] = [Answer() for _ in works]
+        answers: list[ForkAnswer] = [ForkAnswer() for _ in works]
         for number, answer in self.as_done(works, seconds=seconds):
             answers[number] = answer
         return answers
 
     def as_done(
         self, works: Sequence[Work], *, seconds: float | None = None
-    ) -> Iterator[tuple[int, Answer]]:
+    ) -> Iterator[tuple[int, ForkAnswer]]:
         """Answers as they come, with the number of the work. Closing the iterator ends the rest."""
         if not can_fork():
             yield from self._one_by_one(works)
             return
         limit = seconds or self.seconds
         waiting = list(enumerate(works))
-        running: dict[int, _Running] = {}
+        running: dict[int, _RunningFork] = {}
         with selectors.DefaultSelector() as selector:
             try:
                 while waiting or running:
@@ -116,13 +116,13 @@ class Forks:
                     _end(child.pid)
                     os.close(reading)
 
-    def _one_by_one(self, works: Sequence[Work]) -> Iterator[tuple[int, Answer]]:
+    def _one_by_one(self, works: Sequence[Work]) -> Iterator[tuple[int, ForkAnswer]]:
         """Without forks: in this process, which a crash or a hang would take along."""
         for number, work in enumerate(works):
             self.count += 1
             yield number, _answer_here(work)
 
-    def _start(self, number: int, work: Work) -> tuple[int, _Running]:
+    def _start(self, number: int, work: Work) -> tuple[int, _RunningFork]:
         self.count += 1
         reading, writing = os.pipe()
         sys.stdout.flush()
@@ -136,11 +136,11 @@ class Forks:
         if pid == 0:
             _be_child(work, writing)
         os.close(writing)
-        return reading, _Running(pid, number, time.monotonic())
+        return reading, _RunningFork(pid, number, time.monotonic())
 
     def _collect(
-        self, selector: selectors.BaseSelector, running: dict[int, _Running], limit: float
-    ) -> Iterator[tuple[int, Answer]]:
+        self, selector: selectors.BaseSelector, running: dict[int, _RunningFork], limit: float
+    ) -> Iterator[tuple[int, ForkAnswer]]:
         ready = {key.fd for key, _ in selector.select(timeout=0.2)}
         now = time.monotonic()
         for reading, child in list(running.items()):
@@ -156,7 +156,7 @@ class Forks:
                 yield child.number, _answer(child, status, late=late)
 
 
-def _is_late(child: _Running, now: float, limit: float) -> bool:
+def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
     """Whether a fork has had its time: on a busy machine, only once it has had the processor too.
 
     One that waits for something that does nothing either, such as a compiler that hangs, is not
@@ -204,7 +204,7 @@ def can_fork() -> bool:
     return not torch.cuda.is_initialized()
 
 
-def _answer_here(work: Work) -> Answer:
+def _answer_here(work: Work) -> ForkAnswer:
     started = time.monotonic()
     reading, writing = os.pipe()
     page: list[bytes] = []
@@ -217,7 +217,7 @@ def _answer_here(work: Work) -> Answer:
     os.close(writing)
     reader.join()
     os.close(reading)
-    return _answer(_Running(0, 0, started, b"".join(page)), 0, late=False)
+    return _answer(_RunningFork(0, 0, started, b"".join(page)), 0, late=False)
 
 
 def _drain(reading: int, page: list[bytes]) -> None:
@@ -225,8 +225,8 @@ def _drain(reading: int, page: list[bytes]) -> None:
         page.append(data)
 
 
-def _answer(child: _Running, status: int, *, late: bool) -> Answer:
-    answer = Answer(seconds=time.monotonic() - child.started, timed_out=late)
+def _answer(child: _RunningFork, status: int, *, late: bool) -> ForkAnswer:
+    answer = ForkAnswer(seconds=time.monotonic() - child.started, timed_out=late)
     for line in child.text.split(b"\n"):
         with contextlib.suppress(ValueError):
             event = json.loads(line)

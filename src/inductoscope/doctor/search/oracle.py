@@ -18,10 +18,10 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.compare import Case, Judgement, judge
-from inductoscope.doctor.compare.form import formal_differences
+from inductoscope.doctor.compare.bug_or_rounding import Case, Comparison, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.tensor_metadata import metadata_differences
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
 from inductoscope.doctor.search.axis import patched
 from inductoscope.doctor.search.candidate import Candidate
@@ -59,8 +59,8 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
-    if candidate.is_of_own_random_numbers:
-        return failure_of_judgement(Judgement(tuple(formal_differences(eager, outcome))))
+    if candidate.draws_inductor_random_numbers:
+        return failure_of_judgement(Comparison(tuple(metadata_differences(eager, outcome))))
     return failure_of_judgement(judge(case, outcome))
 
 

@@ -9,12 +9,12 @@ import torch
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.axis import Axis, Fuel, Situation
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.delta_debugging import last_needed
 from inductoscope.doctor.search.failure import HANG, Failure
 from inductoscope.doctor.search.failure_signature import failure_of_answer
 from inductoscope.doctor.search.forks import Forks, Work
-from inductoscope.doctor.search.localise import Location
 from inductoscope.doctor.search.oracle import EagerFails, examine
-from inductoscope.doctor.search.search import last_needed
+from inductoscope.doctor.search.wrong_result_location import Location
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 
 

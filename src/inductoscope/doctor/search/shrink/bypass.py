@@ -14,11 +14,11 @@ import torch
 from torch.fx import Graph, GraphModule, Node
 
 from inductoscope.doctor.search.candidate import Candidate, is_unpacking
+from inductoscope.doctor.search.delta_debugging import smallest_subset
 from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.search import smallest_subset
 from inductoscope.doctor.search.shrink.outputs import has_effect
-from inductoscope.doctor.search.shrink.parts import record
+from inductoscope.doctor.search.subgraph import record_values
 
 
 def bypass_nodes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
@@ -39,7 +39,7 @@ def bypass_nodes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Cand
 
 def _stand_ins(candidate: Candidate) -> dict[str, str]:
     """Nodes that can be bypassed, each with the input of the same form that takes its place."""
-    made = record(candidate).made
+    made = record_values(candidate).made
     found = {}
     for node in candidate.operations:
         value = made.get(node.name)

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.values import is_plain, run
 from inductoscope.doctor.search.candidate import Candidate

@@ -7,9 +7,9 @@ from dataclasses import replace
 from torch.fx import Graph, GraphModule, Node
 
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.delta_debugging import smallest_subset
 from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.search import smallest_subset
 
 
 def shrink_outputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:

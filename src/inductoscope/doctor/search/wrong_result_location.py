@@ -17,17 +17,17 @@ import torch
 from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inductoscope.doctor.compare.compare import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.custom_operators import first_false_declaration
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
-from inductoscope.doctor.compare.form import strides_that_matter
 from inductoscope.doctor.compare.graphs import as_function, snapshot
-from inductoscope.doctor.compare.kernels import Graph, KernelDivergence, KernelWatch
-from inductoscope.doctor.compare.own_operators import first_false_declaration
+from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch, WatchedGraph
 from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
+from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
 from inductoscope.doctor.compare.values import is_plain, run
 from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.kernel_stage import lowering_or_codegen
+from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.vocabulary.frames import innermost_users
 
@@ -56,7 +56,7 @@ class Location:
         return bool(self.stage)
 
 
-def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
+def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Location:
     """Find where a wrong result is made, in forks of this process.
 
     `aspect` is what is wrong with it: its value, dtype, stride, sharing.
@@ -65,7 +65,7 @@ def localise(candidate: Candidate, forks: Forks, aspect: str) -> Location:
         lambda: asdict(_in_compile(candidate, aspect)),
         lambda: asdict(_in_decompositions(candidate, aspect)),
         lambda: asdict(_before_inductor(candidate)),
-        lambda: asdict(in_own_operators(candidate)),
+        lambda: asdict(in_custom_operators(candidate)),
     ]
     answers = forks.ask_all(works)
     places = [Location(**answer.result) if answer.result else Location() for answer in answers]
@@ -102,7 +102,7 @@ def _before_inductor(candidate: Candidate) -> Location:
     return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
 
 
-def in_own_operators(candidate: Candidate) -> Location:
+def in_custom_operators(candidate: Candidate) -> Location:
     """Whether an operator of the program's own is not what it declares to be."""
     found = first_false_declaration(as_function(candidate.module), candidate.inputs)
     if found is None:
@@ -163,7 +163,7 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
 _FORM = ("dtype", "shape", "stride")
 
 
-def _at_declaration(graph: Graph) -> Location:
+def _at_declaration(graph: WatchedGraph) -> Location:
     """The first node that eager gives another form than the compiler was told by its meta function.
 
     Inductor goes by the latter.

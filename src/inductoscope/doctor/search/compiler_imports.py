@@ -17,7 +17,7 @@ _LATE_IMPORTS = (
 )  # fmt: skip
 
 
-def load_compiler() -> None:
+def import_compiler() -> None:
     """Import in this process what its forks will need."""
     for name in _LATE_IMPORTS:
         with contextlib.suppress(Exception):

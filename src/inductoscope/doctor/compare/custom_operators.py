@@ -50,7 +50,7 @@ class _Check(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         name = str(func)
-        if self.found is None and name not in self._seen and is_own(func):
+        if self.found is None and name not in self._seen and is_custom(func):
             self._seen.add(name)
             self._check(func, name, args, kwargs or {})
         return func(*args, **(kwargs or {}))
@@ -68,7 +68,7 @@ class _Check(TorchDispatchMode):
                 return
 
 
-def is_own(func: Any) -> bool:
+def is_custom(func: Any) -> bool:
     """Whether an operator was registered by the program or by a library, not by torch."""
     from torch._library.utils import is_builtin
 

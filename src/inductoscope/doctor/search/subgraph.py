@@ -34,7 +34,7 @@ _WRITTEN_DOWN = (
 
 
 @dataclass
-class Recorded:
+class RecordedGraph:
     """A candidate whose nodes' values are known."""
 
     candidate: Candidate
@@ -48,19 +48,19 @@ class Recorded:
         return [node.name for node in self.candidate.operations if not is_unpacking(node)]
 
 
-def record(candidate: Candidate) -> Recorded:
+def record_values(candidate: Candidate) -> RecordedGraph:
     """Run the candidate's graph in eager and keep every value."""
-    recorded = Recorded(candidate)
+    recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
     with torch.set_grad_enabled(False) if not candidate.backward else torch.enable_grad():
-        _Recorder(candidate.module, recorded).run(*inputs)
+        _ValueRecorder(candidate.module, recorded).run(*inputs)
     return recorded
 
 
-class _Recorder(Interpreter):
+class _ValueRecorder(Interpreter):
     """Keeps a copy of a tensor for every version of it that a node reads."""
 
-    def __init__(self, module: GraphModule, recorded: Recorded) -> None:
+    def __init__(self, module: GraphModule, recorded: RecordedGraph) -> None:
         super().__init__(module)
         self._recorded = recorded
         self._copies: dict[tuple[str, int], Any] = {}
@@ -83,18 +83,20 @@ class _Recorder(Interpreter):
         return self._copies[key]
 
 
-def part(recorded: Recorded, keep: Collection[str], *, separate: bool = False) -> Candidate | None:
+def subgraph(
+    recorded: RecordedGraph, keep: Collection[str], *, separate: bool = False
+) -> Candidate | None:
     """The nodes in `keep` as a candidate, or None if nothing is left of them.
 
     With `separate`, every node stands alone: it reads inputs only, and is an output.
     """
-    return _Cut(recorded, keep, separate).candidate()
+    return _Subgraph(recorded, keep, separate).candidate()
 
 
-class _Cut:
-    """Builds one part."""
+class _Subgraph:
+    """Builds one subgraph."""
 
-    def __init__(self, recorded: Recorded, keep: Collection[str], separate: bool) -> None:
+    def __init__(self, recorded: RecordedGraph, keep: Collection[str], separate: bool) -> None:
         self._recorded = recorded
         self._keep = set(keep)
         self._separate = separate

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 from inductoscope.doctor.compare.random_numbers import draws_random_numbers
-from inductoscope.doctor.inside.own_random_numbers import failure_with_own_numbers
+from inductoscope.doctor.inside.inductor_random_numbers import failure_with_inductor_random_numbers
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure import WRONG, Failure
@@ -47,20 +47,20 @@ def candidate_of(function: Callable[..., Any], *inputs: Any) -> Candidate:
 @pytest.mark.usefixtures("bugs_of_torch")
 def test_random_numbers_of_another_type_than_eagers() -> None:
     """pytorch#194547, which is not to be seen where compiled code draws eager's numbers."""
-    found, failure = failure_with_own_numbers(
+    found, failure = failure_with_inductor_random_numbers(
         candidate_of(sample, torch.ones(2).half(), torch.ones(2))
     )
     assert failure is not None
     assert (failure.kind, failure.aspect) == (WRONG, "dtype")
     assert failure.text == "output 0 is torch.float32, in eager torch.float16"
-    assert found.is_of_own_random_numbers
+    assert found.draws_inductor_random_numbers
 
 
 @pytest.mark.parametrize(
     "function", [lambda x: F.dropout(x, 0.5), lambda x: x + 1], ids=["other numbers", "none"]
 )
 def test_other_numbers_in_the_same_form_are_right(function: Callable[..., Any]) -> None:
-    assert failure_with_own_numbers(candidate_of(function, numbers(4)))[1] is None
+    assert failure_with_inductor_random_numbers(candidate_of(function, numbers(4)))[1] is None
 
 
 def test_a_script_about_random_numbers_compares_their_form() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from inductoscope.doctor.compare.own_operators import first_false_declaration, is_own
+from inductoscope.doctor.compare.custom_operators import first_false_declaration, is_custom
 
 
 @torch.library.custom_op("own_tests::doubled", mutates_args=())
@@ -87,4 +87,4 @@ def test_the_first_false_one_is_told_although_a_later_one_raises() -> None:
     ids=["its own", "aten", "of Inductor", "a function", "a name"],
 )
 def test_what_torch_brings_along_is_not_the_programs_own(operator: object, expected: bool) -> None:
-    assert is_own(operator) is expected
+    assert is_custom(operator) is expected

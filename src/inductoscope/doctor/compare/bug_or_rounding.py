@@ -15,8 +15,8 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.form import Difference, formal_differences
-from inductoscope.doctor.compare.rounding import SAMPLES, in_float64, moved_mode
+from inductoscope.doctor.compare.rounding import SAMPLES, in_float64, perturbed_rounding
+from inductoscope.doctor.compare.tensor_metadata import OutputDifference, metadata_differences
 from inductoscope.doctor.compare.values import Outcome, run
 
 # How much farther from float64 than eager a compiled result may be.
@@ -36,11 +36,11 @@ _CLOSE = {
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Comparison:
     """What a comparison came to. `reason` says why some differences are explained."""
 
-    wrong: tuple[Difference, ...] = ()
-    explained: tuple[Difference, ...] = ()
+    wrong: tuple[OutputDifference, ...] = ()
+    explained: tuple[OutputDifference, ...] = ()
     reason: str = ""
     values: int = 0
     # Whether every value is eager's to the last bit.
@@ -100,7 +100,7 @@ class Case:
 
     @cached_property
     def _modes(self) -> list[Any]:
-        return [moved_mode(seed) for seed in range(SAMPLES)]
+        return [perturbed_rounding(seed) for seed in range(SAMPLES)]
 
     @property
     def reads_unwritten_memory(self) -> bool:
@@ -108,29 +108,29 @@ class Case:
         return bool(self.moved) and self._modes[0].has_filled
 
 
-def judge(case: Case, compiled: Outcome) -> Judgement:
+def judge(case: Case, compiled: Outcome) -> Comparison:
     """Compare a compiled outcome with eager's; look closer only where they are not close."""
-    suspects = formal_differences(case.eager, compiled)
+    suspects = metadata_differences(case.eager, compiled)
     if any(item.kind == "structure" for item in suspects):
-        return Judgement(wrong=tuple(suspects))
+        return Comparison(wrong=tuple(suspects))
     pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
     unlike = [
         number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
     ]
     if not unlike:
         exact = _identical(case.eager, compiled)
-        return Judgement(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
+        return Comparison(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
     if not _same_values(case.eager, case.again):
         reason = "eager itself gives another result every time"
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
-        return Judgement(tuple(suspects), differences, reason, len(pairs))
+        return Comparison(tuple(suspects), differences, reason, len(pairs))
     wrong = list(suspects)
-    explained: list[Difference] = []
+    explained: list[OutputDifference] = []
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
     reason = _reason(case) if explained else ""
-    return Judgement(tuple(wrong), tuple(explained), reason, len(pairs))
+    return Comparison(tuple(wrong), tuple(explained), reason, len(pairs))
 
 
 def _reason(case: Case) -> str:
@@ -180,17 +180,17 @@ def _identical(one: Outcome, two: Outcome) -> bool:
     )
 
 
-def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> Difference:
+def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> OutputDifference:
     (name, one), (_, two) = mine, other
     if not isinstance(one, torch.Tensor):
-        return Difference("value", name, f"{name} is {two!r}, in eager {one!r}")
+        return OutputDifference("value", name, f"{name} is {two!r}, in eager {one!r}")
     largest = _finite_max((_wide(two) - _wide(one)).abs())
-    return Difference("value", name, f"{name} differs by up to {largest:.4g}", largest)
+    return OutputDifference("value", name, f"{name} differs by up to {largest:.4g}", largest)
 
 
 def _judge_value(
     case: Case, number: int, mine: tuple[str, Any], other: tuple[str, Any]
-) -> tuple[Difference, bool]:
+) -> tuple[OutputDifference, bool]:
     (name, eager), (_, compiled) = mine, other
     if not isinstance(eager, torch.Tensor):
         return _plain_difference(mine, other), True
@@ -215,7 +215,7 @@ def judge_tensor(
     compiled: torch.Tensor,
     reference: torch.Tensor | None,
     samples: list[torch.Tensor],
-) -> tuple[Difference, bool]:
+) -> tuple[OutputDifference, bool]:
     """The difference between an eager and a compiled tensor, and whether it is wrong."""
     if eager.dtype not in _CLOSE:
         return _judge_whole_numbers(name, eager, compiled, [reference, *samples])
@@ -251,7 +251,7 @@ def judge_tensor(
         + (f"{exact}, and " if reference is not None else "there is no float64 to compare with; ")
         + f"rounding alone moves the result by up to {_finite_max(noise):.4g}"
     )
-    return Difference("value", name, text, largest, bound), False
+    return OutputDifference("value", name, text, largest, bound), False
 
 
 def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
@@ -267,7 +267,7 @@ def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> 
 
 def _judge_whole_numbers(
     name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
-) -> tuple[Difference, bool]:
+) -> tuple[OutputDifference, bool]:
     """Whole numbers have to be the same, except where rounding upstream changes them too."""
     wrong = _dense(eager) != _dense(compiled)
     for other in others:
@@ -275,7 +275,7 @@ def _judge_whole_numbers(
             wrong &= _dense(other) == _dense(eager)
     if not bool(wrong.any()):
         text = f"{name} differs where rounding upstream changes it in eager too"
-        return Difference("value", name, text), False
+        return OutputDifference("value", name, text), False
     distance = (_wide(compiled) - _wide(eager)).abs()
     far = distance.masked_fill(~wrong, -1.0)
     place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
@@ -285,7 +285,7 @@ def _judge_whole_numbers(
         f"{_shown(eager[place])}; {int(wrong.sum())} of {wrong.numel()} elements are wrong "
         f"(off by up to {_finite_max(distance):.4g}, rounding explains nothing)"
     )
-    return Difference("value", name, text, _finite_max(distance)), True
+    return OutputDifference("value", name, text, _finite_max(distance)), True
 
 
 def _lost(
@@ -300,24 +300,24 @@ def _lost(
 
 def _not_the_same(
     name: str, eager: torch.Tensor, compiled: torch.Tensor, lost: torch.Tensor
-) -> Difference:
+) -> OutputDifference:
     place = tuple(int(i) for i in lost.nonzero()[0])
     text = (
         f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
         f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
     )
-    return Difference("value", name, text, float("inf"))
+    return OutputDifference("value", name, text, float("inf"))
 
 
 def _not_finite(
     name: str, eager: torch.Tensor, compiled: torch.Tensor, newly: torch.Tensor
-) -> Difference:
+) -> OutputDifference:
     place = tuple(int(i) for i in newly.nonzero()[0])
     text = (
         f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
         f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
     )
-    return Difference("nan", name, text, float("inf"))
+    return OutputDifference("nan", name, text, float("inf"))
 
 
 def _too_far(
@@ -325,7 +325,7 @@ def _too_far(
     values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
     distance: torch.Tensor,
     allowed: torch.Tensor,
-) -> Difference:
+) -> OutputDifference:
     eager, compiled, reference = values
     excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
     flat = int(excess.argmax())
@@ -337,7 +337,7 @@ def _too_far(
         f"{exact}; {wrong} of {distance.numel()} elements are wrong "
         f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
     )
-    return Difference("value", name, text, _finite_max(distance), float(allowed[place]))
+    return OutputDifference("value", name, text, _finite_max(distance), float(allowed[place]))
 
 
 def _shown(value: torch.Tensor) -> str:

@@ -11,7 +11,7 @@ from inductoscope.doctor.compare.values import Outcome
 
 
 @dataclass(frozen=True)
-class Difference:
+class OutputDifference:
     """One way in which a compiled outcome differs from eager's."""
 
     kind: str  # value, nan, dtype, shape, stride, sharing, structure
@@ -21,13 +21,13 @@ class Difference:
     allowed: float = 0.0
 
 
-def formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
+def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDifference]:
     """Number and type of values, shapes, strides, memory shared."""
     mine, other = list(eager.named_values()), list(compiled.named_values())
     if [name for name, _ in mine] != [name for name, _ in other]:
         names = {name for name, _ in mine} ^ {name for name, _ in other}
         text = f"only one of eager and compiled has {', '.join(sorted(names)[:4])}"
-        return [Difference("structure", "outputs", text)]
+        return [OutputDifference("structure", "outputs", text)]
     found = []
     for (name, one), (_, two) in zip(mine, other, strict=True):
         found += _form_of_value(name, one, two)
@@ -37,11 +37,13 @@ def formal_differences(eager: Outcome, compiled: Outcome) -> list[Difference]:
                 f"output {number} shares memory with {_list(two)} when compiled, "
                 f"with {_list(one)} in eager"
             )
-            found.append(Difference("sharing", f"output {number}", text))
+            found.append(OutputDifference("sharing", f"output {number}", text))
     return found + _identity_differences(eager.same, compiled.same)
 
 
-def _identity_differences(eager: tuple[int, ...], compiled: tuple[int, ...]) -> list[Difference]:
+def _identity_differences(
+    eager: tuple[int, ...], compiled: tuple[int, ...]
+) -> list[OutputDifference]:
     """Outputs that are one object on one side and two on the other."""
     found = []
     for number, (mine, other) in enumerate(zip(eager, compiled, strict=True)):
@@ -49,7 +51,7 @@ def _identity_differences(eager: tuple[int, ...], compiled: tuple[int, ...]) -> 
             continue
         said = "one object when compiled, two" if other != number else "two when compiled, one"
         text = f"outputs {min(mine, other)} and {number} are {said} in eager"
-        found.append(Difference("sharing", f"output {number}", text))
+        found.append(OutputDifference("sharing", f"output {number}", text))
     return found
 
 
@@ -57,21 +59,21 @@ def _list(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
 
 
-def _form_of_value(name: str, one: Any, two: Any) -> list[Difference]:
+def _form_of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
     if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
         if type(one) is not type(two):
             text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
-            return [Difference("structure", name, text)]
+            return [OutputDifference("structure", name, text)]
         return []
     if one.dtype != two.dtype:
-        return [Difference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
+        return [OutputDifference("dtype", name, f"{name} is {two.dtype}, in eager {one.dtype}")]
     if one.shape != two.shape:
         text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
-        return [Difference("shape", name, text)]
+        return [OutputDifference("shape", name, text)]
     # Gradients may come in another memory format: Inductor chooses that of convolutions.
     if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
         text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
-        return [Difference("stride", name, text)]
+        return [OutputDifference("stride", name, text)]
     return []
 
 

@@ -10,9 +10,9 @@ from dataclasses import asdict, replace
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure import ERROR, SIGNAL, Failure
 from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.localise import (
+from inductoscope.doctor.search.wrong_result_location import (
     Location,
-    in_own_operators,
+    in_custom_operators,
     with_tuples,
     wrong_with_backend,
 )
@@ -20,9 +20,9 @@ from inductoscope.doctor.search.localise import (
 _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
 
 
-def place_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
-    answer = forks.ask(lambda: asdict(in_own_operators(candidate)))
+    answer = forks.ask(lambda: asdict(in_custom_operators(candidate)))
     if answer.result and answer.result["stage"]:
         return with_tuples(Location(**answer.result))
     stage = failure.stage
@@ -50,7 +50,7 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     if functions and f"({cache_dir()}" in functions[0]:
-        kernel = kernel_on_the_way(functions[:1])[1]
+        kernel = kernel_called_from(functions[:1])[1]
         if kernel:
             return "runtime", "raised by the kernel, or on the way into it", kernel
         return "wrapper", "raised by the wrapper that Inductor wrote", ""
@@ -62,7 +62,7 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
     return "runtime", "", ""
 
 
-def kernel_on_the_way(functions: Sequence[str]) -> tuple[str, str]:
+def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
     """The generated wrapper that an error came through, and the kernel that it had called."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 

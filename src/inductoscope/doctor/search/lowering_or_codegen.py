@@ -8,8 +8,8 @@ from typing import Any
 import sympy
 import torch
 
-from inductoscope.doctor.compare.compare import is_close
-from inductoscope.doctor.compare.kernels import Graph, KernelDivergence, planned_dtype
+from inductoscope.doctor.compare.bug_or_rounding import is_close
+from inductoscope.doctor.compare.kernels import KernelDivergence, WatchedGraph, planned_dtype
 from inductoscope.doctor.compare.loop_bodies import CannotEvaluate, evaluate
 
 
@@ -94,7 +94,7 @@ def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | N
     return None
 
 
-def _sizes(graph: Graph) -> dict[sympy.Symbol, int]:
+def _sizes(graph: WatchedGraph) -> dict[sympy.Symbol, int]:
     """What the symbols of dynamic shapes stand for in this call."""
     found: dict[sympy.Symbol, int] = {}
     for name, planned in graph.lowered.graph_inputs.items():

@@ -18,7 +18,7 @@ from inductoscope.doctor.search.oracle import Oracle
 _SECONDS = 120.0
 
 
-def failure_with_own_numbers(candidate: Candidate) -> tuple[Candidate, Failure | None]:
+def failure_with_inductor_random_numbers(candidate: Candidate) -> tuple[Candidate, Failure | None]:
     """The graph with Inductor's own random numbers, and what is wrong with it then."""
     own = replace(candidate, config={**candidate.config, "fallback_random": False})
     forks = Forks(workers=1, seconds=_SECONDS)

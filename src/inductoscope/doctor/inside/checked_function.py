@@ -21,7 +21,7 @@ import torch._dynamo.exc
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.inside.shadow import WAITING
+from inductoscope.doctor.inside.checked_graph import WAITING
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT
 from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
@@ -42,7 +42,7 @@ class _Depth(threading.local):
 _depth = _Depth()
 
 
-def watched(
+def checked_function(
     compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
 ) -> Any:
     """The compiled function, with its first calls made in eager too."""

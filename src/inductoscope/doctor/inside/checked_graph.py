@@ -22,9 +22,9 @@ from torch.fx import GraphModule
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import current_compile_id
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.compare import UNINITIALISED, Case, Judgement, judge
+from inductoscope.doctor.compare.bug_or_rounding import UNINITIALISED, Case, Comparison, judge
 from inductoscope.doctor.compare.graphs import as_function, snapshot
-from inductoscope.doctor.compare.rounding import moved_mode
+from inductoscope.doctor.compare.rounding import perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.instructions import MOVED, Orders
@@ -63,7 +63,7 @@ class _Waiting:
 WAITING = _Waiting()
 
 
-def shadowed(
+def checked_graph(
     original: Callable[..., Any],
     output: Any,
     module: GraphModule,
@@ -73,11 +73,11 @@ def shadowed(
 ) -> Callable[..., Any]:
     """What takes the place of the compiled graph."""
     compile_id = current_compile_id() or "?"
-    graph = _Shadow(snapshot(module), compile_id, orders, place, *_how_compiled(output))
+    graph = _CheckedGraph(snapshot(module), compile_id, orders, place, *_how_compiled(output))
     if orders.backend == "eager":
         return graph.module
     if orders.backend == MOVED:
-        return _rounded_otherwise(graph.module)
+        return _with_perturbed_rounding(graph.module)
     if orders.backend:
         return torch._dynamo.lookup_backend(orders.backend)(module, examples)
     if orders.stop_at == compile_id:
@@ -92,11 +92,11 @@ def shadowed(
     return graph
 
 
-def _rounded_otherwise(module: GraphModule) -> Callable[..., Any]:
+def _with_perturbed_rounding(module: GraphModule) -> Callable[..., Any]:
     """The graph in eager, with the result of every inexact operation moved a little."""
 
     def call(*arguments: Any) -> Any:
-        with moved_mode(seed=0):
+        with perturbed_rounding(seed=0):
             return module(*arguments)
 
     return call
@@ -125,7 +125,7 @@ def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
 
 
 @dataclass
-class _Shadow:
+class _CheckedGraph:
     module: GraphModule
     compile_id: str
     orders: Orders
@@ -186,7 +186,7 @@ class _Shadow:
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
             self.first = tuple(kept)
-            self._check_own_random_numbers(tuple(kept))
+            self._check_inductor_random_numbers(tuple(kept))
         try:
             failure, judgement = self._compare(kept)
         finally:
@@ -196,12 +196,14 @@ class _Shadow:
         elif judgement is not None:
             self._note_judgement(judgement, tuple(kept))
 
-    def _check_own_random_numbers(self, arguments: tuple[Any, ...]) -> None:
+    def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
         if self.backend or not self.orders.investigate or not can_fork():
             return
-        from inductoscope.doctor.inside.own_random_numbers import failure_with_own_numbers
+        from inductoscope.doctor.inside.inductor_random_numbers import (
+            failure_with_inductor_random_numbers,
+        )
 
-        candidate, failure = failure_with_own_numbers(self._candidate(arguments))
+        candidate, failure = failure_with_inductor_random_numbers(self._candidate(arguments))
         if failure is not None:
             self._found(failure, arguments, candidate)
 
@@ -224,7 +226,7 @@ class _Shadow:
         else:
             self._found(failure, smaller.inputs, smaller)
 
-    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Judgement | None]:
+    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Comparison | None]:
         backward = _needs_backward(arguments)
         # By an interpreter: the code that FX writes for a graph may itself be wrong.
         case = Case(as_function(self.module), arguments, backward)
@@ -278,7 +280,7 @@ class _Shadow:
         about = {"compile": self.compile_id, "call": self.calls}
         SCOPE.emit("check", **about, verdict=verdict, text=text, **more)
 
-    def _note_judgement(self, judgement: Judgement, arguments: tuple[Any, ...]) -> None:
+    def _note_judgement(self, judgement: Comparison, arguments: tuple[Any, ...]) -> None:
         if not judgement.explained:
             exact = "" if judgement.is_exact else ", not the same to the last bit"
             self._note("right", f"{judgement.values} values{exact}", is_exact=judgement.is_exact)

@@ -13,7 +13,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 
 from inductoscope.doctor.compare.values import copy_values
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.shrink.parts import Recorded, part, record
+from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 from support.graphs import captured, numbers
 
 
@@ -67,8 +67,8 @@ subsets = st.sets(st.sampled_from(NAMES))
 
 
 @functools.cache
-def ten() -> Recorded:
-    return record(candidate_of(ten_operations, numbers(4, 3), numbers(3, 4)))
+def ten() -> RecordedGraph:
+    return record_values(candidate_of(ten_operations, numbers(4, 3), numbers(3, 4)))
 
 
 def test_what_can_be_left_out_are_the_operations_without_the_taking_of_single_results() -> None:
@@ -79,7 +79,7 @@ def test_what_can_be_left_out_are_the_operations_without_the_taking_of_single_re
 
 @given(subsets)
 def test_every_subset_runs(keep: set[str]) -> None:
-    cut = part(ten(), keep)
+    cut = subgraph(ten(), keep)
     if keep <= {"setitem"}:
         assert cut is None, "nothing would come out of it"
         return
@@ -93,7 +93,7 @@ def test_every_subset_runs(keep: set[str]) -> None:
 def test_every_operation_of_a_subset_gives_what_it_gives_in_the_whole(keep: set[str]) -> None:
     if "y" in keep:
         keep.add("setitem")  # Without what is written to y its readers would see something else.
-    cut = part(ten(), keep)
+    cut = subgraph(ten(), keep)
     for name, value in (values_of(cut) if cut is not None else {}).items():
         expected = ten().made[name]
         if isinstance(value, torch.Tensor):
@@ -103,7 +103,7 @@ def test_every_operation_of_a_subset_gives_what_it_gives_in_the_whole(keep: set[
 
 @given(subsets)
 def test_every_operation_of_a_subset_is_an_output_or_is_read(keep: set[str]) -> None:
-    cut = part(ten(), keep)
+    cut = subgraph(ten(), keep)
     if cut is None:
         return
     for node in cut.operations:
@@ -114,7 +114,7 @@ def test_every_operation_of_a_subset_is_an_output_or_is_read(keep: set[str]) -> 
 @given(subsets.filter(lambda keep: not keep <= {"setitem"}))
 def test_a_subset_leaves_the_recorded_values_alone(keep: set[str]) -> None:
     before = {name: copy_values([value])[0] for name, value in ten().made.items()}
-    cut = part(ten(), keep)
+    cut = subgraph(ten(), keep)
     assert cut is not None
     cut.module(*copy_values(cut.inputs))
     for name, value in before.items():
@@ -126,7 +126,7 @@ def test_a_subset_leaves_the_recorded_values_alone(keep: set[str]) -> None:
 
 
 def test_what_comes_from_outside_becomes_an_input() -> None:
-    cut = part(ten(), ["product", "both"])
+    cut = subgraph(ten(), ["product", "both"])
     assert cut is not None
     assert parameters(cut) == ["one", "two", "total"]
     assert output_names(cut) == ["both"]
@@ -135,7 +135,7 @@ def test_what_comes_from_outside_becomes_an_input() -> None:
 
 
 def test_all_nodes_together_are_the_whole() -> None:
-    whole = part(ten(), NAMES)
+    whole = subgraph(ten(), NAMES)
     assert whole is not None
     assert parameters(whole) == ["l_x_", "l_w_"]
     assert output_names(whole) == ["places", "double"]
@@ -146,20 +146,20 @@ def test_all_nodes_together_are_the_whole() -> None:
 
 
 def test_an_operation_with_several_results_brings_those_that_are_taken() -> None:
-    cut = part(ten(), ["max_1"])
+    cut = subgraph(ten(), ["max_1"])
     assert cut is not None
     assert output_names(cut) == ["largest", "places"]
 
 
 def test_what_is_written_to_last_is_an_output() -> None:
-    cut = part(ten(), ["y", "setitem"])
+    cut = subgraph(ten(), ["y", "setitem"])
     assert cut is not None
     assert output_names(cut) == ["y"]
     assert cut.module(*copy_values(cut.inputs))[0][0].tolist() == [1.0] * 4
 
 
 def test_a_reader_sees_what_was_written_before() -> None:
-    cut = part(ten(), ["flat"])
+    cut = subgraph(ten(), ["flat"])
     assert cut is not None
     (y,) = cut.inputs
     assert y[0].tolist() == [1.0] * 4, "written to"
@@ -173,8 +173,8 @@ def test_two_readers_see_what_each_of_them_saw() -> None:
         after = x + 2
         return before, after
 
-    recorded = record(candidate_of(function, numbers(3)))
-    cut = part(recorded, ["before", "after"])
+    recorded = record_values(candidate_of(function, numbers(3)))
+    cut = subgraph(recorded, ["before", "after"])
     assert cut is not None
     assert values_of(cut)["after"].tolist() == recorded.made["after"].tolist()
 
@@ -185,9 +185,9 @@ def test_an_input_that_was_written_to_before_is_a_new_one_for_every_candidate() 
         return x * 2
 
     x = torch.zeros(3)
-    recorded = record(candidate_of(function, x))
+    recorded = record_values(candidate_of(function, x))
     assert x.tolist() == [0, 0, 0]
-    cut = part(recorded, ["mul"])
+    cut = subgraph(recorded, ["mul"])
     assert cut is not None
     assert cut.inputs[0].tolist() == [1, 1, 1]
 
@@ -202,7 +202,7 @@ def test_the_candidate_stays_compiled_as_the_program_compiles_it() -> None:
         config={"epilogue_fusion": False},
         recipes=("torch.ones(3)",),
     )
-    cut = part(record(whole), ["cos"])
+    cut = subgraph(record_values(whole), ["cos"])
     assert cut is not None
     assert (cut.dynamic, cut.options, cut.config) == (True, whole.options, whole.config)
     assert cut.recipes == (), "its inputs are others"
@@ -212,7 +212,7 @@ def test_an_input_at_the_cut_asks_for_gradients_where_the_value_did() -> None:
     whole = candidate_of(lambda x, y: x.sin() * y.cos(), numbers(3), numbers(3))
     x, y = whole.inputs
     whole = Candidate(whole.module, (x.requires_grad_(), y), backward=True)
-    cut = part(record(whole), ["mul"])
+    cut = subgraph(record_values(whole), ["mul"])
     assert cut is not None
     assert [(value.requires_grad, value.is_leaf) for value in cut.inputs] == [
         (True, True),
@@ -224,7 +224,7 @@ def test_an_input_at_the_cut_asks_for_gradients_where_the_value_did() -> None:
 
 
 def test_apart_every_operation_reads_inputs_only() -> None:
-    apart = part(ten(), NAMES, separate=True)
+    apart = subgraph(ten(), NAMES, separate=True)
     assert apart is not None
     assert apart.size == len(NAMES)
     own = {node.name for node in apart.operations}
@@ -234,7 +234,7 @@ def test_apart_every_operation_reads_inputs_only() -> None:
 
 
 def test_apart_every_operation_is_an_output_with_the_value_that_it_has_in_the_whole() -> None:
-    apart = part(ten(), NAMES, separate=True)
+    apart = subgraph(ten(), NAMES, separate=True)
     assert apart is not None
     tensors = [name for name, value in ten().made.items() if isinstance(value, torch.Tensor)]
     assert set(output_names(apart)) == set(tensors) - {"l_x_", "l_w_"}
@@ -260,7 +260,7 @@ def test_a_constant_tensor_of_the_module_becomes_an_input() -> None:
     graph.output((graph.call_method("sin", (graph.call_function(torch.add, (x, table)),)),))
     table_values = torch.arange(3.0)
     module = module_with(graph, table=torch.nn.Buffer(table_values))
-    cut = part(record(Candidate(module, (numbers(3),))), ["add"])
+    cut = subgraph(record_values(Candidate(module, (numbers(3),))), ["add"])
     assert cut is not None
     assert parameters(cut) == ["x", "table"]
     assert torch.equal(cut.inputs[1], table_values)
@@ -275,7 +275,7 @@ def test_a_constant_of_the_module_that_is_no_tensor_is_read_from_it_still() -> N
     applied = graph.call_function(_apply, (inner, graph.call_method("sin", (x,))), name="applied")
     graph.output((applied,))
     module = module_with(graph, inner=torch.nn.Threshold(0.0, 7.0))
-    cut = part(record(Candidate(module, (torch.tensor([1.0, -1.0]),))), ["applied"])
+    cut = subgraph(record_values(Candidate(module, (torch.tensor([1.0, -1.0]),))), ["applied"])
     assert cut is not None
     assert parameters(cut) == ["sin"]
     assert cut.module(torch.tensor([1.0, -1.0]))[0].tolist() == [1.0, 7.0]
@@ -286,7 +286,7 @@ def test_numbers_and_sizes_are_written_into_the_graph() -> None:
     x = graph.placeholder("x")
     size = graph.call_method("size", (x,))
     graph.output((graph.call_function(torch.zeros, (size,), {"dtype": torch.int64}),))
-    cut = part(record(Candidate(GraphModule({}, graph), (numbers(2, 3),))), ["zeros"])
+    cut = subgraph(record_values(Candidate(GraphModule({}, graph), (numbers(2, 3),))), ["zeros"])
     assert cut is not None
     assert cut.inputs == ()
     assert cut.module()[0].shape == (2, 3)
@@ -296,34 +296,34 @@ def test_a_size_that_may_be_dynamic_stays_an_input() -> None:
     graph = Graph()
     size, x = graph.placeholder("s0"), graph.placeholder("x")
     graph.output((graph.call_method("view", (graph.call_method("sin", (x,)), size, -1)),))
-    cut = part(record(Candidate(GraphModule({}, graph), (2, numbers(6)))), ["view"])
+    cut = subgraph(record_values(Candidate(GraphModule({}, graph), (2, numbers(6)))), ["view"])
     assert cut is not None
     assert parameters(cut) == ["sin", "s0"]
     assert cut.inputs[1] == 2
 
 
-def with_a_thing() -> Recorded:
+def with_a_thing() -> RecordedGraph:
     """thing = object(); used = use(x, thing); sin = used.sin()"""
     graph = Graph()
     x = graph.placeholder("x")
     thing = graph.call_function(_make_thing, (), name="thing")
     used = graph.call_function(_use_thing, (x, thing), name="used")
     graph.output((graph.call_method("sin", (used,)),))
-    return record(Candidate(GraphModule({}, graph), (numbers(3),)))
+    return record_values(Candidate(GraphModule({}, graph), (numbers(3),)))
 
 
 def test_an_operation_whose_argument_cannot_be_written_down_is_left_out() -> None:
-    assert part(with_a_thing(), ["used"]) is None
-    rest = part(with_a_thing(), ["used", "sin"])
+    assert subgraph(with_a_thing(), ["used"]) is None
+    rest = subgraph(with_a_thing(), ["used", "sin"])
     assert rest is not None
     assert [node.name for node in rest.operations] == ["sin"]
-    together = part(with_a_thing(), ["thing", "used"])
+    together = subgraph(with_a_thing(), ["thing", "used"])
     assert together is not None
     assert [node.name for node in together.operations] == ["thing", "used"]
 
 
 def test_an_operation_that_is_left_out_leaves_no_input_behind() -> None:
-    rest = part(with_a_thing(), ["used", "sin"])
+    rest = subgraph(with_a_thing(), ["used", "sin"])
     assert rest is not None
     assert parameters(rest) == ["used"]
 

@@ -13,27 +13,29 @@ from inductoscope.doctor.handover import Found
 from inductoscope.doctor.search.axis import Axis
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import can_fork
-from inductoscope.doctor.search.localise import Location
 from inductoscope.doctor.search.oracle import EagerFails, Oracle, compiled, compiling, examine
-from inductoscope.doctor.workarounds.candidates import Workaround, workarounds
+from inductoscope.doctor.search.wrong_result_location import Location
+from inductoscope.doctor.workarounds.proposals import ProposedWorkaround, propose_workarounds
 
 _CALLS = 20
 _UNTRIED = 3
 _LONGEST = 2.0
 
 
-def try_remedies(
+def try_workarounds(
     candidate: Candidate,
     found: Found,
     location: Location,
-    cures: Sequence[tuple[Axis, str]],
+    suppressing: Sequence[tuple[Axis, str]],
     oracle: Oracle,
 ) -> list[dict[str, Any]]:
     """Workarounds that make the whole graph right, the least loss first, with their slowdown."""
     operations = [location.operation, *found.operations]
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
-    proposals = workarounds(location.stage, _unique(operations), _unique(passes), cures)
+    proposals = propose_workarounds(
+        location.stage, _unique(operations), _unique(passes), suppressing
+    )
     if not can_fork():
         # Tried in this process, one would stay in the way of the next: the program is the test.
         return [_described(proposal, {}) for proposal in proposals[:_UNTRIED]]
@@ -57,7 +59,7 @@ def _unique(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
 
-def _described(proposal: Workaround, result: dict[str, Any]) -> dict[str, Any]:
+def _described(proposal: ProposedWorkaround, result: dict[str, Any]) -> dict[str, Any]:
     return {
         "code": proposal.code,
         "text": proposal.text,
@@ -66,7 +68,7 @@ def _described(proposal: Workaround, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tried(candidate: Candidate, proposal: Workaround) -> Callable[[], dict[str, Any]]:
+def _tried(candidate: Candidate, proposal: ProposedWorkaround) -> Callable[[], dict[str, Any]]:
     """Work for a fork: whether the candidate is right with the workaround, and how fast."""
 
     def work() -> dict[str, Any]:

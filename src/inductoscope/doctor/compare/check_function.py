@@ -10,8 +10,8 @@ import torch
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from inductoscope.doctor.compare.compare import Case, judge
-from inductoscope.doctor.compare.form import Difference
+from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.tensor_metadata import OutputDifference
 from inductoscope.doctor.compare.values import run
 
 
@@ -22,8 +22,8 @@ class CheckResult:
     `differences` are held against the compiler, `explained` ones are not: `reason` says why.
     """
 
-    differences: tuple[Difference, ...]
-    explained: tuple[Difference, ...]
+    differences: tuple[OutputDifference, ...]
+    explained: tuple[OutputDifference, ...]
     reason: str
     values: int
 
