@@ -160,7 +160,7 @@ def test_an_examination_goes_on_in_its_folder(workplace: Workplace) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--resume", "out", "--output", "other"], "leave out --output"),
+        (["--resume", "out", "--output", "other"], "Remove --output"),
         (["--resume", "out"], "the command has some: give it again"),
     ],
     ids=["another place", "a secret"],

@@ -179,7 +179,7 @@ def test_without_torch_json_says_what_to_do(broken_torch: Path) -> None:
 def test_a_python_that_is_not_there_is_a_usage_error() -> None:
     result = run_env("--python", "/no/such/python")
     assert result.exit_code == 2
-    assert "/no/such/python is not a program that can be run." in result.output
+    assert "/no/such/python is not an executable program." in result.output
 
 
 def test_the_command_loads_neither_torch_nor_rich() -> None:

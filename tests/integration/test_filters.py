@@ -156,5 +156,5 @@ def test_a_log_alone_is_enough_for_the_filter(tmp_path: Path) -> None:
 def test_a_log_without_a_hang_has_nothing_to_leave_out(tmp_path: Path) -> None:
     answer = inductoscope("logs", HEALTHY, "--filter", tmp_path / "filter")
     assert answer.exit_code == 2
-    assert "nothing to leave out" in answer.words
+    assert "--filter has nothing to write" in answer.words
     assert not (tmp_path / "filter").exists()

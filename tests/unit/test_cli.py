@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
+import click
 import pytest
 
 from inductoscope.cli import COMMANDS
@@ -51,12 +53,27 @@ def test_help_names_every_command_and_the_exit_codes() -> None:
     assert answer.exit_code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in answer.stdout
-    assert "0 clean, 1 something found, 2 usage or unreadable input, 3 the tool" in answer.words
+    assert "0 clean, 1 something found, 2 bad usage or unreadable input, 3 the tool" in answer.words
 
 
 def test_no_command_at_all_is_answered_with_help() -> None:
     # Its exit code is click's: 0 before version 8.2, 2 since.
     assert inductoscope("--help").words in inductoscope().words
+
+
+def test_the_list_of_commands_is_not_cut_off() -> None:
+    lines = inductoscope("--help").stdout.partition("Commands:\n")[2].splitlines()
+    assert [line.split()[0] for line in lines] == list(COMMANDS)
+    assert all(line.endswith(".") and not line.endswith("...") for line in lines)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_has_help(name: str) -> None:
+    command = importlib.import_module(f"inductoscope.cli.commands.{name}").command
+    options = [option for option in command.params if isinstance(option, click.Option)]
+    for option in options:
+        assert option.help, option.opts
+        assert option.help.split("  [default")[0].endswith("."), option.opts
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -92,7 +109,7 @@ def test_python_dash_m_is_the_same_command() -> None:
         (("run", "missing.py"), "The script missing.py does not exist (looked in "),
         (("run", "-m"), "-m needs an argument, as in: inductoscope run -m NAME."),
         (("run", "no-such-program"), "no-such-program is neither a script in"),
-        (("env", "--python", "no-such-python"), "no-such-python is not a program that can be run."),
+        (("env", "--python", "no-such-python"), "no-such-python is not an executable program."),
     ],
 )
 def test_a_command_line_that_cannot_be(
@@ -113,8 +130,8 @@ def test_a_command_line_that_cannot_be(
         (("--kernel", "zzz"), "There is no kernel zzz. There are: cpp_fused_add_relu_sum_0."),
         (("--op", "zzz"), "matches zzz. Operations that Dynamo took: relu, add, sum."),
         (("--runnable", "zzz"), "There is no graph called 'zzz'. Choose one of: 0/0 dynamo"),
-        (("--op", "relu", "--stage", "ir"), "--stage and --op are views of their own."),
-        (("--kernel", "x", "--source", "y"), "--source and --kernel are views of their own."),
+        (("--op", "relu", "--stage", "ir"), "--stage and --op cannot be combined."),
+        (("--kernel", "x", "--source", "y"), "--source and --kernel cannot be combined."),
         (("--form", "ptx"), "--form is of a kernel: name it with --kernel."),
         (("--to", "graph.py"), "--to is where --runnable writes: name the graph with --runnable."),
     ],

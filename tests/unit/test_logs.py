@@ -142,7 +142,7 @@ def test_a_file_with_no_line_of_torch_is_refused(tmp_path: Path, data: bytes) ->
     path.write_bytes(data)
     answer = inductoscope("logs", path)
     assert answer.exit_code == 2
-    assert "There is no line of torch's in" in answer.words
+    assert "Found no torch log line in" in answer.words
     assert 'TORCH_LOGS="+inductor"' in answer.words
 
 
@@ -152,7 +152,7 @@ def test_a_path_that_does_not_exist_and_an_empty_folder_are_refused(tmp_path: Pa
 
 
 def test_seconds_without_follow_is_refused() -> None:
-    assert "give --follow too" in inductoscope("logs", CLEAN, "--seconds", "1").words
+    assert "Add --follow" in inductoscope("logs", CLEAN, "--seconds", "1").words
 
 
 # --- other ways in --------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The command line. Start-up imports neither torch nor rich: help has to be instant."""
+"""The command line. Start-up imports neither torch nor rich, so that help is instant."""
 
 from __future__ import annotations
 
@@ -26,14 +26,15 @@ COMMANDS: tuple[str, ...] = (
     "attach",
     "kernel",
     "env",
+    "completion",
 )
 
-# As shells have it: 128 and the number of the signal.
+# What shells report for Ctrl-C: 128 plus the number of the signal.
 _INTERRUPTED = 130
 
 
 class _LazyGroup(click.Group):
-    """Imports a command's module when the command is asked for."""
+    """Imports a command's module only when the command is needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -52,15 +53,17 @@ class _LazyGroup(click.Group):
 def _cli() -> None:
     """A debugger for Inductor, the compiler behind torch.compile.
 
-    Exit codes: 0 clean, 1 something found, 2 usage or unreadable input, 3 the tool itself failed.
-    'run' ends with the exit code of the program that it ran.
+    Start with 'inductoscope doctor SCRIPT'.
+
+    Exit codes: 0 clean, 1 something found, 2 bad usage or unreadable input, 3 the tool failed.
+    'run' exits with the exit code of the program it ran.
     """
 
 
 def main() -> None:
-    """Run the command line; errors of the tool's own become one line and an exit code."""
+    """Run the command line; errors raised on purpose become one line and an exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # What the terminal has no character for is written out, not refused.
+        # A character that the terminal cannot show is escaped instead of raising an error.
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         code = _cli.main(prog_name="inductoscope", standalone_mode=False)

@@ -6,13 +6,23 @@ import sys
 
 import click
 
+from inductoscope.cli.parameters import json_option
+
 
 @click.command("attach")
-@click.option("--seconds", default=5.0, show_default=True, type=click.FloatRange(0.5, 3600.0))
-@click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
-@click.option("--native", is_flag=True, help="Native frames too; pauses the process for a moment.")
 @click.option(
-    "--kill-stuck", is_flag=True, help="End a stuck compiler or worker, never the process itself."
+    "--seconds",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(0.5, 3600.0),
+    help="Watch the process for this long.",
+)
+@json_option("the result")
+@click.option(
+    "--native", is_flag=True, help="Show native frames too; this pauses the process briefly."
+)
+@click.option(
+    "--kill-stuck", is_flag=True, help="Kill a stuck compiler or worker, never PID itself."
 )
 @click.argument("pid", type=int)
 @click.pass_context
@@ -20,20 +30,24 @@ def command(
     context: click.Context,
     *,
     seconds: float,
-    target: str | None,
+    json_path: str | None,
     native: bool,
     kill_stuck: bool,
     pid: int,
 ) -> None:
-    """Say what a running process is at, with no help from it.
+    """Show what a running or hung process is doing.
 
-    It is looked at for a few seconds: its stacks (with py-spy, if that is installed), the
-    processes that it started, what each of them does, and the locks that they wait for. The
-    process is not changed, and not slowed.
+    Watches any Python process for a few seconds: its stacks (with py-spy, if installed), the
+    processes it started, and the locks they wait for. The process is neither changed nor slowed
+    down.
 
     \b
-    Exit code: 0 it moves, 1 it is stuck, 2 no such process or not one of Python,
-    3 nothing of it may be read.
+    inductoscope attach 12345
+    inductoscope attach 12345 --seconds 30 --native
+
+    \b
+    Exit code: 0 it makes progress, 1 it is stuck, 2 not a running Python process,
+    3 no permission to read it.
     """
     from inductoscope.hangs.watch.attaching import attach, end_attached
     from inductoscope.views.report.terminal import Printer, write_json
@@ -42,14 +56,14 @@ def command(
     try:
         attached = attach(pid, seconds=seconds, native=native, say=_say)
     except KeyboardInterrupt:
-        click.echo("inductoscope: interrupted; the process was left as it is", err=True)
+        click.echo("inductoscope: interrupted; the process was not changed", err=True)
         context.exit(130)
     if kill_stuck and not attached.moves:
         attached = end_attached(attached)
     view = attached_view(attached)
-    if target is not None:
-        write_json(view, target)
-    if target != "-":
+    if json_path is not None:
+        write_json(view, json_path)
+    if json_path != "-":
         print_attached(Printer(sys.stdout), view)
     context.exit(0 if attached.moves else 1)
 

@@ -7,15 +7,16 @@ from pathlib import Path
 
 import click
 
+from inductoscope.cli.parameters import json_option, recording_argument
 from inductoscope.errors import UsageError
 
 
 @click.command("diff")
-@click.argument("first", required=False, type=click.Path(path_type=Path))
-@click.argument("second", required=False, type=click.Path(path_type=Path))
-@click.option("--kernel", metavar="NAME", help="Show how the source of a kernel changed.")
-@click.option("--stage", metavar="STAGE", help="Show how what a stage made changed.")
-@click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
+@recording_argument("first")
+@recording_argument("second")
+@click.option("--kernel", metavar="NAME", help="Show how the source of this kernel changed.")
+@click.option("--stage", metavar="STAGE", help="Show how the output of this stage changed.")
+@json_option("the data")
 def command(
     first: Path | None,
     second: Path | None,
@@ -23,17 +24,17 @@ def command(
     stage: str | None,
     json_path: str | None,
 ) -> None:
-    """Compare two recordings: where they part, fusions and kernels gained and lost.
+    """Compare two recordings and say what changed first.
 
-    Without SECOND it is the last recording that was made, and without FIRST the one before it.
-    Nodes, buffers and kernels that only have other names count as the same.
+    Lists the first stage that differs, and the fusions and kernels gained and lost. Renamed nodes,
+    buffers and kernels count as equal. FIRST and SECOND default to the last two recordings.
 
     \b
     inductoscope diff before/ after/
     inductoscope diff before/ after/ --kernel cpp_fused_relu_0
     inductoscope diff before/ after/ --stage post-grad-pass
 
-    Exit code: 0 the same, 1 something differs, 2 unreadable.
+    Exit code: 0 no difference, 1 something differs, 2 unreadable input.
     """
     from inductoscope.analysis.diff import compare
     from inductoscope.model.fold import load
@@ -46,7 +47,7 @@ def command(
     from inductoscope.views.report.terminal import Printer, write_json
 
     if kernel and stage:
-        raise UsageError("--kernel and --stage are views of their own. Choose one of them.")
+        raise UsageError("--kernel and --stage cannot be combined. Choose one.")
     one, other = _chosen(first, second)
     view, render = difference_view(compare(load(one), load(other))), print_difference
     if kernel or stage:
@@ -66,7 +67,7 @@ def _chosen(first: Path | None, second: Path | None) -> tuple[Path, Path]:
     found = all_recordings()
     if len(found) < 2:
         raise UsageError(
-            f"There are {len(found)} recordings to choose from. Name two: "
+            f"Found {len(found)} recording(s), and diff needs two. Name them: "
             "'inductoscope diff FIRST SECOND'."
         )
     return found[-2], found[-1]

@@ -8,46 +8,54 @@ from pathlib import Path
 
 import click
 
+from inductoscope.cli.parameters import json_option, program_argument, quiet_option
+
 
 @click.command(
     "doctor",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
+@json_option("the verdict")
 @click.option(
-    "--json", "json_path", metavar="PATH", help="Write the verdict as JSON ('-': stdout)."
-)
-@click.option(
-    "--output", type=click.Path(path_type=Path), help="Where to keep everything (a new folder)."
+    "--output", type=click.Path(path_type=Path), help="Keep everything in this new folder."
 )
 @click.option(
     "--resume",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Go on with an examination that was interrupted, in its folder (SCRIPT may be left out).",
+    help="Continue an interrupted examination in its folder; SCRIPT may be omitted.",
 )
 @click.option(
-    "--calls", default=8, show_default=True, help="Calls of each compiled graph to check."
+    "--calls",
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Check the first N calls of each compiled graph.",
 )
 @click.option(
     "--stall",
     default=60.0,
     show_default=True,
-    help="Seconds without a sign of life inside the compiler that count as a hang.",
+    metavar="SECONDS",
+    help="Report a hang after this many seconds without progress in the compiler.",
 )
 @click.option(
-    "--time-limit", default=3600.0, show_default=True, help="Seconds for one run of the program."
+    "--time-limit",
+    default=3600.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop one run of the program after this long.",
 )
 @click.option(
     "--proofs",
     default=3,
     show_default=True,
     type=click.IntRange(min=1),
-    help="Times that the reproducer is run, each in a fresh process; all have to fail.",
+    metavar="N",
+    help="Run the reproducer N times in fresh processes; every run must fail.",
 )
-@click.option("--no-workaround", is_flag=True, help="Look for the culprit only.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
-@click.argument(
-    "words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE|COMMAND [ARGS]..."
-)
+@click.option("--no-workaround", is_flag=True, help="Find the cause, but try no workaround.")
+@quiet_option
+@program_argument
 def command(
     json_path: str | None,
     output: Path | None,
@@ -60,17 +68,17 @@ def command(
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Find out what is wrong with a compiled program, prove it, and offer a way round.
+    """Find what is wrong with a compiled program, and prove it.
 
-    The program is run with every compiled graph checked against eager and float64. What is found
-    is located in the compiler, cut down to a small script that is run before it is called a
-    reproducer, and workarounds are tried. The program is stopped where something is found.
-
-    Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed.
+    Runs the program and checks every compiled graph against eager and float64. At the first
+    failure it stops the program, finds the stage that causes it, reduces it to a small script
+    that fails without inductoscope, and tries workarounds.
 
     \b
     inductoscope doctor train.py --epochs 1
     inductoscope doctor --json verdict.json -m package.train
+
+    Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed.
     """
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.outside.examination import Doctor, Request
@@ -81,10 +89,10 @@ def command(
     from inductoscope.views.report.progress import Progress
     from inductoscope.views.report.terminal import Printer, write_json
 
-    # Ended from outside, it ends as with Ctrl-C: nothing is left running, what is known is said.
+    # SIGTERM acts like Ctrl-C: nothing is left running, and the verdict so far is printed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if resume and output:
-        raise UsageError("--resume goes on in the folder that it names: leave out --output.")
+        raise UsageError("--resume continues in the folder it names. Remove --output.")
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = Limits(stall, time_limit)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from inductoscope.cli.parameters import json_option
+
 if TYPE_CHECKING:
     from inductoscope.views.env import Environment
 
@@ -19,32 +21,32 @@ def _existing_python(context: click.Context, parameter: click.Parameter, value: 
         return sys.executable
     found = shutil.which(value)
     if found is None:
-        raise click.BadParameter(f"{value} is not a program that can be run.")
+        raise click.BadParameter(f"{value} is not an executable program.")
     return found
 
 
 @click.command("env")
-@click.option("--flags", is_flag=True, help="Also list every flag of torch that helps debugging.")
-@click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
+@click.option("--flags", is_flag=True, help="List torch's debugging flags too.")
+@json_option("the result")
 @click.option(
     "--python",
     metavar="PATH",
     callback=_existing_python,
-    help="The Python whose torch to look at.  [default: the one that runs inductoscope]",
+    help="Check the torch of this Python.  [default: the one that runs inductoscope]",
 )
 @click.pass_context
-def command(context: click.Context, *, flags: bool, target: str | None, python: str) -> None:
-    """Show versions, compilers and devices, and check the installed torch.
+def command(context: click.Context, *, flags: bool, json_path: str | None, python: str) -> None:
+    """Check the installed torch, compilers and devices.
 
-    inductoscope relies on private names inside torch and on the text of its log lines. Each is
-    looked up in the installed torch: a missing one switches off what needs it, and nothing else.
+    inductoscope relies on private names inside torch and on the text of its log lines. This
+    command looks each of them up. A missing name disables the view that needs it, nothing else.
 
-    With --flags: the environment variables, TORCH_LOGS names and config keys that people set to
-    debug Inductor, whether this torch knows them, their value now, when they act, what has
-    replaced them and which of our commands sets them.
+    With --flags: the environment variables, TORCH_LOGS names and config keys used to debug
+    Inductor, with their current values, when they take effect, what replaced them, and which
+    inductoscope command sets them for you.
 
     \b
-    Exit code: 0 all is there, 1 something is missing, 3 torch cannot be imported.
+    Exit code: 0 nothing is missing, 1 something is, 3 torch cannot be imported.
     """
     from inductoscope.views.env import collect_environment
     from inductoscope.views.report.environment import environment_view
@@ -52,9 +54,9 @@ def command(context: click.Context, *, flags: bool, target: str | None, python: 
 
     environment = collect_environment(python)
     view = environment_view(environment, flags=flags)
-    if target is not None:
-        write_json(view, target)
-    if target != "-":
+    if json_path is not None:
+        write_json(view, json_path)
+    if json_path != "-":
         _print(view)
     context.exit(_exit_code(environment))
 

@@ -4,15 +4,29 @@ from __future__ import annotations
 
 import click
 
+from inductoscope.cli.parameters import complete_from, json_option
+
+
+def _names() -> list[str]:
+    """Names to complete: those that are known without loading rich."""
+    from inductoscope.analysis.rules import RULES
+    from inductoscope.views.explain import STAGES, VERDICTS, VIEWS
+
+    findings = [rule.__module__.rpartition(".")[2] for rule in RULES]
+    topics = [topic.name for topic in (*VERDICTS, *VIEWS)]
+    return [*(stage.name for stage in STAGES), *topics, *findings]
+
 
 @click.command("explain")
-@click.argument("words", nargs=-1, metavar="[NAME | SYMPTOM...]")
-@click.option("--json", "json_path", metavar="PATH", help="Write the text as JSON ('-': stdout).")
+@click.argument(
+    "words", nargs=-1, metavar="[NAME | SYMPTOM...]", shell_complete=complete_from(_names)
+)
+@json_option("the text")
 def command(words: tuple[str, ...], json_path: str | None) -> None:
-    """Explain a stage, a finding, a verdict, a stall or a view.
+    """Explain a stage, a finding, a verdict or a symptom.
 
-    NAME is a word that inductoscope uses; without one, all are listed. Several words are a symptom:
-    the stages are named where it lives.
+    NAME is any word that inductoscope uses; without NAME, it lists them all. Several words describe
+    a symptom, and the answer is the stages that can cause it.
 
     \b
     inductoscope explain fusion

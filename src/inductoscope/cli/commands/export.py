@@ -6,34 +6,36 @@ from pathlib import Path
 
 import click
 
+from inductoscope.cli.parameters import json_option, recording_argument
+
 _FORMS = ("perfetto", "graphviz", "json", "raw")
 
 
 @click.command("export")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@recording_argument()
 @click.option(
     "--to",
     "folder",
     required=True,
     metavar="DIR",
     type=click.Path(path_type=Path),
-    help="The folder to write into; made where it is not there.",
+    help="Write into this folder, which is created if needed.",
 )
 @click.option(
     "--form",
     "forms",
     multiple=True,
     type=click.Choice(_FORMS),
-    help="Which form; may be given several times.  [default: all]",
+    help="Write only this form; repeat for more.  [default: all]",
 )
-@click.option("--json", "json_path", metavar="PATH", help="List the files as JSON ('-': stdout).")
+@json_option("the list of files")
 def command(
     recording: Path | None, folder: Path, forms: tuple[str, ...], json_path: str | None
 ) -> None:
-    """Write a recording in forms that other programs read.
+    """Export a recording to Perfetto, GraphViz, JSON or plain files.
 
-    Without RECORDING it is the last one that was made. Files that are there already are replaced
-    only if an export wrote them and nobody changed them since; the manifest says what is what.
+    RECORDING defaults to the last one. An existing file is replaced only if an earlier export
+    wrote it and nobody has changed it since. manifest.json describes every file.
 
     \b
     perfetto   trace.json: compile time by process, stage and graph

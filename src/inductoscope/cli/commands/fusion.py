@@ -7,62 +7,73 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from inductoscope.cli.parameters import json_option, quiet_option, recording_argument
+
 if TYPE_CHECKING:
     from inductoscope.analysis.fusion.naming import Found
     from inductoscope.model.entities import Recording
 
 
 @click.command("fusion")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@recording_argument()
 @click.option(
     "--why",
     "names",
     nargs=2,
     metavar="A B",
-    help="One pair in full: nodes, buffers, kernels, FX nodes or operations.",
+    help="Explain one pair: nodes, buffers, kernels, FX nodes or operations.",
 )
-@click.option("--try", "trying", is_flag=True, help="With --why: compile with other settings.")
-@click.option("--graph", metavar="KEY", help="Only this graph, for instance '0/0 forward'.")
-@click.option("--outcome", type=click.Choice(["fused", "refused", "never"]), help="Only these.")
+@click.option(
+    "--try", "trying", is_flag=True, help="With --why: recompile with settings that may fuse it."
+)
+@click.option("--graph", metavar="KEY", help="Show only this graph, such as '0/0 forward'.")
+@click.option(
+    "--outcome",
+    type=click.Choice(["fused", "refused", "never"]),
+    help="Show only pairs with this outcome.",
+)
 @click.option(
     "--sort",
     type=click.Choice(["bytes", "order", "score", "reason"]),
     default="bytes",
     show_default=True,
+    help="Sort the table by this.",
 )
 @click.option(
     "--limit",
     type=click.IntRange(min=1),
     default=10,
     show_default=True,
-    help="Rows of the table to print.",
+    metavar="N",
+    help="Print at most N rows.",
 )
 @click.option(
     "--bandwidth",
     type=click.FloatRange(min=0.001),
     metavar="GB/s",
-    help="Memory bandwidth to tell time from bytes.  [default: as published for the GPU]",
+    help="Memory bandwidth, to turn bytes into time.  [default: as published for the GPU]",
 )
 @click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=300.0,
     show_default=True,
-    help="With --try: seconds for one compile.",
+    metavar="SECONDS",
+    help="With --try: stop one compile after this long.",
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@json_option("the ledger")
+@quiet_option
 def command(
     recording: Path | None,
     names: tuple[str, str] | None,
     json_path: str | None,
     **options: Any,
 ) -> None:
-    """The fusion ledger: what was fused, refused and why, or never tried.
+    """Show what was fused, what was not, and why.
 
-    Every two scheduler nodes that share data are listed: one reads what the other writes, or both
-    read the same. A refusal costs the bytes that are moved once more; the costliest come first.
-    Without RECORDING it is the last one that was made.
+    Lists every two scheduler nodes that share data: one reads what the other writes, or both read
+    the same buffer. A pair that was not fused costs the bytes moved again; the costliest come
+    first. RECORDING defaults to the last one.
 
     \b
     inductoscope fusion
@@ -70,8 +81,8 @@ def command(
     inductoscope fusion --why relu sum
     inductoscope fusion --why op3 op7 --try
 
-    With --try the recorded graph is compiled again, in a child process with a time limit, with
-    settings that may lift the condition. It is neither run nor timed.
+    --try recompiles the recorded graph in a child process, with settings that may allow the
+    fusion. The result is neither run nor timed.
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from inductoscope.cli.parameters import json_option, quiet_option
+
 if TYPE_CHECKING:
     from inductoscope.kernels.file import KernelFile
     from inductoscope.kernels.plans import Wish
@@ -18,46 +20,47 @@ _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
 
 @click.command("kernel")
-@click.option("--name", metavar="NAME", help="Which kernel, where the file holds several.")
+@click.option("--name", metavar="NAME", help="Choose a kernel if the file holds several.")
 @click.option(
     "--target",
-    metavar="T",
-    help="cuda:80, cuda:90, cuda:100, hip:gfx90a, hip:gfx942.  [default: the file's device]",
+    metavar="GPU",
+    help="Compile for this GPU, such as cuda:90 or hip:gfx942.  [default: the file's own]",
 )
-@click.option(
-    "--config", "settings", metavar="K=V,...", help="Block sizes and options to compile with."
-)
-@click.option("--all-configs", is_flag=True, help="Every configuration that would be tried.")
+@click.option("--config", "settings", metavar="K=V,...", help="Set block sizes and options.")
+@click.option("--all-configs", is_flag=True, help="Compile every configuration Inductor would try.")
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0.1),
     default=60.0,
     show_default=True,
-    help="Seconds for one compile.",
+    metavar="SECONDS",
+    help="Stop one compile after this long.",
 )
 @click.option(
     "--memory",
     type=click.FloatRange(min=0.1),
     default=16.0,
     show_default=True,
-    help="GiB of address space for one compile.",
+    metavar="GIB",
+    help="Limit the address space of one compile.",
 )
 @click.option(
     "--times",
     type=click.IntRange(min=1),
     default=1,
     show_default=True,
-    help="How often to compile.",
+    metavar="N",
+    help="Compile N times.",
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="A folder for TTIR, TTGIR, LLIR, PTX, ..."
+    "--output", type=click.Path(path_type=Path), help="Keep TTIR, TTGIR, LLIR, PTX, ... here."
 )
-@click.option("--show", "form", type=click.Choice(_FORMS), help="Also print this form.")
+@click.option("--show", "form", type=click.Choice(_FORMS), help="Print this form too.")
 @click.option(
-    "--script", type=click.Path(path_type=Path), help="Write the standalone script there."
+    "--script", type=click.Path(path_type=Path), help="Write a standalone script for bug reports."
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the result there; - is stdout.")
-@click.option("--quiet", is_flag=True, help="Show no progress.")
+@json_option("the result")
+@quiet_option
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
 def command(
     file: Path,
@@ -74,28 +77,29 @@ def command(
     json_path: str | None,
     quiet: bool,
 ) -> None:
-    """Compile one generated Triton kernel alone, with a time limit.
+    """Compile one generated Triton kernel on its own.
 
-    FILE is a kernel file from Inductor's cache, or generated code that holds several. It is read,
-    not run; the kernel's function is compiled in a child process, for any target, without a GPU.
-    Says whether it compiles alone (a hang then lies elsewhere), in which stage it does not end,
-    or why it fails; seconds per stage, registers, spills and shared memory.
+    FILE is a kernel from Inductor's cache, or generated code that holds several kernels. It is
+    read, not executed; only the kernel's function is compiled, in a child process with a time
+    limit, for any GPU and without one.
 
-    With --show source nothing is compiled: what the file says is shown.
+    Reports whether the kernel compiles alone (then the hang is elsewhere), which stage hangs, or
+    why it fails, with seconds per stage, registers, spills and shared memory. --show source only
+    reads the file.
 
     \b
     inductoscope kernel /tmp/torchinductor_me/xr/cxr2.py --timeout 60
     inductoscope kernel output_code.py --name triton_mm --target hip:gfx942
     inductoscope kernel cxr2.py --config num_warps=8 --show ptx
 
-    Exit code: 0 it compiles, 1 it does not end or fails, 2 unreadable, 3 Triton is missing.
+    Exit code: 0 it compiles, 1 it hangs or fails, 2 unreadable file, 3 no Triton.
     """
     from inductoscope.kernels.configs import parse_config
     from inductoscope.kernels.file import read_kernel_file
     from inductoscope.kernels.plans import Wish
     from inductoscope.processes.limited import Limits
 
-    # Ended from outside, it ends as with Ctrl-C: nothing is left running.
+    # SIGTERM acts like Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     kernel = read_kernel_file(file, name)
     wish = Wish(
@@ -155,7 +159,7 @@ def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) ->
     printer = Printer(sys.stdout)
     print_kernel(printer, view)
     if form is not None:
-        text = view["shown"]["text"] or f"There is no {form} of this kernel for {view['target']}."
+        text = view["shown"]["text"] or f"This kernel has no {form} for {view['target']}."
         print_shown(printer, form, text)
 
 
@@ -175,5 +179,5 @@ def _show_source(
         return
     printer = Printer(sys.stdout)
     print_file(printer, view)
-    printer.line("Not compiled: --show source reads the file only.")
+    printer.line("Not compiled: --show source only reads the file.")
     print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))

@@ -7,32 +7,40 @@ from typing import Any
 
 import click
 
+from inductoscope.cli.parameters import complete_files, json_option
+
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
 
 
 @click.command("logs")
-@click.option("--follow", is_flag=True, help="The log still grows: read it once it stops growing.")
+@click.option("--follow", is_flag=True, help="Wait until the log stops growing, then read it.")
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0),
     metavar="N",
-    help="With --follow: it has stopped when nothing came for so long.  [default: Ctrl-C]",
+    help="With --follow: stop after N seconds without a new line.  [default: on Ctrl-C]",
 )
 @click.option(
     "--cores",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Processes to read with.  [default: all]",
+    help="Read with N processes.  [default: one per core]",
 )
 @click.option(
     "--filter",
     "filter_folder",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write code there that leaves out what is stuck: a snippet, and a patch for torch.",
+    help="Write a snippet and a torch patch that skip the stuck configurations.",
 )
-@click.option("--json", "target", metavar="PATH", help="Write the result there; - is stdout.")
-@click.argument("paths", nargs=-1, required=True, metavar="FILE|FOLDER|-...")
+@json_option("the result")
+@click.argument(
+    "paths",
+    nargs=-1,
+    required=True,
+    metavar="FILE|FOLDER|-...",
+    shell_complete=complete_files,
+)
 @click.pass_context
 def command(
     context: click.Context,
@@ -41,21 +49,21 @@ def command(
     seconds: float | None,
     cores: int | None,
     filter_folder: Path | None,
-    target: str | None,
+    json_path: str | None,
     paths: tuple[str, ...],
 ) -> None:
-    """Say from logs of torch where a program got stuck: which kernel, which configuration.
+    """Find out from torch's logs where a program got stuck.
 
-    Reads what TORCH_LOGS printed and what TORCH_TRACE wrote: one file, several, or a folder, of
-    one rank or of a thousand, rotated or compressed, with whatever a launcher or a job system put
-    before each line. It needs no torch, so a log from another machine will do; - is standard input.
+    Names the kernel and the configuration that hang. Reads TORCH_LOGS text and TORCH_TRACE files:
+    one, several or a folder, of one rank or a thousand, rotated, compressed, or prefixed by a
+    launcher; - means standard input. It does not need torch, so a log from another machine works.
 
     \b
     TORCH_LOGS=+inductor python train.py 2>&1 | tee log.txt
     inductoscope logs log.txt
 
     \b
-    Exit code: 0 nothing is stuck, 1 something is, 2 no line of torch's is in it.
+    Exit code: 0 nothing is stuck, 1 something is, 2 not a torch log.
     """
     from inductoscope.errors import UsageError
     from inductoscope.hangs.logs.applicability import judge
@@ -64,7 +72,7 @@ def command(
     from inductoscope.views.report.terminal import write_json
 
     if seconds is not None and not follow:
-        raise UsageError("--seconds says when --follow ends; give --follow too.")
+        raise UsageError("--seconds only works with --follow. Add --follow.")
     if follow:
         wait_until_quiet(paths, seconds=seconds)
     reading = read_logs(paths, cores=cores)
@@ -73,9 +81,9 @@ def command(
     view = logs_view(reading, judge(reading))
     if filter_folder is not None:
         _write_filter(view, filter_folder)
-    if target is not None:
-        write_json(view, target)
-    if target != "-":
+    if json_path is not None:
+        write_json(view, json_path)
+    if json_path != "-":
         _print(view)
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
 
@@ -87,7 +95,9 @@ def _write_filter(view: dict[str, Any], folder: Path) -> None:
     groups = [group for answer in view["answers"] for group in answer["groups"]]
     ways = [WayPast(**group["way_past"]) for group in groups if group["way_past"]]
     if not ways:
-        raise UsageError("There is nothing to leave out: no condition tells what is stuck.")
+        raise UsageError(
+            "--filter has nothing to write: no condition separates stuck from finished."
+        )
     for path in write_way_past(ways[0], folder):
         click.echo(f"wrote {path}", err=True)
 
@@ -95,9 +105,9 @@ def _write_filter(view: dict[str, Any], folder: Path) -> None:
 def _no_torch_line(paths: tuple[str, ...]) -> str:
     where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
     return (
-        f"There is no line of torch's in {where}: it is of another tool, or of a program that ran "
-        'without TORCH_LOGS. Run it with TORCH_LOGS="+inductor" and 2>&1, since torch writes to '
-        "standard error."
+        f"Found no torch log line in {where}: another tool wrote it, or the program ran without "
+        'TORCH_LOGS. Run the program with TORCH_LOGS="+inductor" and add 2>&1, because torch logs '
+        "to standard error."
     )
 
 

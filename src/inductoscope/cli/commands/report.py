@@ -8,31 +8,29 @@ from pathlib import Path
 
 import click
 
+from inductoscope.cli.parameters import json_option, recording_argument, target_option
+
 
 @click.command("report")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@recording_argument()
 @click.option(
     "--output",
     "-o",
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("report.html"),
     show_default=True,
-    help="Where to write the page.",
+    help="Write the page to this file.",
 )
-@click.option(
-    "--target",
-    metavar="GPU",
-    help="What a GPU that is not there would get: cuda:80, cuda:90, cuda:100, hip:gfx90a, "
-    "hip:gfx942.",
-)
+@target_option("Show what this GPU would get, even without having one")
 @click.option(
     "--assembly",
     type=click.IntRange(min=0),
     default=4,
     show_default=True,
-    help="Machine code of so many C++ kernels; each is compiled once more, in seconds.",
+    metavar="N",
+    help="Show the assembly of N C++ kernels; each takes seconds to recompile.",
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
+@json_option("the data")
 def command(
     recording: Path | None,
     output: Path,
@@ -40,16 +38,17 @@ def command(
     assembly: int,
     json_path: str | None,
 ) -> None:
-    """Write one HTML page of a recording: every stage, linked line by line.
+    """Write a recording as one HTML page, every stage linked.
 
-    Without RECORDING it is the last one that was made. The page is one file with everything in it:
-    it opens from disk, without a network, and can be attached to a bug report. It exits with 1 if
-    there is a problem in the recording.
+    Click a line to see what it became in every other stage. The page is a single file that opens
+    from disk, offline, and can be attached to a bug report. RECORDING defaults to the last one.
 
     \b
     inductoscope report
     inductoscope report recordings/train -o train.html
     inductoscope report --target cuda:90
+
+    Exit code: 0 no findings, 1 the recording has a problem.
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
+from inductoscope.cli.parameters import json_option, program_argument, target_option
 from inductoscope.errors import InductoscopeError
 
 if TYPE_CHECKING:
@@ -23,41 +24,35 @@ if TYPE_CHECKING:
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @click.option(
-    "--output", type=click.Path(path_type=Path), help="Where to keep the recording (a new folder)."
+    "--output", type=click.Path(path_type=Path), help="Keep the recording in this new folder."
 )
-@click.option("--fresh", is_flag=True, help="Compile everything anew, in a private cache.")
-@click.option("--json", "json_path", metavar="PATH", help="Also write the summary as JSON.")
+@click.option("--fresh", is_flag=True, help="Recompile everything, in a private cache.")
+@json_option("the summary")
 @click.option("--quiet", is_flag=True, help="Print no summary.")
 @click.option(
     "--findings-exit-code",
     is_flag=True,
-    help="Exit with 1 if something was found and 0 if not, instead of the program's own code.",
+    help="Exit with 1 if there are findings and 0 if not, whatever the program returned.",
 )
 @click.option(
     "--stall",
     type=click.FloatRange(min=0.0),
     metavar="SECONDS",
-    help="Without a sign of life that count as a stall; 0 does not watch.  [default: by stage]",
+    help="Report a stall after this many seconds without progress; 0 disables watching.  "
+    "[default: depends on the stage]",
 )
 @click.option(
     "--kill-stuck",
     is_flag=True,
-    help="End a compiler or worker that is stuck, so that the run goes on without it.",
+    help="Kill a stuck compiler or worker so that the program can continue.",
 )
-@click.option(
-    "--target",
-    metavar="T",
-    help="Then compile its graphs for a GPU that is not there: cuda:80, cuda:90, cuda:100, "
-    "hip:gfx90a, hip:gfx942.",
-)
+@target_option("Then compile the graphs for this GPU, even without having one")
 @click.option(
     "--pretend",
     is_flag=True,
-    help="With --target: the whole program believes in the GPU; no tensor has a value.",
+    help="With --target: let a program that asks for a GPU see one; tensors have no values.",
 )
-@click.argument(
-    "words", nargs=-1, type=click.UNPROCESSED, metavar="SCRIPT|-m MODULE|COMMAND [ARGS]..."
-)
+@program_argument
 def command(
     output: Path | None,
     fresh: bool,
@@ -70,13 +65,14 @@ def command(
     pretend: bool,
     words: tuple[str, ...],
 ) -> None:
-    """Run a program under the scope and keep what every compiler stage did.
+    """Run a program and record every stage of the compiler.
 
-    The program runs unchanged: its output, arguments, signals and exit code stay as they are. A
-    summary follows on standard error, and 'inductoscope show' reads the recording.
+    The program runs unchanged, with its own output, arguments, signals and exit code. A summary
+    with findings follows on standard error; 'inductoscope show' reads the recording. If the
+    program stops making progress, inductoscope says where it is stuck.
 
-    With --target what was captured is compiled once more for that GPU, in a child process: nothing
-    runs on a GPU and none is needed. A program that asks for a GPU itself needs --pretend too.
+    --target compiles the captured graphs for that GPU afterwards, in a child process. Nothing runs
+    on a GPU. A program that asks for a GPU itself needs --pretend too.
 
     \b
     inductoscope run train.py --epochs 1
@@ -112,7 +108,9 @@ def _wanted_target(target: str | None, pretend: bool) -> Target | None:
     from inductoscope.targets.architectures import read_target
 
     if target is None and pretend:
-        raise UsageError("--pretend needs the GPU to pretend: give --target, as in cuda:90.")
+        raise UsageError(
+            "--pretend needs a GPU to pretend. Add --target, for example --target cuda:90."
+        )
     return None if target is None else read_target(target)
 
 
@@ -138,8 +136,8 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
         click.echo(f"inductoscope: {error}", err=True)
         if failed:
             click.echo(
-                "inductoscope: the program failed. If it asks for a GPU itself (device='cuda'), "
-                f"run it with --target {target} --pretend.",
+                "inductoscope: the program failed. If it asks for a GPU (device='cuda'), run it "
+                f"with --target {target} --pretend.",
                 err=True,
             )
         return
@@ -151,7 +149,7 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 
 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
-    """Says on standard error when the program stands still, and at what."""
+    """Report on standard error when the program stalls, and where."""
     from inductoscope.hangs.watch.live import Watch
 
     def say(event: Any) -> None:

@@ -8,16 +8,24 @@ from pathlib import Path
 
 import click
 
+from inductoscope.cli.parameters import json_option, recording_argument
+
 
 @click.command("serve")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
-@click.option("--port", type=click.IntRange(0, 65535), default=0, help="0: any free one.")
-@click.option("--json", "json_path", metavar="PATH", help="Write the address as JSON.")
+@recording_argument()
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="Listen on this port.  [default: any free port]",
+)
+@json_option("the address")
 def command(recording: Path | None, port: int, json_path: str | None) -> None:
-    """Show the page of a recording while the run goes on.
+    """Serve the page of a recording while the program runs.
 
-    Without RECORDING it is the last one that was made. The page is served to this machine alone,
-    under an address that cannot be guessed, and follows what the program adds. Ctrl-C ends it.
+    The page updates as the program runs. Only this machine can open it, at an address that cannot
+    be guessed. RECORDING defaults to the last one. Stop with Ctrl-C.
 
     \b
     inductoscope run train.py &
@@ -33,11 +41,13 @@ def command(recording: Path | None, port: int, json_path: str | None) -> None:
     try:
         server = LiveServer(path, port)
     except OSError as error:
-        raise UsageError(f"Port {port} cannot be had: {error.strerror}. Try --port 0.") from error
+        raise UsageError(
+            f"Cannot listen on --port {port}: {error.strerror}. Try --port 0."
+        ) from error
     if json_path:
         write_json({"address": server.address, "recording": str(path)}, json_path)
     if json_path != "-":
-        click.echo(f"{server.address}\nshows {path}; Ctrl-C ends it.")
+        click.echo(f"{server.address}\nserves {path}; stop with Ctrl-C.")
     sys.stdout.flush()
     with server, contextlib.suppress(KeyboardInterrupt):
         server.serve_forever()

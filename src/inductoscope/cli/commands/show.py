@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from inductoscope.cli.parameters import json_option, recording_argument, target_option
 from inductoscope.vocabulary.stages import SHOWN
 
 if TYPE_CHECKING:
@@ -15,31 +16,32 @@ if TYPE_CHECKING:
 
 
 @click.command("show")
-@click.argument("recording", required=False, type=click.Path(path_type=Path))
+@recording_argument()
 @click.option(
     "--stage",
     type=click.Choice(SHOWN),
     metavar="STAGE",
-    help=f"One stage in full: {', '.join(SHOWN)}.",
+    help=f"Show one stage in full: {', '.join(SHOWN)}.",
 )
-@click.option("--op", "operation", metavar="NAME", help="Follow one operation through all stages.")
-@click.option("--source", metavar="FILE[:LINE]", help="Follow what a line of the program became.")
-@click.option("--kernel", metavar="NAME", help="One kernel: source, contents, native compile.")
+@click.option("--op", "operation", metavar="NAME", help="Follow an operation through all stages.")
+@click.option("--source", metavar="FILE[:LINE]", help="Show what a source line became.")
+@click.option("--kernel", metavar="NAME", help="Show a kernel: source, contents, compile.")
 @click.option(
     "--form",
     type=click.Choice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn", "asm"]),
-    help="With --kernel: a kernel on its way to machine code; asm is of C++ ones.",
+    metavar="FORM",
+    help="With --kernel: show ttir, ttgir, llir, ptx, sass or amdgcn of a Triton kernel, asm of a "
+    "C++ kernel.",
 )
-@click.option("--compile", "compile_id", metavar="ID", help="Only this compile, for instance 0/0.")
+@click.option("--compile", "compile_id", metavar="ID", help="Show only this compile, such as 0/0.")
+@target_option("Show what this GPU would get, even without having one")
 @click.option(
-    "--target",
-    metavar="T",
-    help="What a GPU that is not there would get: cuda:80, cuda:90, cuda:100, hip:gfx90a, "
-    "hip:gfx942.",
+    "--runnable", metavar="GRAPH", help="Write a graph as a script, such as '0/0 dynamo'."
 )
-@click.option("--runnable", metavar="GRAPH", help="Write a graph as a script, e.g. '0/0 dynamo'.")
-@click.option("--to", "write_to", metavar="PATH", help="Where --runnable writes ('-': stdout).")
-@click.option("--json", "json_path", metavar="PATH", help="Write the data as JSON ('-': stdout).")
+@click.option(
+    "--to", "write_to", metavar="PATH", help="With --runnable: the file; - means standard output."
+)
+@json_option("the data")
 @click.option("--list", "list_all", is_flag=True, help="List all recordings.")
 def command(
     recording: Path | None,
@@ -48,13 +50,13 @@ def command(
     target: str | None,
     **options: str | None,
 ) -> None:
-    """Show what a recording holds: compiles, stages, kernels.
+    """Show a recording: its compiles, stages and kernels.
 
-    Without RECORDING it is the last one that was made. Without an option it is the summary, which
-    exits with 1 if there is a problem in it.
+    RECORDING is a folder or a name from --list, and defaults to the last one. Without options you
+    see the summary, which exits with 1 if it reports a problem.
 
-    With --target the recorded graphs are compiled once more, for that GPU, in a child process.
-    Nothing runs on a GPU and none is needed; the result is kept inside of the recording.
+    --target recompiles the recorded graphs for that GPU, in a child process. Nothing runs on a
+    GPU, and the result is cached.
 
     \b
     inductoscope show --op relu

@@ -86,7 +86,7 @@ def _refuse_contradictions(selection: Selection) -> None:
     }
     chosen = [option for option, value in views.items() if value]
     if len(chosen) > 1:
-        raise UsageError(f"{' and '.join(chosen)} are views of their own. Choose one of them.")
+        raise UsageError(f"{' and '.join(chosen)} cannot be combined. Choose one.")
     if selection.form and not selection.kernel:
         raise UsageError("--form is of a kernel: name it with --kernel.")
     if selection.write_to and not selection.runnable:

@@ -1,0 +1,98 @@
+"""Arguments and options that several commands share, and what the shell completes for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+from click.shell_completion import CompletionItem
+
+from inductoscope.recording.location import all_recordings, recordings_folder
+from inductoscope.targets.architectures import ARCHITECTURES
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+GPUS = ", ".join(ARCHITECTURES)
+
+
+class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic before click 8.2.
+    """The folder of a recording, or the name of one in the folder of recordings."""
+
+    name = "recording"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        path = Path(value)
+        named = recordings_folder() / path
+        # A name is one word: anything else is a path, relative to where the command was started.
+        return named if path.name == str(value) and not path.exists() and named.is_dir() else path
+
+    def shell_complete(
+        self, ctx: click.Context, param: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        newest_first = reversed(all_recordings())
+        names = matching((path.name for path in newest_first), incomplete)
+        # Without a match the shell completes folders instead.
+        return names or [CompletionItem(incomplete, type="dir")]
+
+
+def matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:
+    """The words that begin with what was typed so far."""
+    return [CompletionItem(word) for word in words if word.startswith(incomplete)]
+
+
+def complete_from(words: Callable[[], Iterable[str]]) -> Callable[..., list[CompletionItem]]:
+    """Complete one of `words`, which are asked for only when the user presses Tab."""
+
+    def complete(
+        context: click.Context, parameter: click.Parameter, incomplete: str
+    ) -> list[CompletionItem]:
+        return matching(words(), incomplete)
+
+    return complete
+
+
+def complete_files(
+    context: click.Context, parameter: click.Parameter, incomplete: str
+) -> list[CompletionItem]:
+    """Leave it to the shell to complete a file."""
+    return [CompletionItem(incomplete, type="file")]
+
+
+def recording_argument(name: str = "recording") -> Callable[[_Command], _Command]:
+    """A recording; the last one if it is left out."""
+    return click.argument(name, required=False, type=RecordingPath())
+
+
+def json_option(what: str) -> Callable[[_Command], _Command]:
+    """`--json PATH`, which every command has."""
+    return click.option(
+        "--json",
+        "json_path",
+        metavar="PATH",
+        shell_complete=complete_files,
+        help=f"Write {what} as JSON; - means standard output.",
+    )
+
+
+def target_option(purpose: str) -> Callable[[_Command], _Command]:
+    """`--target GPU`, one of those whose figures are known."""
+    return click.option(
+        "--target",
+        metavar="GPU",
+        shell_complete=complete_from(lambda: ARCHITECTURES),
+        help=f"{purpose}: {GPUS}.",
+    )
+
+
+quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
+
+# The program to run, with its own arguments, which are passed on as they are.
+program_argument = click.argument(
+    "words",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="SCRIPT|-m MODULE|COMMAND [ARGS]...",
+    shell_complete=complete_files,
+)
