@@ -21,15 +21,8 @@ from inductoscope.views.explain import (
     stages_by_symptom,
 )
 from inductoscope.views.report.explanation import catalogue
-from inductoscope.vocabulary.stages import SHOWN
+from inductoscope.vocabulary.stages import SHOWN, VERDICT_STAGES
 from support.examples import inductoscope
-
-# The stages that a verdict may name: those of the compiler, and of what is around it.
-VERDICT_STAGES = (
-    "user", "dynamo", "aot", "decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass",
-    "lowering", "scheduler", "loop-body", "codegen", "cpp-compile", "triton-compile", "autotune",
-    "wrapper", "runtime", "none",
-)  # fmt: skip
 
 every_stage = pytest.mark.parametrize("stage", STAGES, ids=lambda stage: stage.name)
 

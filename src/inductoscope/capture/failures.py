@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import innermost_users, shorten
 
 
@@ -20,7 +21,7 @@ def record_error(
         "error",
         compile=compile_id,
         graph=origin.get("graph"),
-        stage=origin.get("stage", "dynamo"),
+        stage=origin.get("stage", stages.DYNAMO),
         detail=origin.get("detail") or None,
         type=type(error).__name__,
         message=str(error)[:4000],

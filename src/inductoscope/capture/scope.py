@@ -21,6 +21,7 @@ from typing import Any
 
 from inductoscope.recording.privacy import storable, without_secrets
 from inductoscope.recording.writer import StreamWriter
+from inductoscope.vocabulary.stages import NO_STAGE
 
 
 @dataclass
@@ -130,7 +131,7 @@ class Scope:
     @property
     def stage(self) -> str:
         """The innermost stage on this thread."""
-        return self._thread.stages[-1].stage if self._thread.stages else "none"
+        return self._thread.stages[-1].stage if self._thread.stages else NO_STAGE
 
     def new_graph(self, compile_id: str | None, phase: str) -> str:
         """A key for a graph that is about to be compiled, unique within the process."""

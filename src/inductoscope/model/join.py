@@ -15,6 +15,7 @@ from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredN
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.loops import Step, matching_steps, own_expressions
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.vocabulary import stages
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
@@ -144,7 +145,7 @@ def captured_graph(recording: Recording, compile_: Compile) -> FxGraph | None:
 
 def captured_digest(compile_: Compile) -> str:
     """The digest of the graph that Dynamo took from the user's frame; empty where there is none."""
-    return next((g.digest for g in reversed(compile_.graphs) if g.stage == "dynamo"), "")
+    return next((g.digest for g in reversed(compile_.graphs) if g.stage == stages.DYNAMO), "")
 
 
 def _by_origin(leaves: Iterable[ScheduledNode]) -> dict[str, list[ScheduledNode]]:

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from inductoscope.model.entities import Recording
 from inductoscope.recording.reader import Event, RecordingReader, open_recording
+from inductoscope.vocabulary import stages
 
 # Sides of a process: what its own threads do, and what they have others do.
 _OWN = "program"
@@ -258,7 +259,7 @@ def _nests(outer: Span, inner: Span) -> bool:
 
 def _is_part_of_choice(outer: Span, inner: Span) -> bool:
     """Compilers run beside each other; only a choice's own compile lies inside the choice."""
-    is_part = outer.stage == "autotune" and inner.stage == "triton-compile"
+    is_part = outer.stage == stages.AUTOTUNE and inner.stage == stages.TRITON_COMPILE
     return is_part and inner.end <= outer.end
 
 
@@ -323,8 +324,8 @@ def _stage_start(stream: _Stream, event: Event) -> None:
 def _stage_end(stream: _Stream, event: Event) -> None:
     """A stage may find out that it is another one, while it waits for a compiler that fails."""
     stage, graph, detail = event.text("stage"), event.text("graph"), event.text("detail")
-    aliases = [(name, graph, detail) for name in ("cpp-compile", "triton-compile")]
-    others = aliases if stage in ("cpp-compile", "triton-compile") else []
+    aliases = [(name, graph, detail) for name in stages.NATIVE_COMPILES]
+    others = aliases if stage in stages.NATIVE_COMPILES else []
     stream.end("stage", event, (stage, graph, detail), (stage,), *others)
 
 
@@ -347,7 +348,7 @@ def _native_key(event: Event) -> tuple[str, ...]:
 
 
 def _native_start(stream: _Stream, event: Event) -> None:
-    stage = "triton-compile" if event.text("tool") == "triton" else "cpp-compile"
+    stage = stages.TRITON_COMPILE if event.text("tool") == "triton" else stages.CPP_COMPILE
     name = event.text("kernel") or Path(event.text("source")).name or event.text("tool")
     label = f"{name} ({event.text('config')})" if event.text("config") else name
     item = _opened(event, "native", _native_key(event), stage, label)
@@ -364,7 +365,7 @@ def _timed(kind: str, label: str) -> tuple[Handler, Handler]:
 
     def start(stream: _Stream, event: Event) -> None:
         choice = event.text("choice")
-        item = _opened(event, kind, (choice,), "autotune", f"{label} {choice}")
+        item = _opened(event, kind, (choice,), stages.AUTOTUNE, f"{label} {choice}")
         item.side = _COMPILERS
         stream.begin(item)
 
@@ -385,7 +386,7 @@ _HANDLERS: dict[str, Handler] = {
     "stage-start": _stage_start,
     "stage": _stage_end,
     "pass": _part("passes", lambda event: f"pass {event.text('name')}"),
-    "fusion-round": _part("scheduler", lambda event: f"fusion round {event.whole('round')}"),
+    "fusion-round": _part(stages.SCHEDULER, lambda event: f"fusion round {event.whole('round')}"),
     "native-start": _native_start,
     "native": _native_end,
     "choice-start": _choice_start,

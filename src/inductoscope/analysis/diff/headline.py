@@ -10,6 +10,7 @@ from inductoscope.analysis.diff.entities import (
     GraphDifference,
     StageComparison,
 )
+from inductoscope.vocabulary.stages import DYNAMO, PASSES
 
 _MOST_NAMES = 4
 
@@ -120,10 +121,8 @@ def _kernel(graph: GraphDifference) -> str:
 
 
 _SENTENCES: dict[str, Callable[[GraphDifference], str]] = {
-    "dynamo": _dynamo,
-    "pre-grad-pass": _passes,
-    "joint-pass": _passes,
-    "post-grad-pass": _passes,
+    DYNAMO: _dynamo,
+    **dict.fromkeys(PASSES, _passes),
     "fusion": _fusion,
     "kernel": _kernel,
 }

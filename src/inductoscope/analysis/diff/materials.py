@@ -16,6 +16,17 @@ from inductoscope.analysis.diff.side import Side
 from inductoscope.model.entities import Kernel, NativeCompile
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.vocabulary.stages import (
+    AOT,
+    AUTOTUNE,
+    DYNAMO,
+    JOINT_PASS,
+    LOOP_BODY,
+    POST_GRAD_PASS,
+    PRE_GRAD_PASS,
+    SCHEDULER,
+    WRAPPER,
+)
 
 _HASHES = re.compile(r"\b[0-9A-F]{64}\b|\bc[a-z0-9]{51}\b")
 _ARGUMENTS = re.compile(r"\s*([\w, ]+?),? = args$")
@@ -243,21 +254,21 @@ def _native(item: NativeCompile) -> str:
 Extract = Callable[[Side], Material | None]
 
 # Stages whose canonical names are those of the final graph and of the schedule.
-NAMED_BY_OTHERS = ("ir", "autotune", "scheduler", "fusion", "loop-body", "native")
+NAMED_BY_OTHERS = ("ir", AUTOTUNE, SCHEDULER, "fusion", LOOP_BODY, "native")
 
 # In the order of the compiler, so the first that differs is where the runs part.
 STAGES: dict[str, Extract] = {
-    "dynamo": dynamo,
-    "pre-grad-pass": pre_grad,
-    "aot": aot,
-    "joint-pass": joint,
-    "post-grad-pass": post_grad,
+    DYNAMO: dynamo,
+    PRE_GRAD_PASS: pre_grad,
+    AOT: aot,
+    JOINT_PASS: joint,
+    POST_GRAD_PASS: post_grad,
     "ir": ir,
-    "autotune": autotune,
-    "scheduler": scheduler,
+    AUTOTUNE: autotune,
+    SCHEDULER: scheduler,
     "fusion": fusion,
-    "loop-body": loop_body,
+    LOOP_BODY: loop_body,
     "kernel": kernel,
-    "wrapper": wrapper,
+    WRAPPER: wrapper,
     "native": native,
 }

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from inductoscope.analysis.diff.side import Side
+from inductoscope.vocabulary.stages import AUTOTUNE, DYNAMO, LOOP_BODY, SCHEDULER
 
 # Stages that a graph out of a cache does not go through.
-_NOT_OF_A_HIT = ("ir", "autotune", "scheduler", "fusion", "loop-body", "kernel")
+_NOT_OF_A_HIT = ("ir", AUTOTUNE, SCHEDULER, "fusion", LOOP_BODY, "kernel")
 
 
 def why_missing(side: Side, stage: str, *, run: str) -> str:
@@ -24,7 +25,7 @@ def why_unnamed(first: Side, second: Side) -> str:
 
 def _reason(side: Side, stage: str) -> str:
     hit = any(lookup.outcome == "hit" for lookup in side.compile.caches)
-    if (side.graph is not None and side.graph.cached) or (hit and stage != "dynamo"):
+    if (side.graph is not None and side.graph.cached) or (hit and stage != DYNAMO):
         return "the graph came out of a cache ('run --fresh' compiles anew)"
     raised = [error for error in side.compile.errors if not error.swallowed]
     if raised:

@@ -19,21 +19,22 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.graph_breaks import short_reason
 from inductoscope.model.entities import Compile, CompileError, Recording
 from inductoscope.model.trace import operations_of, source_of_node
+from inductoscope.vocabulary import stages
 
 _SHOWN = {
-    "dynamo": "dynamo",
-    "aot": "aot",
-    "decomposition": "aot",
-    "pre-grad-pass": "passes",
-    "joint-pass": "passes",
-    "post-grad-pass": "passes",
-    "lowering": "ir",
-    "scheduler": "scheduler",
-    "codegen": "kernel",
-    "cpp-compile": "native",
-    "triton-compile": "native",
-    "autotune": "autotune",
-    "wrapper": "wrapper",
+    stages.DYNAMO: stages.DYNAMO,
+    stages.AOT: stages.AOT,
+    stages.DECOMPOSITION: stages.AOT,
+    stages.PRE_GRAD_PASS: "passes",
+    stages.JOINT_PASS: "passes",
+    stages.POST_GRAD_PASS: "passes",
+    stages.LOWERING: "ir",
+    stages.SCHEDULER: stages.SCHEDULER,
+    stages.CODEGEN: "kernel",
+    stages.CPP_COMPILE: "native",
+    stages.TRITON_COMPILE: "native",
+    stages.AUTOTUNE: stages.AUTOTUNE,
+    stages.WRAPPER: stages.WRAPPER,
 }
 
 
@@ -101,7 +102,7 @@ def _innermost(error: CompileError) -> str:
 
 def _compiler_complaint(recording: Recording, error: CompileError) -> str:
     """What the native compiler itself said, where it was the one to refuse."""
-    if error.stage not in ("cpp-compile", "wrapper", "triton-compile"):
+    if error.stage not in (stages.CPP_COMPILE, stages.WRAPPER, stages.TRITON_COMPILE):
         return ""
     failed = [native for native in recording.natives if native.exit_code or native.error]
     if not failed:
@@ -115,7 +116,7 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
 
 def _advice(error: CompileError) -> str:
     view = _SHOWN.get(error.stage)
-    if error.stage == "dynamo":
+    if error.stage == stages.DYNAMO:
         otherwise = " Without fullgraph=True it would break the graph here and go on."
         is_refusal = "Internal" not in error.type
         refused = "Dynamo refused before Inductor saw anything."

@@ -19,6 +19,7 @@ from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Process, Recording
 from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary import stages
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 
@@ -53,7 +54,7 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
         confidence="proven",
         evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),
         advice=_advice(number, bool(where), bool(compiled)),
-        stage=victims[-1].unfinished[-1].stage if victims else "runtime",
+        stage=victims[-1].unfinished[-1].stage if victims else stages.RUNTIME,
         compile=victims[-1].unfinished[-1].compile if victims else "",
     )
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from inductoscope.vocabulary import stages
+
 Confidence = Literal["proven", "likely", "unknown"]
 
 
@@ -22,6 +24,6 @@ class Finding:
     confidence: Confidence
     evidence: tuple[str, ...]
     advice: str
-    stage: str = "none"
+    stage: str = stages.NO_STAGE
     source: str = ""
     compile: str = ""

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
+from inductoscope.vocabulary import stages
 
 _EXPLANATION = re.compile(r"^\s*Explanation: (.+)$", re.MULTILINE)
 _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
@@ -59,7 +60,7 @@ def _finding(source: str, reason: str, compiles: list[str]) -> Finding:
         confidence="proven",
         evidence=(f"Dynamo said so in compile {', '.join(dict.fromkeys(compiles))}",),
         advice=f"{advice}All hints: 'inductoscope show --stage breaks'.",
-        stage="dynamo",
+        stage=stages.DYNAMO,
         source=source,
         compile=compiles[0],
     )

@@ -30,6 +30,7 @@ from inductoscope.model.fx import FxNode, read_graph
 from inductoscope.model.index_ranges import Wrap, kernel_indices
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.vocabulary import stages
 
 _VALUE = re.compile(r"(?:index|value)_expr(?:_\d+)?")
 _MEMORY = re.compile(r"(?:load|store|store_reduction)(?:_\d+)?")
@@ -145,7 +146,7 @@ def _finding(place: _Place, line: str, asked: str, wrap: Wrap) -> Finding:
             f"{wrap.text} is 32-bit arithmetic, and reaches {_span(wrap)}; {says}",
         ),
         advice=_ADVICE,
-        stage="codegen",
+        stage=stages.CODEGEN,
         source=str(last) if last else "",
         compile=place.compile.id,
     )

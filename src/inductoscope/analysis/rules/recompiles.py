@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.vocabulary import stages
 
 # torch gives up at 8; a frame that is halfway there is not going to settle by itself.
 LIMIT = 4
@@ -54,7 +55,7 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
         advice="What the guards name changes from call to call. A size: "
         "torch._dynamo.mark_dynamic(tensor, dim) before the call. A number: pass it as a tensor. "
         "Anything else: keep it out of the compiled function.",
-        stage="dynamo",
+        stage=stages.DYNAMO,
         source=place,
         compile=compiles[-1].id,
     )

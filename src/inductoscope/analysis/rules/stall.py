@@ -21,6 +21,7 @@ from inductoscope.hangs.choices.stuck_choices import stuck_choices, told
 from inductoscope.hangs.watch.live import kept_stalls
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
+from inductoscope.vocabulary import stages
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -33,7 +34,7 @@ def check(recording: Recording) -> Iterator[Finding]:
 def _finding(stall: dict[str, Any], folder: Path) -> Finding:
     judgement = values.members(stall.get("judgement"))
     moved, ended = values.members(stall.get("moved")), values.members(stall.get("ended"))
-    stage = str(stall.get("stage") or "none")
+    stage = str(stall.get("stage") or stages.NO_STAGE)
     is_problem = not moved and not judgement.get("moves")
     # Choices are compiled and awaited inside of several stages.
     choices = stuck_choices(folder) if not judgement.get("moves") else None

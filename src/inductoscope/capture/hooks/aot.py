@@ -17,6 +17,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _GRAPH_COMPILE = "torch._functorch._aot_autograd.graph_compile"
@@ -34,7 +35,7 @@ _trace = _Trace()
 
 def _trace_start(args: Arguments, kwargs: Keywords) -> Any:
     _trace.applied.clear()
-    return enter_stage("aot")
+    return enter_stage(stages.AOT)
 
 
 def _traced(stage: str) -> Replacement:
@@ -65,7 +66,7 @@ def _emit_graph(stage: str, module: Any) -> None:
 
 
 GRAPHS = Hook(
-    stage="aot",
+    stage=stages.AOT,
     records="joint, forward and backward graphs of AOTAutograd",
     wraps=(
         Wrap(TorchName(_GRAPH_COMPILE, "aot_dispatch_autograd_graph"), _traced("aot-joint")),
@@ -78,7 +79,7 @@ GRAPHS = Hook(
 
 def _decomposition_start(args: Arguments, kwargs: Keywords) -> Any:
     operation = str(args[1])
-    return SCOPE.enter_part("decomposition", operation), operation
+    return SCOPE.enter_part(stages.DECOMPOSITION, operation), operation
 
 
 def _decomposed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -95,7 +96,7 @@ def _decomposition_failed(token: Any, error: BaseException) -> None:
 
 
 DECOMPOSITIONS = Hook(
-    stage="aot",
+    stage=stages.AOT,
     records="decompositions applied",
     wraps=(
         Wrap(

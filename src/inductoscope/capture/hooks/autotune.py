@@ -16,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.log_lines import PATTERNS
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -31,7 +32,7 @@ def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
         operation=name,
         choices=[_describe_choice(choice) for choice in choices],
     )
-    return enter_stage("autotune", detail=name)
+    return enter_stage(stages.AUTOTUNE, detail=name)
 
 
 def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -69,7 +70,7 @@ def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
 
 
 CHOICES = Hook(
-    stage="autotune",
+    stage=stages.AUTOTUNE,
     records="choices of an operation's implementation, their times and the winner",
     wraps=(
         Wrap(
@@ -105,7 +106,7 @@ def _precompile_failed(token: Any, error: BaseException) -> None:
 _precompiled = watch(before=_precompile_start, after=_precompile_end, failed=_precompile_failed)
 
 PRECOMPILES = Hook(
-    stage="autotune",
+    stage=stages.AUTOTUNE,
     records="compiles of single choices",
     wraps=(Wrap(TorchName(_SELECT, "TritonTemplateCaller.precompile"), _precompiled),),
 )
@@ -121,7 +122,7 @@ def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -
 
 
 LAUNCH_CONFIGS = Hook(
-    stage="autotune",
+    stage=stages.AUTOTUNE,
     records="launch configurations of Triton kernels and their times",
     wraps=(
         Wrap(
@@ -168,7 +169,7 @@ def _say(message: str, args: Arguments) -> None:
 
 
 SAYINGS = Hook(
-    stage="autotune",
+    stage=stages.AUTOTUNE,
     records="what torch logs about choices: submitted, finished, failed, given up",
     wraps=(Wrap(TorchName(_SELECT, "log"), _Overheard),),
 )
@@ -191,7 +192,7 @@ def _benchmark_failed(token: Any, error: BaseException) -> None:
 
 
 BENCHMARKS = Hook(
-    stage="autotune",
+    stage=stages.AUTOTUNE,
     records="runs of single choices to time them",
     wraps=(
         Wrap(

@@ -19,6 +19,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _SCHEDULER = "torch._inductor.scheduler"
@@ -94,7 +95,7 @@ def _take_lines(nodes: set[str]) -> list[list[str]]:
 
 
 KERNELS = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="generated C++ kernels",
     wraps=(
         Wrap(
@@ -105,7 +106,7 @@ KERNELS = Hook(
 )
 
 TRITON_KERNELS = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="generated Triton kernels",
     wraps=(
         Wrap(
@@ -138,7 +139,7 @@ def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
 
 
 EXTERN_KERNELS = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="calls of library kernels",
     wraps=(
         Wrap(TorchName(_SCHEDULER, "Scheduler.codegen_extern_call"), watch(after=_extern_call)),
@@ -192,7 +193,7 @@ _CODE_BUFFERS = (
 _written = watch(before=_written_so_far, after=_operation_written)
 
 LINES = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="which lines of a kernel each loop body operation became",
     wraps=tuple(
         Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written)
@@ -220,7 +221,7 @@ def _emit_reuse(old: str, new: str, how: str) -> None:
 
 
 BUFFER_REUSE = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="buffers that take over the memory of others",
     wraps=(
         Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.make_buffer_reuse"), watch(after=_reused)),
@@ -237,14 +238,14 @@ BUFFER_REUSE = Hook(
 
 def _loading(args: Arguments, kwargs: Keywords) -> Any:
     """Before the wrapper is loaded: loading compiles the kernels, and may fail or hang."""
-    frame = enter_stage("wrapper")
+    frame = enter_stage(stages.WRAPPER)
     SCOPE.guard(_emit_wrapper, args[0], args[1].value)
     return frame
 
 
 def _compiling_ahead(args: Arguments, kwargs: Keywords) -> Any:
     """Ahead of time the wrapper is C++, and is compiled together with the kernels."""
-    frame = enter_stage("cpp-compile")
+    frame = enter_stage(stages.CPP_COMPILE)
     lowered, code = args[1], args[2] if len(args) > 2 else kwargs["wrapper_code"]
     SCOPE.guard(_emit_wrapper, lowered, code)
     return frame
@@ -288,7 +289,7 @@ def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:
 
 
 def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
-    return enter_graph_stage("codegen")
+    return enter_graph_stage(stages.CODEGEN)
 
 
 def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -297,14 +298,14 @@ def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
 
 
 WRAPPER = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="the wrapper that calls the kernels, and the origin of every buffer",
     wraps=(
         Wrap(
             TorchName(_SCHEDULER, "Scheduler.codegen"),
             watch(before=_codegen_start, after=_codegen_end, failed=_scheduler_codegen_failed),
         ),
-        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.generate"), stage("codegen")),
+        Wrap(TorchName(_WRAPPER, "PythonWrapperCodegen.generate"), stage(stages.CODEGEN)),
         Wrap(
             TorchName("torch._inductor.graph", "GraphLowering._compile_to_module_lines"),
             watch(before=_loading, after=_loaded, failed=fail_stage),
@@ -313,7 +314,7 @@ WRAPPER = Hook(
 )
 
 AHEAD_OF_TIME = Hook(
-    stage="codegen",
+    stage=stages.CODEGEN,
     records="the C++ wrapper of a graph compiled ahead of time",
     wraps=(
         Wrap(

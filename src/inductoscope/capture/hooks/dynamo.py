@@ -20,6 +20,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _CONVERT = "torch._dynamo.convert_frame"
@@ -44,7 +45,7 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
         file=code.co_filename,
         line=code.co_firstlineno,
     )
-    return enter_stage("dynamo"), compile_id
+    return enter_stage(stages.DYNAMO), compile_id
 
 
 def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -83,7 +84,7 @@ def _place(frame: Any) -> str:
 
 
 COMPILES = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="frames compiled, and errors with the stage that raised them",
     wraps=(
         Wrap(
@@ -99,17 +100,19 @@ COMPILES = Hook(
 
 
 def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
-    frame = enter_stage("aot")
+    frame = enter_stage(stages.AOT)
     SCOPE.guard(_emit_graph, args[1] if len(args) > 1 else kwargs["gm"])
     return frame
 
 
 def _emit_graph(module: Any) -> None:
-    SCOPE.emit("graph", stage="dynamo", compile=current_compile_id(), payload=store_graph(module))
+    SCOPE.emit(
+        "graph", stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module)
+    )
 
 
 GRAPHS = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="the graph that Dynamo took from each frame",
     wraps=(
         Wrap(
@@ -139,7 +142,7 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
 
 
 GRAPH_BREAKS = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="graph breaks with their reason",
     wraps=(
         Wrap(
@@ -176,7 +179,7 @@ def _describe_guard(guard: Any) -> dict[str, Any]:
 
 
 GUARDS = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="guards of each compiled frame",
     wraps=(
         Wrap(
@@ -205,7 +208,7 @@ def _limit_checked(token: Any, result: Any, args: Arguments, kwargs: Keywords) -
 
 
 RECOMPILES = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="recompiles with the guard that failed",
     wraps=(
         Wrap(
@@ -236,7 +239,7 @@ def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) 
 
 
 EAGER_FALLBACKS = Hook(
-    stage="dynamo",
+    stage=stages.DYNAMO,
     records="frames that run in eager because Dynamo gave up on them",
     wraps=(
         Wrap(

@@ -10,6 +10,7 @@ from typing import Any
 from inductoscope.capture.fusion_settings import FUSION_SETTINGS
 from inductoscope.capture.observe import Arguments, Keywords, watch
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _SCHEDULER = "torch._inductor.scheduler"
@@ -70,7 +71,7 @@ def _round_start(args: Arguments, kwargs: Keywords) -> Any:
     nodes = args[1] if len(args) > 1 else kwargs["nodes"]
     _ledger.begin_round()
     return (
-        SCOPE.enter_part("scheduler", f"fusion round {_ledger.round}"),
+        SCOPE.enter_part(stages.SCHEDULER, f"fusion round {_ledger.round}"),
         len(nodes),
         time.perf_counter(),
     )

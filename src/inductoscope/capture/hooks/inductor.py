@@ -15,6 +15,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _COMPILE_FX = "torch._inductor.compile_fx"
@@ -38,7 +39,7 @@ def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
         phase=_phase(options),
         cpp_wrapper=bool(options.get("cpp_wrapper", False)),
     )
-    return enter_stage("inductor", graph=graph)
+    return enter_stage(stages.INDUCTOR, graph=graph)
 
 
 def _phase(options: dict[str, Any]) -> str:
@@ -78,7 +79,7 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
 
 
 GRAPHS = Hook(
-    stage="inductor",
+    stage=stages.INDUCTOR,
     records="graphs that Inductor compiled",
     wraps=(
         Wrap(
@@ -89,7 +90,7 @@ GRAPHS = Hook(
 )
 
 CACHED_GRAPHS = Hook(
-    stage="inductor",
+    stage=stages.INDUCTOR,
     records="graphs that came out of a cache",
     wraps=(
         Wrap(

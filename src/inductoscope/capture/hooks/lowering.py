@@ -16,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _GRAPH = "torch._inductor.graph"
@@ -25,7 +26,7 @@ _BOXES = ("TensorBox", "StorageBox")
 
 
 def _run_start(args: Arguments, kwargs: Keywords) -> Any:
-    frame = enter_graph_stage("lowering")
+    frame = enter_graph_stage(stages.LOWERING)
     if frame.graph:  # A graph inside another has not been recorded by the passes.
         SCOPE.guard(_emit_inner_graph, args[0].module)
     return frame
@@ -45,7 +46,7 @@ def _node_start(args: Arguments, kwargs: Keywords) -> Any:
     graph, node = args[0], args[1]
     if node.op != "call_function":
         return None
-    frame = SCOPE.enter_part("lowering", node.name)
+    frame = SCOPE.enter_part(stages.LOWERING, node.name)
     return frame, node, len(graph.operations), time.perf_counter()
 
 
@@ -125,7 +126,7 @@ def _sizes(node: Any) -> list[str] | None:
 
 
 NODES = Hook(
-    stage="lowering",
+    stage=stages.LOWERING,
     records="the IR that each FX node became",
     wraps=(
         Wrap(

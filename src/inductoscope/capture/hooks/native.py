@@ -20,6 +20,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
@@ -38,7 +39,7 @@ def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
     fields = {"command": command, "source": source, "output": _output_of(words)}
     SCOPE.emit("native-start", tool="c++", source=source)
     # On a thread of the pool there is no stage to interrupt: the waiting thread keeps the time.
-    frame = enter_stage("cpp-compile", detail=source or "") if SCOPE.stages else None
+    frame = enter_stage(stages.CPP_COMPILE, detail=source or "") if SCOPE.stages else None
     return fields, time.perf_counter(), frame
 
 
@@ -91,7 +92,7 @@ def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
     from torch._inductor.virtualized import V
 
     devices = getattr(V.graph, "device_types", None) or {"cpu"}
-    return enter_stage("cpp-compile" if set(devices) <= {"cpu"} else "triton-compile")
+    return enter_stage(stages.CPP_COMPILE if set(devices) <= {"cpu"} else stages.TRITON_COMPILE)
 
 
 def _wait_failed(frame: Any, error: BaseException) -> None:
@@ -99,15 +100,15 @@ def _wait_failed(frame: Any, error: BaseException) -> None:
     inner: BaseException | None = error
     while inner is not None:
         if type(inner).__name__ == "CppCompileError":
-            frame.stage = "cpp-compile"
+            frame.stage = stages.CPP_COMPILE
         elif type(inner).__name__ == "SubprocException":
-            frame.stage = "triton-compile"
+            frame.stage = stages.TRITON_COMPILE
         inner = inner.__cause__ or inner.__context__
     fail_stage(frame, error)
 
 
 CPP = Hook(
-    stage="cpp-compile",
+    stage=stages.CPP_COMPILE,
     records="runs of the C++ compiler",
     wraps=(
         Wrap(
@@ -155,7 +156,7 @@ def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
         named if named and "Placeholder" not in named else str(getattr(tuner.fn, "__name__", "?"))
     )
     _listen()
-    frame = enter_stage("triton-compile", detail=name) if SCOPE.stages else None
+    frame = enter_stage(stages.TRITON_COMPILE, detail=name) if SCOPE.stages else None
     source = getattr(tuner, "filename", None)
     token = _TritonCompile(name, str(config), source, time.perf_counter(), frame)
     SCOPE.emit("native-start", tool="triton", kernel=name, config=token.config, source=source)
@@ -244,7 +245,7 @@ def _read_forms(files: dict[str, str]) -> dict[str, str]:
 
 
 TRITON = Hook(
-    stage="triton-compile",
+    stage=stages.TRITON_COMPILE,
     records="compiles of Triton kernels",
     wraps=(
         Wrap(

@@ -23,6 +23,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 _COMPILE_FX = "torch._inductor.compile_fx"
@@ -31,9 +32,9 @@ _OBSERVER = "torch.fx.passes.graph_transform_observer"
 BETWEEN = "(between named passes)"
 
 _SUBSYSTEMS = {
-    "pre_grad_passes": "pre-grad-pass",
-    "joint_graph_passes": "joint-pass",
-    "post_grad_passes": "post-grad-pass",
+    "pre_grad_passes": stages.PRE_GRAD_PASS,
+    "joint_graph_passes": stages.JOINT_PASS,
+    "post_grad_passes": stages.POST_GRAD_PASS,
 }
 
 # What a graph consists of, by reference: equal lists mean an unchanged graph.
@@ -233,8 +234,8 @@ PASS_STAGES = Hook(
     stage="passes",
     records="the graph after the pre-grad, joint and post-grad passes",
     wraps=(
-        Wrap(TorchName(_COMPILE_FX, "run_pre_grad_passes"), _group("pre-grad-pass")),
-        Wrap(TorchName(_COMPILE_FX, "_recursive_joint_graph_passes"), _group("joint-pass")),
-        Wrap(TorchName(_COMPILE_FX, "_recursive_post_grad_passes"), _group("post-grad-pass")),
+        Wrap(TorchName(_COMPILE_FX, "run_pre_grad_passes"), _group(stages.PRE_GRAD_PASS)),
+        Wrap(TorchName(_COMPILE_FX, "_recursive_joint_graph_passes"), _group(stages.JOINT_PASS)),
+        Wrap(TorchName(_COMPILE_FX, "_recursive_post_grad_passes"), _group(stages.POST_GRAD_PASS)),
     ),
 )

@@ -16,11 +16,12 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
-    return enter_graph_stage("scheduler")
+    return enter_graph_stage(stages.SCHEDULER)
 
 
 def _listed(when: str) -> Replacement:
@@ -167,7 +168,7 @@ def origin_names(operation: Any) -> list[str]:
 
 
 NODES = Hook(
-    stage="scheduler",
+    stage=stages.SCHEDULER,
     records="scheduler nodes, buffers and loop bodies, before and after fusion",
     wraps=(
         Wrap(

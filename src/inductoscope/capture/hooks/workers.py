@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
@@ -38,7 +39,7 @@ def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 WORKERS = Hook(
-    stage="triton-compile",
+    stage=stages.TRITON_COMPILE,
     records="what torch's worker processes compile",
     wraps=tuple(
         Wrap(TorchName(module, "python_subprocess_env"), _with_scope_for_workers)

@@ -17,11 +17,12 @@ from torch.fx import GraphModule
 from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
+from inductoscope.vocabulary import stages
 
 _GROUPS = {
-    "run_pre_grad_passes": "pre-grad-pass",
-    "_recursive_joint_graph_passes": "joint-pass",
-    "_recursive_post_grad_passes": "post-grad-pass",
+    "run_pre_grad_passes": stages.PRE_GRAD_PASS,
+    "_recursive_joint_graph_passes": stages.JOINT_PASS,
+    "_recursive_post_grad_passes": stages.POST_GRAD_PASS,
 }
 _BETWEEN = "(between named passes)"
 

@@ -22,6 +22,7 @@ from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.instructions import FOLDER, STACK_SIGNAL, STACKS, Orders, orders_from
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 
@@ -107,12 +108,12 @@ def checking_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
     context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
     return (
         Hook(
-            stage="dynamo",
+            stage=stages.DYNAMO,
             records="each compiled function beside the same Python code in eager",
             wraps=(Wrap(context, for_functions),),
         ),
         Hook(
-            stage="dynamo",
+            stage=stages.DYNAMO,
             records="each compiled graph beside the same graph in eager",
             wraps=(Wrap(name, replacement),),
         ),

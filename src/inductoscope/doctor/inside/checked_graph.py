@@ -33,6 +33,7 @@ from inductoscope.doctor.search.failure import ERROR, Failure, failure_from
 from inductoscope.doctor.search.failure_signature import failure_of_error, failure_of_judgement
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.program_settings import changed_settings
+from inductoscope.vocabulary import stages
 
 # What does not change the values that a function gives.
 _MILD = ("sharing", "stride")
@@ -264,7 +265,7 @@ class _CheckedGraph:
         """The backward graph is compiled when it is first needed, and may fail only then."""
         origin = SCOPE.failure_of(error) or {}
         found = failure_of_error(error)
-        stage = origin.get("stage") or "runtime"
+        stage = origin.get("stage") or stages.RUNTIME
         text = "".join(traceback.format_exception(error))[-4000:]
         more = {**found.more, "traceback": text}
         return Failure(

@@ -56,6 +56,7 @@ from inductoscope.doctor.search.wrong_result_location import (
 )
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
+from inductoscope.vocabulary import stages
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
 # candidates are tried; both longer where a native compiler or a kernel may be at work.
@@ -146,7 +147,12 @@ class Investigation:
         self._failure = failure
         self._found = found
         self._place = place
-        self._is_native = failure.stage in ("cpp-compile", "triton-compile", "wrapper", "runtime")
+        self._is_native = failure.stage in (
+            stages.CPP_COMPILE,
+            stages.TRITON_COMPILE,
+            stages.WRAPPER,
+            stages.RUNTIME,
+        )
         self._stall = orders.stall
         self._with_workaround = orders.with_workaround
         self._oracle = Oracle(

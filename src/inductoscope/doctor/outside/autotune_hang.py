@@ -25,6 +25,7 @@ from inductoscope.kernels.file import KernelFile, read_kernel_file
 from inductoscope.kernels.plans import Wish, make_plans
 from inductoscope.kernels.script import script_text
 from inductoscope.processes.limited import Limits
+from inductoscope.vocabulary import stages
 
 Say = Callable[[str], None]
 Rerun = Callable[[Orders, str], Watched]
@@ -243,7 +244,7 @@ def verdict_on_stuck(known: Known, trial: Trial | None, why_not: str) -> Verdict
     names = [choice.short_name or choice.kind for choice in choices.stuck]
     result = Verdict(
         v.HANG,
-        "autotune",
+        stages.AUTOTUNE,
         _summary(known, best),
         "proven" if hangs_alone else "likely",
         Culprit(

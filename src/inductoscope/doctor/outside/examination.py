@@ -43,6 +43,7 @@ from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import open_recording
+from inductoscope.vocabulary import stages
 
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0
@@ -164,7 +165,7 @@ class Doctor:
             return found
         result = Verdict(
             v.UNKNOWN,
-            "none",
+            stages.NO_STAGE,
             "The program fails by itself but not under the tool, which limits it to one OpenMP "
             "thread and uses eager's random numbers; the cause is unknown.",
         )
@@ -193,7 +194,7 @@ class Doctor:
     def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
         place = last_compile(first)
-        if place is None or place.stage == "dynamo":  # There is no graph to stop at.
+        if place is None or place.stage == stages.DYNAMO:  # There is no graph to stop at.
             return
         was_ended = first.stalled or first.over_time
         failure = {
@@ -220,7 +221,7 @@ class Doctor:
         found = self._found
         if found is None or found.reproduces or found.failure.get("kind") != HANG:
             return None
-        if found.failure.get("stage") != "runtime":
+        if found.failure.get("stage") != stages.RUNTIME:
             return None
         seconds = max(_LEAST_PATIENCE, first.ending.seconds)
         eager = self._runs.in_eager("running it without torch.compile, as long", seconds)
@@ -295,7 +296,7 @@ class Doctor:
         found = self._found or read_found(self._runs.looking_in / FOLDER)
         if found is None:
             return Verdict(
-                v.UNKNOWN, "none", "Interrupted before anything was found.", partial=True
+                v.UNKNOWN, stages.NO_STAGE, "Interrupted before anything was found.", partial=True
             )
         result = verdict_on(found)
         if self._verification is not None:
@@ -351,7 +352,7 @@ def _is_reportable(verdict: Verdict) -> bool:
 def _tool_only(found: Found) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
-        "none",
+        stages.NO_STAGE,
         "The program fails under the tool only: it ends well by itself, so nothing is known to be "
         "wrong with it.",
     )

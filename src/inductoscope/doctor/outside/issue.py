@@ -6,9 +6,10 @@ import platform
 from pathlib import Path
 
 from inductoscope.doctor.verdict import Verdict
+from inductoscope.vocabulary import stages
 
 _LONGEST_OUTPUT = 3000
-_COMPONENT = {"dynamo": "dynamo", "aot": "aot autograd"}
+_COMPONENT = {stages.DYNAMO: "dynamo", stages.AOT: "aot autograd"}
 
 
 def issue_text(verdict: Verdict, output: str) -> str:

@@ -11,8 +11,7 @@ from inductoscope.doctor.handover import Found
 from inductoscope.doctor.search import failure as f
 from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
-
-_NATIVE = ("cpp-compile", "triton-compile")
+from inductoscope.vocabulary import stages
 
 
 def verdict_on(found: Found) -> Verdict:
@@ -23,11 +22,11 @@ def verdict_on(found: Found) -> Verdict:
         return _on_another_backend(found)
     kind = _kind(found)
     stage = _stage(found)
-    if stage in ("aot", "dynamo"):
+    if stage in stages.BEFORE_INDUCTOR:
         kind = v.NOT_INDUCTOR
-    if stage == "user":
+    if stage == stages.USER:
         kind = v.NOT_A_BUG
-    result = Verdict(kind, stage or "none", "", culprit=_culprit(found))
+    result = Verdict(kind, stage or stages.NO_STAGE, "", culprit=_culprit(found))
     result.confidence = _confidence(found, stage)
     result.partial = not found.is_complete
     result.summary = _summary(result, found)
@@ -41,7 +40,7 @@ def _on_the_machine(found: Found) -> Verdict:
     first = " ".join(text.split())[:300]
     result = Verdict(
         v.COMPILE_ERROR,
-        str(found.failure.get("stage") or "none"),
+        str(found.failure.get("stage") or stages.NO_STAGE),
         f"This machine cannot compile, which is no bug of torch: {first} {found.advice}",
         "proven",
     )
@@ -52,7 +51,7 @@ def _on_the_machine(found: Found) -> Verdict:
 def _on_another_backend(found: Found) -> Verdict:
     """What compiled the graph is none of Inductor's business; nothing was searched for."""
     text = str(found.failure.get("text", ""))
-    stage = "aot" if found.backend.startswith("aot_eager") else "user"
+    stage = stages.AOT if found.backend.startswith("aot_eager") else stages.USER
     result = Verdict(
         v.NOT_INDUCTOR,
         stage,
@@ -71,7 +70,7 @@ def _on_another_backend(found: Found) -> Verdict:
 def _kind(found: Found) -> str:
     kind = str(found.failure.get("kind"))
     if kind == f.ERROR:
-        return v.COMPILE_ERROR if _stage(found) in _NATIVE else v.CRASH
+        return v.COMPILE_ERROR if _stage(found) in stages.NATIVE_COMPILES else v.CRASH
     return {
         f.WRONG: v.WRONG_RESULT,
         f.NAN: v.NOT_A_NUMBER,
@@ -83,11 +82,11 @@ def _kind(found: Found) -> str:
 def _stage(found: Found) -> str:
     stage = str(found.location.get("stage") or found.failure.get("stage") or "")
     cure = _telling_cure(found)
-    if stage == "inductor":  # Between its stages.
+    if stage == stages.INDUCTOR:  # Between its stages.
         left, cured = _left_by(found), {axis.stage for axis in _suppressing_axes(found)}
         if left and (left in cured or cure is None):
             return left
-        return cure.stage if cure is not None else "lowering"
+        return cure.stage if cure is not None else stages.LOWERING
     if not stage and cure is not None:
         return cure.stage
     return stage
@@ -135,7 +134,7 @@ def _culprit(found: Found) -> Culprit:
 
 def _setting(found: Found, telling: SuppressingAxis | None) -> str | None:
     """What to switch off: something of the stage, where that is told by what came before it."""
-    if found.location.get("stage") == "inductor":
+    if found.location.get("stage") == stages.INDUCTOR:
         stage = _stage(found)
         telling = next((axis for axis in _suppressing_axes(found) if axis.stage == stage), telling)
     return None if telling is None else telling.title
@@ -188,7 +187,7 @@ def _confidence(found: Found, stage: str) -> str:
     if found.failure.get("kind") in (f.WRONG, f.NAN):
         is_located = found.location.get("stage") and found.location.get("how")
         return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
-    if found.location.get("stage") == "inductor":
+    if found.location.get("stage") == stages.INDUCTOR:
         return "likely"  # Told by what came before it.
     if found.failure.get("kind") == f.HANG and found.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
@@ -218,7 +217,7 @@ def _summary(result: Verdict, found: Found) -> str:
         who = f", because of {culprit.op.partition(',')[0]}"
     elif culprit.function:
         who = f", in {culprit.function}"
-    stage = f" (stage {result.stage})" if result.stage != "none" else ""
+    stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
     text = str(found.failure.get("text", "")).strip().splitlines()
     return f"{_KIND_TEXT[result.verdict]}{at}{who}{stage}: {text[0][:300] if text else ''}"
 

@@ -12,6 +12,7 @@ from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.reader import Event, open_recording
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary.frames import is_compilers, is_users, shorten
+from inductoscope.vocabulary.stages import RUNTIME
 
 _FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
 _THREAD = re.compile(r"^(?:Current t|T)hread (0x\w+)[^\n]*\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
@@ -78,7 +79,7 @@ def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | N
         return None
     last = next(iter(entered.values()))
     text = f"the program {_how(run, name)} while running the graph of compile {last}"
-    return Whereabouts(last, "runtime", text, "", name, "", functions)
+    return Whereabouts(last, RUNTIME, text, "", name, "", functions)
 
 
 def _how(run: Watched, signal_name: str) -> str:

@@ -25,6 +25,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError, Recording
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import Event, open_recording
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
 
 
@@ -82,7 +83,7 @@ def _seen_but_not_examined(bad: list[Event], recording: Recording) -> Verdict:
     is_error = bad[0].text("verdict") == "error"
     result = Verdict(
         v.CRASH if is_error else v.WRONG_RESULT,
-        "none",
+        stages.NO_STAGE,
         f"Compile {bad[0].text('compile')} does not do what eager does: {bad[0].text('text')}. "
         "Looking for the cause failed, so that it is unknown.",
     )
@@ -92,7 +93,7 @@ def _seen_but_not_examined(bad: list[Event], recording: Recording) -> Verdict:
     return result
 
 
-_BEFORE_INDUCTOR = {"dynamo": "Dynamo, not Inductor", "aot": "AOTAutograd, not Inductor"}
+_BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
 
 
 def _refused(recording: Recording, error: CompileError) -> Verdict:
@@ -138,7 +139,7 @@ def _too_long(run: Watched, recording: Recording) -> Verdict:
             result.add(f"called from {function}" if number else f"it was in {function}")
     else:
         text = "The program did not end within the time limit; it was not inside the compiler."
-        result = Verdict(v.HANG, "user", text, "likely")
+        result = Verdict(v.HANG, stages.USER, text, "likely")
     result.add(run.stacks[-1500:], "the last Python stacks")
     return result
 
@@ -147,7 +148,7 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
     compiled = len(recording.compiles)
     if not compiled:
         text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
-        return Verdict(v.CLEAN, "none", text, "proven")
+        return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
     right = [check for check in checks if check.text("verdict") == "right"]
     rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
     agree = len(right) + len(rounding)
@@ -155,7 +156,7 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
         return _nothing_checked(recording, checks)
     result = Verdict(
         v.CLEAN,
-        "none",
+        stages.NO_STAGE,
         f"Nothing found: {agree} calls of {compiled} compiled graphs give what eager gives"
         + (f"; {len(checks) - agree} calls could not be compared." if len(checks) > agree else "."),
         "proven" if agree == len(checks) else "likely",
@@ -176,7 +177,7 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
 def _nothing_checked(recording: Recording, checks: list[Event]) -> Verdict:
     result = Verdict(
         v.CLEAN,
-        "none",
+        stages.NO_STAGE,
         f"The program ends well, yet no call of its {len(recording.compiles)} compiled graphs "
         "could be compared with eager.",
     )
@@ -209,7 +210,7 @@ def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun)
         return None
     result = Verdict(
         v.NOT_INDUCTOR,
-        "dynamo",
+        stages.DYNAMO,
         f"Dynamo captures something else than {still[0].text('function')} computes: "
         f"{still[0].text('text')}, with every graph run in eager.",
         "proven",

@@ -18,6 +18,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.reader import Event
+from inductoscope.vocabulary import stages
 
 Rerun = Callable[[Orders, str], Watched]
 
@@ -104,7 +105,7 @@ def never_ends_in_eager(eager: Watched, seen: str) -> Verdict:
     """The program does not end, compiled or not."""
     result = Verdict(
         v.NOT_A_BUG,
-        "user",
+        stages.USER,
         "The program does not end without torch.compile either, so the compiler is not to blame.",
         "likely",
     )
@@ -117,7 +118,7 @@ def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdic
     last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
     result = Verdict(
         v.NOT_A_BUG,
-        "user",
+        stages.USER,
         "The program fails without torch.compile too, so the compiler is not to blame"
         + (f": {last[-1][:200]}" if last else "."),
         "proven",
@@ -137,7 +138,7 @@ def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdic
 
 
 def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
-    result = Verdict(v.NOT_A_BUG, "none", summary, "proven")
+    result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, "proven")
     for check in checks[:4]:
         how = "eager" if check.text("verdict") == "right" else "eager and float64"
         result.add(check.text("text"), f"compile {check.text('compile')}, compared with {how}")
@@ -147,7 +148,7 @@ def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
 def _not_always(failed: Watched, other: Watched, how: str) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
-        "none",
+        stages.NO_STAGE,
         "The program does not end the same way in every run: it fails now and then, or only under "
         "the tool. Nothing is known to be wrong with what was compiled.",
     )
@@ -186,7 +187,7 @@ class _Level:
 
 
 _DYNAMO = _Level(
-    "dynamo",
+    stages.DYNAMO,
     "eager",
     "torch._dynamo",
     "running it with Dynamo alone, each graph in eager",
@@ -194,7 +195,7 @@ _DYNAMO = _Level(
     "eager too, and does not fail without torch.compile.",
 )
 _AOT = _Level(
-    "aot",
+    stages.AOT,
     "aot_eager",
     "torch._functorch.aot_autograd",
     "running it with Dynamo and AOTAutograd, without Inductor",
@@ -226,7 +227,7 @@ def _cause_unknown(run: Watched, checks: list[Event]) -> Verdict:
     died = run.ending.signal is not None
     result = Verdict(
         v.CRASH if died else v.WRONG_RESULT,
-        "none",
+        stages.NO_STAGE,
         f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
         f"unknown. In the {len(compared)} calls that were compared every compiled graph does what "
         "eager does.",

@@ -13,12 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.vocabulary import stages
+
 Permit = Callable[[str], bool]
 Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]
 
 # Stages that rewrite a graph, and stages that make a kernel of it.
-_GRAPH_STAGES = ("decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass")
-_KERNEL_STAGES = ("lowering", "codegen", "loop-body", "scheduler")
+_GRAPH_STAGES = (stages.DECOMPOSITION, *stages.PASSES)
+_KERNEL_STAGES = (stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, stages.SCHEDULER)
 
 
 @dataclass(frozen=True)
@@ -83,9 +85,9 @@ class Axis:
     def _can_cause(self, situation: Situation) -> bool:
         if situation.stage in _GRAPH_STAGES:
             return situation.stage in (self.stage, *self.also_acts_in)
-        if situation.stage == "aot":
+        if situation.stage == stages.AOT:
             return False
-        if situation.stage in ("lowering", "codegen") or situation.kernel:
+        if situation.stage in (stages.LOWERING, stages.CODEGEN) or situation.kernel:
             return self.stage in _KERNEL_STAGES
         return True
 

@@ -16,6 +16,7 @@ from inductoscope.doctor.search.wrong_result_location import (
     with_tuples,
     wrong_with_backend,
 )
+from inductoscope.vocabulary import stages
 
 _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
 
@@ -28,20 +29,20 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     stage = failure.stage
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = [str(name) for name in failure.more.get("functions", ())]
-    if stage == "runtime" and failure.kind == ERROR:
+    if stage == stages.RUNTIME and failure.kind == ERROR:
         stage, how, kernel = _raised_at_run(functions)
         return replace(place, stage=stage, how=how, kernel=kernel)
-    if failure.kind == SIGNAL and stage == "runtime":
+    if failure.kind == SIGNAL and stage == stages.RUNTIME:
         return replace(place, function="", kernel=failure.function, how="the last kernel entered")
     if any(name.startswith("_load_triton_kernel") for name in functions):
         how = "the Triton code that was generated for it cannot even be loaded"
-        return replace(place, stage="triton-compile", how=how)
-    if stage != "aot":
+        return replace(place, stage=stages.TRITON_COMPILE, how=how)
+    if stage != stages.AOT:
         return place
     answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
     if answer.is_done and not answer.result:
         how = "the same graph goes through with backend='aot_eager', without decompositions"
-        return replace(place, stage="decomposition", how=how)
+        return replace(place, stage=stages.DECOMPOSITION, how=how)
     return replace(place, how="fails with backend='aot_eager' too")
 
 
@@ -52,14 +53,14 @@ def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
     if functions and f"({cache_dir()}" in functions[0]:
         kernel = kernel_called_from(functions[:1])[1]
         if kernel:
-            return "runtime", "raised by the kernel, or on the way into it", kernel
-        return "wrapper", "raised by the wrapper that Inductor wrote", ""
+            return stages.RUNTIME, "raised by the kernel, or on the way into it", kernel
+        return stages.WRAPPER, "raised by the wrapper that Inductor wrote", ""
     for name in functions:
         if "torch/_inductor/" in name or "torch/_ops.py" in name:
             break
         if "torch/_functorch/" in name:
-            return "aot", "raised by what AOTAutograd puts around the compiled graph", ""
-    return "runtime", "", ""
+            return stages.AOT, "raised by what AOTAutograd puts around the compiled graph", ""
+    return stages.RUNTIME, "", ""
 
 
 def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:

@@ -9,6 +9,8 @@ import re
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from inductoscope.vocabulary import stages
+
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
 
 # A graph of so few nodes is compiled in a second or two.
@@ -76,7 +78,10 @@ def advice_on_machine(failure: Failure) -> str:
     if failure.kind != ERROR:
         return ""
     said = f"{failure.aspect}: {failure.message} {failure.text}"
-    signs = (*_MISSING, *(_SHORT_OF if failure.stage not in ("wrapper", "runtime") else ()))
+    signs = (
+        *_MISSING,
+        *(_SHORT_OF if failure.stage not in (stages.WRAPPER, stages.RUNTIME) else ()),
+    )
     return next((advice for sign, advice in signs if sign in said), "")
 
 

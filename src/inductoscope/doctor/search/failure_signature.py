@@ -17,6 +17,7 @@ from inductoscope.doctor.search.failure import (
 )
 from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_own, shorten
 
 
@@ -122,9 +123,9 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
 def failure_of_signal(answer: ForkAnswer) -> Failure:
     """A process that was killed by a signal: in the compiler, or in a kernel."""
     launches = [event for event in answer.events if event["kind"] == "launch"]
-    stage = answer.last_stage.get("stage") or "runtime"
+    stage = answer.last_stage.get("stage") or stages.RUNTIME
     name = signal_name(answer.signal or 0)
-    kernel = str(launches[-1].get("kernel", "")) if launches and stage == "runtime" else ""
+    kernel = str(launches[-1].get("kernel", "")) if launches and stage == stages.RUNTIME else ""
     return Failure(
         SIGNAL,
         f"the process died of {name}"
@@ -140,7 +141,7 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """The stage is told by the hooks, as an event."""
     errors = [event for event in answer.events if event["kind"] == "error"]
     if not errors:
-        return Failure(**{**found.as_data(), "stage": "runtime"})
+        return Failure(**{**found.as_data(), "stage": stages.RUNTIME})
     event = errors[-1]
     data = found.as_data()
     data.update(stage=event.get("stage", ""), detail=event.get("detail") or "")
@@ -155,7 +156,7 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
 
 
 # Stages that leave something behind for the next one.
-_MAKING = ("pre-grad-pass", "joint-pass", "post-grad-pass", "lowering", "scheduler")
+_MAKING = (*stages.PASSES, stages.LOWERING, stages.SCHEDULER)
 
 
 def _last_ended(answer: ForkAnswer) -> str:

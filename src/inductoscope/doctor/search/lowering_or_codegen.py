@@ -11,6 +11,7 @@ import torch
 from inductoscope.doctor.compare.bug_or_rounding import is_close
 from inductoscope.doctor.compare.kernels import KernelDivergence, WatchedGraph, planned_dtype
 from inductoscope.doctor.compare.loop_bodies import CannotEvaluate, evaluate
+from inductoscope.vocabulary import stages
 
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
@@ -18,22 +19,25 @@ def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     how = "each buffer was compared with its node, computed in eager"
     value = found.graph.checked[found.buffer]
     if planned_dtype(found.graph, found.buffer, value) != value.dtype:
-        return "lowering", f"{how}, and its type with that of the lowered graph"
+        return stages.LOWERING, f"{how}, and its type with that of the lowered graph"
     if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
         if _is_given_something_else(found):
-            return "lowering", f"{how}; eager's own kernel is given something else than the node"
-        return "runtime", f"{how}; the kernel is one of eager's own"
+            return (
+                stages.LOWERING,
+                f"{how}; eager's own kernel is given something else than the node",
+            )
+        return stages.RUNTIME, f"{how}; the kernel is one of eager's own"
     if strides := _other_strides(found):
-        return "wrapper", f"{how}; {strides}"
+        return stages.WRAPPER, f"{how}; {strides}"
     expected = found.graph.expected
     eager = expected.eager.get(found.node) if expected is not None else None
     if isinstance(eager, torch.Tensor):
         values = [_loop_body_value(found, widened) for widened in (False, True)]
         known = [value for value in values if value is not None]
         if any(_agree(value, eager) for value in known):
-            return "codegen", f"{how}; its loop body, evaluated step by step, is right"
+            return stages.CODEGEN, f"{how}; its loop body, evaluated step by step, is right"
         if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
-            return "lowering", f"{how}; its loop body, evaluated step by step, is wrong too"
+            return stages.LOWERING, f"{how}; its loop body, evaluated step by step, is wrong too"
     return "", f"{how}; whether its loop body is right could not be told"
 
 

@@ -33,6 +33,7 @@ from inductoscope.doctor.search.failure_signature import (
     innermost,
 )
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.vocabulary import stages
 
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
@@ -110,9 +111,14 @@ def prepare_compiler() -> None:
 
 # Stages that end before the generated code is compiled.
 _BEFORE_NATIVE = (
-    "dynamo", "aot", "decomposition", "pre-grad-pass", "joint-pass", "post-grad-pass", "lowering",
-    "scheduler", "codegen",
-)  # fmt: skip
+    stages.DYNAMO,
+    stages.AOT,
+    stages.DECOMPOSITION,
+    *stages.PASSES,
+    stages.LOWERING,
+    stages.SCHEDULER,
+    stages.CODEGEN,
+)
 
 
 class _Past(Exception):

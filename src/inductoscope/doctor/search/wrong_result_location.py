@@ -29,6 +29,7 @@ from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import innermost_users
 
 
@@ -72,7 +73,7 @@ def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Loca
     compiled, decomposed, before, declared = (with_tuples(place) for place in places)
     if declared.is_known:
         return declared
-    if compiled.stage == "pre-grad-pass":
+    if compiled.stage == stages.PRE_GRAD_PASS:
         return compiled
     if before.is_known:
         return before
@@ -99,7 +100,7 @@ def _before_inductor(candidate: Candidate) -> Location:
     text = wrong_with_backend(candidate, "aot_eager")
     if not text:
         return Location()
-    return Location(stage="aot", text=text, how="already wrong with backend='aot_eager'")
+    return Location(stage=stages.AOT, text=text, how="already wrong with backend='aot_eager'")
 
 
 def in_custom_operators(candidate: Candidate) -> Location:
@@ -108,7 +109,7 @@ def in_custom_operators(candidate: Candidate) -> Location:
     if found is None:
         return Location()
     how = "torch.library.opcheck says so, on the values that it gets"
-    return Location(stage="user", operation=found.operation, text=found.text, how=how)
+    return Location(stage=stages.USER, operation=found.operation, text=found.text, how=how)
 
 
 def wrong_with_backend(candidate: Candidate, backend: str) -> str:
@@ -128,7 +129,7 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
     if found is None or found.kind == "error":
         return Location()
     return Location(
-        stage="decomposition",
+        stage=stages.DECOMPOSITION,
         operation=found.operation,
         text=found.text,
         how="the operation and its decomposition were run on the same values",
@@ -181,7 +182,7 @@ def _at_declaration(graph: WatchedGraph) -> Location:
             f"{tuple(told.stride())}, eager gives {given.dtype} with strides {given.stride()}"
         )
         how = "each node was computed in eager and compared with its meta function"
-        return Location(stage="lowering", operation=str(node.target), text=text, how=how)
+        return Location(stage=stages.LOWERING, operation=str(node.target), text=text, how=how)
     return Location()
 
 

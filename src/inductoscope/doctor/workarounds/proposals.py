@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inductoscope.doctor.search.axis import Axis
+from inductoscope.vocabulary import stages
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,10 @@ def _for_operations(stage: str, operations: Sequence[str]) -> Iterator[ProposedW
             "torch._inductor.decomposition.fast_random_decomps.cache_clear()\n"
             f"torch._inductor.lowering.make_fallback({overload}, warn=False)",
             f"run {operation} with eager's kernel",
-            2 if stage in ("decomposition", "lowering", "codegen", "loop-body", "") else 3,
+            2
+            if stage
+            in (stages.DECOMPOSITION, stages.LOWERING, stages.CODEGEN, stages.LOOP_BODY, "")
+            else 3,
         )
 
 

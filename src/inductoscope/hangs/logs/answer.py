@@ -10,6 +10,7 @@ from typing import Literal
 from inductoscope.hangs.logs.groups import ChoiceState, Group
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.program import Seen, SeenFailure
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import shorten
 
 Confidence = Literal["proven", "likely", "unknown"]
@@ -49,7 +50,7 @@ class Answer:
     title: str
     program: Program
     confidence: Confidence
-    stage: str = "none"
+    stage: str = stages.NO_STAGE
     compile_id: str = ""
     is_problem: bool = True
     evidence: tuple[Evidence, ...] = ()

@@ -24,26 +24,27 @@ from inductoscope.hangs.logs.groups import Group
 from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFailure
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.hangs.logs.trace_answers import answer_from_trace
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.stage_lookup import stage_of_module
 from inductoscope.vocabulary.stages import WORDS
 
 ALL_LOGS = 'TORCH_LOGS="+dynamo,+aot,+inductor"'
 _BEGINNINGS = {
-    Sign.TRACING: "dynamo",
-    Sign.TRACED: "dynamo",
-    Sign.BACKEND: "aot",
-    Sign.INDUCTOR: "inductor",
-    Sign.BACKEND_DONE: "dynamo",
+    Sign.TRACING: stages.DYNAMO,
+    Sign.TRACED: stages.DYNAMO,
+    Sign.BACKEND: stages.AOT,
+    Sign.INDUCTOR: stages.INDUCTOR,
+    Sign.BACKEND_DONE: stages.DYNAMO,
 }
 _SUBMISSIONS = (Sign.GROUP, Sign.SUBMITTED_TO_THREAD, Sign.SUBMITTED_TO_POOL)
 _STAGE_KINDS = {
-    "dynamo": Kind.DYNAMO,
-    "aot": Kind.AOT,
-    "triton-compile": Kind.KERNELS,
-    "cpp-compile": Kind.KERNELS,
-    "runtime": Kind.RUN_TIME,
-    "user": Kind.RUN_TIME,
+    stages.DYNAMO: Kind.DYNAMO,
+    stages.AOT: Kind.AOT,
+    stages.TRITON_COMPILE: Kind.KERNELS,
+    stages.CPP_COMPILE: Kind.KERNELS,
+    stages.RUNTIME: Kind.RUN_TIME,
+    stages.USER: Kind.RUN_TIME,
 }
 _RANK = {Kind.COMPILE_HANG: 0, Kind.BENCHMARK_HANG: 1, Kind.KERNELS: 2, Kind.ERROR: 3}
 
@@ -97,7 +98,7 @@ def _error(program: ProgramFold) -> Answer | None:
         title=f"{what}, not a hang: {message[:160]}",
         program=program.program,
         confidence="proven" if error.failure.error and error.sure else "likely",
-        stage="none" if stage == "user" else stage,
+        stage=stages.NO_STAGE if stage == stages.USER else stage,
         evidence=failure_evidence(error, frame),
         advice=("Look into the exception: inductoscope doctor SCRIPT finds its cause",),
     )
@@ -124,7 +125,7 @@ def _waits_for_a_rank(program: ProgramFold) -> Answer | None:
         title="a collective waited for another rank until it timed out",
         program=program.program,
         confidence="proven",
-        stage="runtime",
+        stage=stages.RUNTIME,
         evidence=(line_evidence(program.collective),),
         advice=("Look at the ranks that it waited for: one of them may still be compiling",),
     )
@@ -135,7 +136,7 @@ def _interrupted(program: ProgramFold) -> Answer | None:
     if interrupt is None:
         return None
     stage, frame = interrupt.stage
-    if stage in ("autotune", "benchmark"):
+    if stage in (stages.AUTOTUNE, stages.BENCHMARK):
         kind = Kind.INTERRUPTED
         title = f"{_seen_in(interrupt)} {WORDS[stage]}; the log names no choice"
     else:
@@ -207,7 +208,7 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
         title=_stage_title(stage, ended),
         program=program.program,
         confidence="likely",
-        stage="none" if stage == "inductor" else stage,
+        stage=stages.NO_STAGE if stage == stages.INDUCTOR else stage,
         compile_id=compile_.compile_id,
         evidence=present((_function(compile_), line_evidence(compile_.last))),
         advice=_stage_advice(stage),
@@ -220,7 +221,7 @@ def _submitted(program: ProgramFold) -> Answer | None:
     if compile_ is None or next(reversed(compile_.signs), None) not in _SUBMISSIONS:
         return None
     groups = program.autotune.groups
-    if stage_of_module(compile_.last.module) != "autotune" or not groups:
+    if stage_of_module(compile_.last.module) != stages.AUTOTUNE or not groups:
         return None
     group = groups[-1]
     return Answer(
@@ -228,7 +229,7 @@ def _submitted(program: ProgramFold) -> Answer | None:
         title="choices were handed to the compilers, and no line of this compile follows",
         program=program.program,
         confidence="likely" if not group.submitted_seen else "unknown",
-        stage="autotune",
+        stage=stages.AUTOTUNE,
         compile_id=compile_.compile_id,
         evidence=(line_evidence(compile_.last),),
         advice=_submitted_advice(group),
@@ -268,8 +269,8 @@ def _stage_of(compile_: CompileProgress) -> str:
     stage = stage_of_module(compile_.last.module)
     last = next((_BEGINNINGS[s] for s in reversed(compile_.signs) if s in _BEGINNINGS), "")
     # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
-    handed_over = stage == "dynamo" and last in ("aot", "inductor")
-    return last if last and (stage == "user" or handed_over) else stage
+    handed_over = stage == stages.DYNAMO and last in (stages.AOT, stages.INDUCTOR)
+    return last if last and (stage == stages.USER or handed_over) else stage
 
 
 def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
@@ -285,7 +286,7 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
         program=program.program,
         confidence="likely",
         # A kernel for the C++ compiler is generated without a line that says so.
-        stage="triton-compile" if last_kernel is not None else "cpp-compile",
+        stage=stages.TRITON_COMPILE if last_kernel is not None else stages.CPP_COMPILE,
         compile_id=compile_.compile_id,
         evidence=present(line_evidence(line) for line in dict.fromkeys(seen) if line is not None),
         advice=(
@@ -307,9 +308,9 @@ def _compiled(program: ProgramFold) -> Answer | None:
         "it ran on and hung or was killed, or it is still running",
         program=program.program,
         confidence="likely",
-        stage="runtime",
+        stage=stages.RUNTIME,
         evidence=tuple(line_evidence(line) for line in seen if line is not None),
-        advice=_stage_advice("runtime"),
+        advice=_stage_advice(stages.RUNTIME),
     )
 
 
@@ -326,17 +327,17 @@ def _cannot_tell(program: ProgramFold) -> Answer:
 
 
 def _stage_advice(stage: str) -> tuple[str, ...]:
-    if stage == "dynamo":
+    if stage == stages.DYNAMO:
         return (
             "It is not a kernel: Dynamo does not come to an end with the Python code",
             "TORCH_LOGS=+dynamo shows the line that is traced; inductoscope run SCRIPT watches it",
         )
-    if stage == "aot":
+    if stage == stages.AOT:
         return (
             "It is not a kernel: AOTAutograd traces the graph, or Inductor's first passes run",
             "TORCH_LOGS=+aot,+inductor shows how far it gets",
         )
-    if stage in ("runtime", "user"):
+    if stage in (stages.RUNTIME, stages.USER):
         return (
             "It is not the compiler: a kernel that does not return, a collective that waits for "
             "another rank, or the program itself",

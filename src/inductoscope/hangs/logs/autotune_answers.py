@@ -17,9 +17,19 @@ from inductoscope.hangs.logs.answer import (
 from inductoscope.hangs.logs.groups import Group, Stage
 from inductoscope.hangs.logs.program import ProgramFold
 from inductoscope.vocabulary.stage_lookup import stage_of_module
+from inductoscope.vocabulary.stages import (
+    AUTOTUNE,
+    BENCHMARK,
+    CODEGEN,
+    CPP_COMPILE,
+    LOOP_BODY,
+    LOWERING,
+    SCHEDULER,
+    WRAPPER,
+)
 
 # A line of these in a compile comes only once it no longer waits for choices.
-_AFTER_WAITING = ("scheduler", "lowering", "codegen", "loop-body", "wrapper", "cpp-compile")
+_AFTER_WAITING = (SCHEDULER, LOWERING, CODEGEN, LOOP_BODY, WRAPPER, CPP_COMPILE)
 
 
 def compile_hang(program: ProgramFold) -> Answer | None:
@@ -36,7 +46,7 @@ def compile_hang(program: ProgramFold) -> Answer | None:
         title=_stuck_title(group, len(groups)),
         program=program.program,
         confidence=confidence,
-        stage="autotune",
+        stage=AUTOTUNE,
         compile_id=group.origin.compile_id,
         evidence=present(
             (
@@ -115,7 +125,7 @@ def _waiting_proof(
     if interrupt is not None:
         stage, frame = interrupt.stage
         shown = (*failure_evidence(interrupt, frame), _assemblers(program))
-        return ("proven" if stage == "autotune" and interrupt.sure else "likely"), shown
+        return ("proven" if stage == AUTOTUNE and interrupt.sure else "likely"), shown
     timed_out = [s for group in groups for s in group.timed_out]
     if timed_out:
         return "proven", (choice_evidence(timed_out[-1], "torch gave up on"),)
@@ -162,7 +172,7 @@ def unclear_wait(program: ProgramFold) -> Answer | None:
             "choices were submitted, and one of them is awaited",
             program=program.program,
             confidence="likely" if confidence == "likely" else "proven",
-            stage="autotune",
+            stage=AUTOTUNE,
             compile_id=origin.compile_id,
             evidence=present((place_evidence(origin, "Waiting on futures"), *proof)),
             advice=_compile_advice(groups[0]),
@@ -178,7 +188,7 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
     stages = (Stage.BENCHMARKING, Stage.COMPILED)
     groups = [g for g in program.autotune.groups if g.stage in stages and not _went_on(program, g)]
     interrupt = program.last_interrupt
-    if interrupt is not None and interrupt.stage[0] not in ("benchmark", "autotune"):
+    if interrupt is not None and interrupt.stage[0] not in (BENCHMARK, AUTOTUNE):
         groups = []
     if not groups:
         return None
@@ -193,7 +203,7 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
         title=f"{title}, and no result follows",
         program=program.program,
         confidence="proven" if interrupt is not None else "likely",
-        stage="autotune",
+        stage=AUTOTUNE,
         compile_id=group.origin.compile_id,
         evidence=present((place_evidence(group.last or group.origin, _last_step(group)), *proof)),
         advice=_benchmark_advice(ahead),

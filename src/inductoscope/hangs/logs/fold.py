@@ -11,6 +11,7 @@ from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import Failure
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
@@ -97,7 +98,9 @@ class LogFold:
         if isinstance(event, Failure):
             stage = stage_of_frames([(frame.file, frame.function) for frame in event.frames])[0]
         else:
-            stage = {COLLECTIVE: "runtime", TABLE: "benchmark"}.get(event.pattern, "none")
+            stage = {COLLECTIVE: stages.RUNTIME, TABLE: stages.BENCHMARK}.get(
+                event.pattern, stages.NO_STAGE
+            )
         fitting = [program for program in writers if program.may_be_in(stage)]
         if isinstance(event, Failure) and event.is_interrupt:
             # Ctrl-C reaches all of them, and each prints its own.

@@ -13,6 +13,7 @@ from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.phases import PhaseFold
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import Failure
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
@@ -134,7 +135,7 @@ class ProgramFold:
         if not self.failures or self._went_on or not self.failures[-1].failure.is_interrupt:
             return None
         interrupts = [seen for seen in self.failures if seen.failure.is_interrupt]
-        in_torch = [seen for seen in interrupts if seen.stage[0] != "user"]
+        in_torch = [seen for seen in interrupts if seen.stage[0] != stages.USER]
         return (in_torch or interrupts)[-1]
 
     @property
@@ -238,11 +239,11 @@ class ProgramFold:
 
     def may_be_in(self, stage: str) -> bool:
         """Whether its own lines allow that it is in this stage now."""
-        if stage in ("autotune", "benchmark"):
-            return self.autotune.is_busy(benchmarking=stage == "benchmark")
+        if stage in (stages.AUTOTUNE, stages.BENCHMARK):
+            return self.autotune.is_busy(benchmarking=stage == stages.BENCHMARK)
         compiles = self.compiles
         is_compiling = bool(compiles) and not compiles[-1].done
-        return is_compiling != (stage in ("runtime", "user"))
+        return is_compiling != (stage in (stages.RUNTIME, stages.USER))
 
     # --- others -----------------------------------------------------------------------------------
 

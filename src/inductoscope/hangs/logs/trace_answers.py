@@ -5,10 +5,11 @@ from __future__ import annotations
 from inductoscope.hangs.logs.answer import Answer, Evidence, Kind, place_evidence
 from inductoscope.hangs.logs.phases import Phase, TracedCompile
 from inductoscope.hangs.logs.program import ProgramFold
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.stage_lookup import stage_of_phase
 from inductoscope.vocabulary.stages import WORDS
 
-_KINDS = {"dynamo": Kind.DYNAMO, "aot": Kind.AOT}
+_KINDS = {stages.DYNAMO: Kind.DYNAMO, stages.AOT: Kind.AOT}
 _NAMES = 'For the names of the choices: run again with TORCH_LOGS="+inductor"'
 
 
@@ -49,9 +50,9 @@ def _at(program: ProgramFold, compile_: TracedCompile, phase: Phase, title: str)
     advice: tuple[str, ...] = ()
     if phase.name.endswith("_template_precompiling"):
         kind, advice = Kind.COMPILE_HANG, (_NAMES,)
-    elif stage == "autotune":
+    elif stage == stages.AUTOTUNE:
         kind, advice = Kind.BENCHMARK_HANG, (_NAMES,)
-    elif stage in ("triton-compile", "cpp-compile"):
+    elif stage in stages.NATIVE_COMPILES:
         kind = Kind.KERNELS
     return Answer(
         kind=kind,

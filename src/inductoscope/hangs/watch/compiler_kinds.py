@@ -11,9 +11,25 @@ from inductoscope.hangs.watch.frames import (
 from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.stacks import Frame
+from inductoscope.vocabulary.stages import (
+    AOT,
+    AUTOTUNE,
+    BENCHMARK,
+    CODEGEN,
+    CPP_COMPILE,
+    DYNAMO,
+    INDUCTOR,
+    LOWERING,
+    NO_STAGE,
+    PASSES,
+    RUNTIME,
+    SCHEDULER,
+    TRITON_COMPILE,
+    USER,
+    WRAPPER,
+)
 
-_INDUCTOR = ("codegen", "inductor", "partitioner", "autotune", "wrapper", "waiting", "cpp-compile")
-_GROUPS = ("post-grad-pass", "joint-pass", "pre-grad-pass")
+_INDUCTOR = (CODEGEN, INDUCTOR, "partitioner", AUTOTUNE, WRAPPER, "waiting", CPP_COMPILE)
 
 
 def _from_stack(position: Position, pid_text: str = "") -> str:
@@ -45,7 +61,7 @@ def collective(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="collective",
         title=f"It waits for another rank in {position.entry.function}",
-        stage="user",
+        stage=USER,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(position.pid)}"),
         advice=(
@@ -60,14 +76,14 @@ def collective(scene: Scene) -> Judgement | None:
 
 def benchmarking(scene: Scene) -> Judgement | None:
     """A choice of autotuning is timed and does not return."""
-    position, shown, confidence = _found(scene, "benchmark")
+    position, shown, confidence = _found(scene, BENCHMARK)
     if not shown:
         return None
     pid = position.pid if position is not None else scene.root.pid
     return Judgement(
         kind="benchmark",
         title="A choice is being timed and has not returned",
-        stage="autotune",
+        stage=AUTOTUNE,
         confidence=confidence,
         evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
         advice=(
@@ -82,7 +98,7 @@ def benchmarking(scene: Scene) -> Judgement | None:
 
 def triton_compile(scene: Scene) -> Judgement | None:
     """Triton compiles in a Python process: its own passes or LLVM, no child."""
-    position, shown, confidence = _found(scene, "triton-compile", "ptxas")
+    position, shown, confidence = _found(scene, TRITON_COMPILE, "ptxas")
     if not shown:
         return None
     pid = position.pid if position is not None else scene.root.pid
@@ -96,7 +112,7 @@ def triton_compile(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="triton-compile",
         title=f"Triton compiles a kernel in pid {pid}{where} and has not come back",
-        stage="triton-compile",
+        stage=TRITON_COMPILE,
         confidence=confidence,
         evidence=(
             shown,
@@ -115,7 +131,7 @@ def triton_compile(scene: Scene) -> Judgement | None:
 
 def fusion(scene: Scene) -> Judgement | None:
     """The scheduler's fusion rounds: endless, or quadratic in the number of nodes."""
-    position, shown, confidence = _found(scene, "fusion", "scheduler")
+    position, shown, confidence = _found(scene, "fusion", SCHEDULER)
     if not shown:
         return None
     pid = position.pid if position is not None else scene.root.pid
@@ -125,7 +141,7 @@ def fusion(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="fusion" if is_fusion or position is None else "scheduler",
         title="The scheduler is in its fusion rounds" if is_fusion else "The scheduler is at work",
-        stage="scheduler",
+        stage=SCHEDULER,
         confidence=confidence,
         evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
         advice=(
@@ -146,7 +162,7 @@ def _innermost_name(position: Position | None) -> str:
 
 def fx_pass(scene: Scene) -> Judgement | None:
     """A pass over the FX graph does not end."""
-    position, shown, confidence = _found(scene, *_GROUPS)
+    position, shown, confidence = _found(scene, *PASSES)
     if not shown:
         return None
     group = position.stage if position is not None else scene.recorded_stage
@@ -175,7 +191,7 @@ def _pass_advice(function: Frame | None) -> str:
 
 def lowering(scene: Scene) -> Judgement | None:
     """The lowering of one operation does not end."""
-    position, shown, confidence = _found(scene, "lowering")
+    position, shown, confidence = _found(scene, LOWERING)
     if not shown:
         return None
     function = lowering_function(position) if position is not None else None
@@ -183,7 +199,7 @@ def lowering(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="lowering",
         title=f"The lowering of an operation has not ended{name}",
-        stage="lowering",
+        stage=LOWERING,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
         advice=(
@@ -204,7 +220,7 @@ def code_generation(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="inductor",
         title=f"Inductor has got no further: {stage}",
-        stage="codegen" if stage in ("inductor", "partitioner") else stage,
+        stage=CODEGEN if stage in (INDUCTOR, "partitioner") else stage,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
         advice="The stack says where. backend='aot_eager' shows whether it is Inductor alone.",
@@ -224,7 +240,7 @@ def kernel_runs(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="kernel",
         title=f"A compiled kernel runs and has not returned ({place})",
-        stage="runtime",
+        stage=RUNTIME,
         confidence="proven" if calm and doing is not None and doing.is_busy else "likely",
         evidence=(
             f"stack: {position.entry.function} in generated code, line {position.entry.line}",
@@ -253,7 +269,7 @@ def backend(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="backend",
         title=f"The backend that Dynamo called has not returned: {own[0].text}",
-        stage="dynamo",
+        stage=DYNAMO,
         confidence="proven",
         evidence=(_from_stack(position), f"the process is {scene.doing(position.pid)}"),
         advice="The backend is code of your own, not Inductor.",
@@ -264,13 +280,13 @@ def backend(scene: Scene) -> Judgement | None:
 
 def aot(scene: Scene) -> Judgement | None:
     """AOTAutograd traces and does not end."""
-    position, shown, confidence = _found(scene, "aot", "backend")
+    position, shown, confidence = _found(scene, AOT, "backend")
     if not shown:
         return None
     return Judgement(
         kind="aot",
         title="AOTAutograd traces the graph and has not ended",
-        stage="aot",
+        stage=AOT,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
         advice="backend='eager' leaves AOTAutograd out: if that ends, it is the place to look.",
@@ -281,13 +297,13 @@ def aot(scene: Scene) -> Judgement | None:
 
 def dynamo(scene: Scene) -> Judgement | None:
     """Dynamo traces the user's function and does not end."""
-    position, shown, confidence = _found(scene, "dynamo", "guards")
+    position, shown, confidence = _found(scene, DYNAMO, "guards")
     if not shown:
         return None
     return Judgement(
         kind="dynamo",
         title="Dynamo traces a function and has not ended",
-        stage="dynamo",
+        stage=DYNAMO,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
         advice=(
@@ -309,7 +325,7 @@ def user_code(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="user-code",
         title=f"The program is in code of its own: {(own or inner).text}",
-        stage="user",
+        stage=USER,
         confidence="proven",
         evidence=(
             "no stage of the compiler and no generated code is on its stack",
@@ -328,7 +344,7 @@ def cannot_tell(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="unknown",
         title="What it stands at cannot be told" + (f" (stage {stage})" if stage else ""),
-        stage=stage or "none",
+        stage=stage or NO_STAGE,
         confidence="unknown",
         evidence=(f"the process is {scene.doing(scene.root.pid)}", *dict.fromkeys(missing)),
         advice="With stacks more can be said: pip install py-spy, and the right to trace.",

@@ -7,8 +7,9 @@ from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.locks import FileLock
 from inductoscope.processes.tree import Process
+from inductoscope.vocabulary import stages
 
-_WAITS = ("waiting", "autotune")
+_WAITS = ("waiting", stages.AUTOTUNE)
 
 # New pages per second of a compiler that gets somewhere, and how long we believe that it does.
 _FAULTS_OF_WORK = 50
@@ -26,7 +27,7 @@ def stopped(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="stopped" if is_root else "worker-stopped",
         title=f"{what}, pid {victim.pid}, is stopped: a signal such as SIGSTOP holds it",
-        stage="none" if is_root else _native_stage(victim),
+        stage=stages.NO_STAGE if is_root else _native_stage(victim),
         confidence="proven",
         evidence=(f"/proc/{victim.pid}/stat says state {victim.state}",),
         advice=f"Let it go on: kill -CONT {victim.pid}. Or end it: kill -KILL {victim.pid}.",
@@ -45,8 +46,8 @@ def _role(scene: Scene, process: Process) -> str:
 
 def _native_stage(process: Process) -> str:
     if process.compiler and process.compiler != "ptxas":
-        return "cpp-compile"
-    return "triton-compile" if process.compiler or process.is_torch_worker else "none"
+        return stages.CPP_COMPILE
+    return stages.TRITON_COMPILE if process.compiler or process.is_torch_worker else stages.NO_STAGE
 
 
 # --- locks ----------------------------------------------------------------------------------------
@@ -94,7 +95,7 @@ def _held(scene: Scene, lock: FileLock, pid: int, how: str) -> Judgement:
     return Judgement(
         kind="file-lock",
         title=f"It waits for the lock file {lock.path}, which pid {lock.holder} ({whose}) holds",
-        stage="cpp-compile",
+        stage=stages.CPP_COMPILE,
         confidence="proven" if scene.wanted_lock or lock.waiters else "likely",
         evidence=(how, f"/proc/locks names pid {lock.holder} as the holder"),
         advice=(
@@ -125,7 +126,7 @@ def _left_behind(scene: Scene, pid: int, how: str) -> Judgement:
     return Judgement(
         kind="file-lock",
         title=f"It waits for a lock file{f' {known}' if known else ''}; {state}",
-        stage="cpp-compile",
+        stage=stages.CPP_COMPILE,
         confidence=confidence,
         evidence=(how,),
         advice=advice,
@@ -143,7 +144,7 @@ def ptxas(scene: Scene) -> Judgement | None:
         scene,
         ["ptxas"],
         kind="ptxas",
-        stage="triton-compile",
+        stage=stages.TRITON_COMPILE,
         advice=(
             "End it with --kill-stuck: the choice that it compiles then fails and the others go "
             "on. 'inductoscope kernel FILE' compiles the kernel alone."
@@ -157,7 +158,7 @@ def cpp_compiler(scene: Scene) -> Judgement | None:
         scene,
         ["C++ compiler", "linker", "assembler"],
         kind="cpp-compiler",
-        stage="cpp-compile",
+        stage=stages.CPP_COMPILE,
         advice=(
             "Run the command by hand (it is in the JSON) to see whether it ends. A smaller kernel "
             "or less optimisation (torch._inductor.config.aot_inductor.compile_wrapper_opt_level, "
@@ -233,7 +234,7 @@ def worker_died(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="worker-died",
         title=_death_title(victim, strays),
-        stage="triton-compile",
+        stage=stages.TRITON_COMPILE,
         confidence="proven" if strays or gone else "likely",
         evidence=(
             waits,
@@ -270,7 +271,7 @@ def _waits_for_pool(scene: Scene) -> str:
         return ""
     if thread is not None and any(_is_result(f.name, f.file) for f in thread.frames[:6]):
         return "its main thread waits for the result of a future"
-    if thread is None and scene.recorded_stage in ("triton-compile", "autotune"):
+    if thread is None and scene.recorded_stage in (stages.TRITON_COMPILE, stages.AUTOTUNE):
         return f"its stream says stage {scene.recorded_stage}"
     return ""
 
@@ -290,7 +291,7 @@ def pool_deadlock(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="pool-deadlock",
         title="The program waits for torch's compile workers, and all of them sleep",
-        stage="triton-compile",
+        stage=stages.TRITON_COMPILE,
         confidence="likely",
         evidence=(
             waits,
@@ -316,7 +317,7 @@ def workers_work(scene: Scene) -> Judgement | None:
     return Judgement(
         kind="workers",
         title=f"The program waits for a compile worker of torch, pid {worker.pid}, that works",
-        stage="triton-compile",
+        stage=stages.TRITON_COMPILE,
         confidence="likely",
         evidence=(waits, f"pid {worker.pid} is {scene.doing(worker.pid)}"),
         advice="It is slow, or has just been started. Wait, or look again.",
@@ -345,5 +346,5 @@ def is_compiling(scene: Scene) -> bool:
     """Whether any thread of the program is inside the compiler."""
     stacks = scene.stacks.get(scene.root.pid)
     return bool(scene.recorded_stage) or (
-        stacks is not None and any(has_stage(thread, "dynamo") for thread in stacks.threads)
+        stacks is not None and any(has_stage(thread, stages.DYNAMO) for thread in stacks.threads)
     )

@@ -21,14 +21,21 @@ from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.stacks import Stacks, read_stacks
 from inductoscope.processes.tree import Tree, read_process, sample_tree
+from inductoscope.vocabulary.stages import (
+    AUTOTUNE,
+    CPP_COMPILE,
+    NO_STAGE,
+    SCHEDULER,
+    TRITON_COMPILE,
+)
 
 # Seconds without a sign of life, by stage, that are long. Native compilers may well take minutes.
 LIMITS = {
-    "cpp-compile": 180.0,
-    "triton-compile": 180.0,
-    "autotune": 300.0,
-    "scheduler": 120.0,
-    "none": 600.0,
+    CPP_COMPILE: 180.0,
+    TRITON_COMPILE: 180.0,
+    AUTOTUNE: 300.0,
+    SCHEDULER: 120.0,
+    NO_STAGE: 600.0,
 }
 _OTHER_LIMIT = 90.0
 _SAMPLE_EVERY = 1.0
@@ -140,7 +147,7 @@ class Follower:
 
     def _look_at(self, stream: Stream, streams: list[Stream]) -> Iterator[Event]:
         group = self._groups.setdefault(stream.path, _Group(stream, stream.moved))
-        stage = str(stream.stages[-1].get("stage")) if stream.stages else "none"
+        stage = str(stream.stages[-1].get("stage")) if stream.stages else NO_STAGE
         limit = limit_of(stage, self._given)
         what = self._movement(group, streams, limit)
         if what:

@@ -18,6 +18,7 @@ from inductoscope.model.fx import graph_from
 from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 from inductoscope.targets.recompile.work_list import GraphOrder
+from inductoscope.vocabulary import stages
 
 
 def compile_graph(
@@ -90,7 +91,7 @@ def _functorch_settings(config: Any) -> dict[str, object]:
 def _compile(rebuilt: Rebuilt) -> None:
     from torch._inductor.compile_fx import compile_fx
 
-    frame = enter_stage("aot")
+    frame = enter_stage(stages.AOT)
     try:
         compile_fx(rebuilt.module, rebuilt.inputs)
     except BaseException as error:
@@ -127,7 +128,7 @@ def _end(order: GraphOrder, *, outcome: str, reason: str | None, seconds: float)
 def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
     """The captured graph as it was recorded, on its new device."""
     digest = SCOPE.json(_moved(order.graph, devices))
-    SCOPE.emit("graph", stage="dynamo", compile=order.compile, payload=digest)
+    SCOPE.emit("graph", stage=stages.DYNAMO, compile=order.compile, payload=digest)
 
 
 def _moved(data: Any, devices: Mapping[str, str]) -> Any:

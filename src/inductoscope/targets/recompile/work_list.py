@@ -10,6 +10,7 @@ from typing import Any
 
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.recording.values import members, parse
+from inductoscope.vocabulary.stages import DYNAMO
 
 _COMPILE_ID = re.compile(r"(?:\[?!?\d+\]?/)?(\d{1,9})/(\d{1,9})")
 
@@ -59,7 +60,7 @@ def captured_graphs(recording: Recording) -> Iterator[GraphOrder]:
     """The graph of every compile, each once: the ranks of a job compile the same ones."""
     seen: set[tuple[str, str]] = set()
     for compile_ in recording.compiles:
-        captured = [graph for graph in compile_.graphs if graph.stage == "dynamo"]
+        captured = [graph for graph in compile_.graphs if graph.stage == DYNAMO]
         data = recording.data(captured[-1].digest) if captured else None
         if not isinstance(data, dict) or (compile_.id, captured[-1].digest) in seen:
             continue

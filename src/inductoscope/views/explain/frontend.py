@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.vocabulary import stages
 
 USER = Stage(
-    name="user",
+    name=stages.USER,
     summary="The program itself, outside of everything that is compiled.",
     does="Runs as Python. What fails in eager as well, waits for another rank, or is not seeded is "
     "the program's own, whatever the compiler did before.",
@@ -18,13 +19,13 @@ USER = Stage(
         "waits in a collective for another rank",
         "unseeded random numbers or uninitialised memory",
     ),
-    elsewhere=(("fails only when compiled", "dynamo"),),
+    elsewhere=(("fails only when compiled", stages.DYNAMO),),
     flags=(variable("TORCH_COMPILE_DISABLE", "1 runs the program without the compiler"),),
     commands=(("inductoscope doctor SCRIPT", "compares with eager before it blames anything"),),
 )
 
 DYNAMO = Stage(
-    name="dynamo",
+    name=stages.DYNAMO,
     summary="Dynamo reads the bytecode of a frame and takes an FX graph of torch operations from "
     "it.",
     does="Before a frame runs, Dynamo interprets its bytecode symbolically. Tensor operations go "
@@ -48,7 +49,7 @@ DYNAMO = Stage(
         "compile time grows with the number of calls",
     ),
     elsewhere=(
-        ("the graph is right and the numbers are wrong", "aot"),
+        ("the graph is right and the numbers are wrong", stages.AOT),
         ("the same frame compiles again and again", "recompiles"),
     ),
     flags=(

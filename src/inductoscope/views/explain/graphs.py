@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.vocabulary import stages
 
 AOT = Stage(
-    name="aot",
+    name=stages.AOT,
     summary="AOTAutograd traces forward and backward into ATen graphs without mutation or aliases.",
     does="Dynamo's graph is run on fake tensors. Autograd is traced with it, mutations become "
     "functional, views are regenerated, operations are decomposed into ATen, and the "
@@ -32,8 +33,8 @@ AOT = Stage(
         "memory use of training too high",
     ),
     elsewhere=(
-        ("an operation was split into wrong ones", "decomposition"),
-        ("the AOT graphs are right, the result is not", "post-grad-pass"),
+        ("an operation was split into wrong ones", stages.DECOMPOSITION),
+        ("the AOT graphs are right, the result is not", stages.POST_GRAD_PASS),
     ),
     flags=(
         log("aot_graphs", "forward and backward graphs"),
@@ -46,7 +47,7 @@ AOT = Stage(
 )
 
 DECOMPOSITION = Stage(
-    name="decomposition",
+    name=stages.DECOMPOSITION,
     summary="An operation is replaced by simpler ATen or prims operations.",
     does="While AOTAutograd traces, operations in Inductor's table are replaced: layer_norm "
     "becomes var_mean, sub, rsqrt, mul, add. Fewer operations then need a lowering, and "
@@ -55,7 +56,7 @@ DECOMPOSITION = Stage(
     notions=(("prims", "the smallest operations that a decomposition may use"),),
     look_here_when=("one operation alone is wrong when compiled, in every dtype and shape",),
     symptoms=("an operation's result or dtype differs from eager", "an edge case is mishandled"),
-    elsewhere=(("the decomposed graph is right", "lowering"),),
+    elsewhere=(("the decomposed graph is right", stages.LOWERING),),
     flags=(
         log("aot_graphs", "the graphs after decomposition"),
         setting("fallback_by_default", "calls ATen's kernels unless a node asks for more"),
@@ -64,14 +65,14 @@ DECOMPOSITION = Stage(
 )
 
 PRE_GRAD = Stage(
-    name="pre-grad-pass",
+    name=stages.PRE_GRAD_PASS,
     summary="Passes over Dynamo's graph, before autograd: torch operations, not yet ATen.",
     does="Patterns of whole torch operations are rewritten: conv with batch norm, split and cat, "
     "batches of linear layers. The graph may still mutate and is not normalised.",
     lives=("torch/_inductor/fx_passes/pre_grad.py",),
     look_here_when=("the first graph that gives another result is the pre-grad one",),
     symptoms=("wrong result with a pattern of split, cat, stack or conv and batch norm",),
-    elsewhere=(("the pre-grad graph is right", "aot"),),
+    elsewhere=(("the pre-grad graph is right", stages.AOT),),
     flags=(
         log("pre_grad_graphs", "the graph after these passes"),
         setting("use_pre_grad_passes", "False leaves all of them out"),
@@ -83,7 +84,7 @@ PRE_GRAD = Stage(
 )
 
 JOINT = Stage(
-    name="joint-pass",
+    name=stages.JOINT_PASS,
     summary="Passes over the joint graph, before it is cut into forward and backward.",
     does="Constant folding, removal of operations that do nothing, attention patterns and other "
     "rewrites that have to see forward and backward at once.",
@@ -94,7 +95,7 @@ JOINT = Stage(
     notions=(("pattern matcher", "finds a subgraph and replaces it"),),
     look_here_when=("attention or a constant is wrong only when compiled",),
     symptoms=("attention pattern replaced wrongly", "a folded constant has a wrong dtype or shape"),
-    elsewhere=(("the joint graph is right", "post-grad-pass"),),
+    elsewhere=(("the joint graph is right", stages.POST_GRAD_PASS),),
     flags=(
         setting("use_joint_graph_passes", "False leaves all of them out"),
         setting("joint_graph_constant_folding", "False leaves constants alone"),
@@ -106,7 +107,7 @@ JOINT = Stage(
 )
 
 POST_GRAD = Stage(
-    name="post-grad-pass",
+    name=stages.POST_GRAD_PASS,
     summary="The last passes over the ATen graph; what they leave is what Inductor lowers.",
     does="Patterns over ATen, reordering for locality, reinplacing of mutations, removal of views "
     "and casts. Runs for forward and backward each.",
@@ -114,7 +115,7 @@ POST_GRAD = Stage(
     notions=(("reinplacing", "an operation writes in place again where nobody sees it"),),
     look_here_when=("the AOT graph gives the right result and the post-grad graph does not",),
     symptoms=("an update is lost or happens twice", "a matched pattern changes the result"),
-    elsewhere=(("the post-grad graph is right", "lowering"),),
+    elsewhere=(("the post-grad graph is right", stages.LOWERING),),
     flags=(
         log("post_grad_graphs", "the graph that is lowered"),
         setting("use_post_grad_passes", "False leaves all of them out"),
@@ -135,7 +136,7 @@ PASSES = Stage(
     lives=("torch/fx/passes/graph_transform_observer.py", "torch/_inductor/pattern_matcher.py"),
     look_here_when=("a graph is right before and wrong after",),
     symptoms=("an operation vanished, or another one took its place",),
-    elsewhere=(("no pass touched the operation", "lowering"),),
+    elsewhere=(("no pass touched the operation", stages.LOWERING),),
     flags=(
         variable("TORCHINDUCTOR_DISABLED_PASSES", "leaves out passes by part of their name"),
         setting("trace.log_url_for_graph_xform", "where pictures of each change are written"),

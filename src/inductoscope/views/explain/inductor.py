@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.vocabulary import stages
 
 INDUCTOR = Stage(
-    name="inductor",
+    name=stages.INDUCTOR,
     summary="The compiler backend: an ATen graph goes in, kernels and a program that calls them "
     "come out.",
     does="Lowering, scheduling, fusion, code generation and native compile, once per graph. Time "
@@ -13,7 +14,7 @@ INDUCTOR = Stage(
     lives=("torch/_inductor/compile_fx.py", "torch/_inductor/graph.py"),
     look_here_when=("it is known to be Inductor and not yet which stage of it",),
     symptoms=("fails with backend='inductor' and not with backend='aot_eager'",),
-    elsewhere=(("fails with backend='eager' as well", "dynamo"),),
+    elsewhere=(("fails with backend='eager' as well", stages.DYNAMO),),
     flags=(
         log("inductor", "everything that Inductor says"),
         variable("TORCH_COMPILE_DEBUG", "1 writes graphs, IR and code to ./torch_compile_debug"),
@@ -23,7 +24,7 @@ INDUCTOR = Stage(
 )
 
 LOWERING = Stage(
-    name="lowering",
+    name=stages.LOWERING,
     summary="Each ATen operation becomes Inductor IR: a loop over an index, or a call of a "
     "library.",
     does="GraphLowering walks the post-grad graph. Most operations become a Pointwise or Reduction "
@@ -49,7 +50,7 @@ LOWERING = Stage(
         "wrong stride or layout",
     ),
     elsewhere=(
-        ("the graph before lowering is wrong already", "post-grad-pass"),
+        ("the graph before lowering is wrong already", stages.POST_GRAD_PASS),
         ("the IR is right, and two loops should be one", "fusion"),
     ),
     flags=(
@@ -65,7 +66,7 @@ LOWERING = Stage(
 )
 
 SCHEDULER = Stage(
-    name="scheduler",
+    name=stages.SCHEDULER,
     summary="IR gets wrappers that track dependencies; they are ordered and fused.",
     does="Every IR operation is wrapped in a SchedulerNode, every buffer in a SchedulerBuffer "
     "with its users. Reads and writes give dependencies, dead nodes are removed, nodes "
@@ -122,8 +123,8 @@ FUSION = Stage(
     ),
     elsewhere=(
         ("the operations are in different graphs", "breaks"),
-        ("the value has to be stored because it is an output", "aot"),
-        ("the sizes differ already in the IR", "lowering"),
+        ("the value has to be stored because it is an output", stages.AOT),
+        ("the sizes differ already in the IR", stages.LOWERING),
     ),
     flags=(
         log("fusion", "each pair: fused, or why not"),
@@ -143,7 +144,7 @@ FUSION = Stage(
 )
 
 LOOP_BODY = Stage(
-    name="loop-body",
+    name=stages.LOOP_BODY,
     summary="What one iteration does, in ops.load, ops.store and arithmetic: the last level "
     "before code.",
     does="The inner_fn of a node is traced once more into an FX graph of ops.* calls, with index "
@@ -166,8 +167,8 @@ LOOP_BODY = Stage(
         "masked loads give wrong values",
     ),
     elsewhere=(
-        ("the loop body is right and the code is not", "codegen"),
-        ("the computation itself is another one", "lowering"),
+        ("the loop body is right and the code is not", stages.CODEGEN),
+        ("the computation itself is another one", stages.LOWERING),
     ),
     flags=(log("ir_post_fusion", "loop bodies after fusion"),),
     commands=(("inductoscope show --stage loop-body", "loop bodies before and after fusion"),),
@@ -175,7 +176,7 @@ LOOP_BODY = Stage(
 )
 
 CODEGEN = Stage(
-    name="codegen",
+    name=stages.CODEGEN,
     summary="Loop bodies become source code: C++ with vectors for CPU, Triton for GPU.",
     does="For each scheduler node the backend chooses tiling, vectorisation and masks, and an "
     "interpreter of the loop body writes one line per operation, with common "
@@ -226,7 +227,7 @@ KERNEL = Stage(
     notions=(("extern kernel", "a call of ATen or of a library such as oneDNN or cuBLAS"),),
     look_here_when=("a profile names a kernel and you want to know what it is",),
     symptoms=("which kernel is this operation", "slow kernel"),
-    elsewhere=(("the kernel is right and launched wrongly", "wrapper"),),
+    elsewhere=(("the kernel is right and launched wrongly", stages.WRAPPER),),
     flags=(
         log("kernel_code", "kernels alone"),
         setting("triton.unique_kernel_names", "a name of its own for each kernel"),
@@ -251,7 +252,7 @@ MEMORY = Stage(
     ),
     look_here_when=("a value changes after it was computed", "peak memory is too high"),
     symptoms=("a buffer is overwritten too early", "out of memory when compiled, not in eager"),
-    elsewhere=(("the order of kernels is wrong", "scheduler"),),
+    elsewhere=(("the order of kernels is wrong", stages.SCHEDULER),),
     flags=(
         setting("inplace_buffers", "False never writes in place"),
         setting("allow_buffer_reuse", "False gives every buffer memory of its own"),

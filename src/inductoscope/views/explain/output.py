@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.vocabulary import stages
 
 WRAPPER = Stage(
-    name="wrapper",
+    name=stages.WRAPPER,
     summary="The generated program that allocates buffers and calls the kernels in order.",
     does="A Python module (C++ with cpp_wrapper) with one call function: checks of the inputs, "
     "allocations, kernel launches, frees, the outputs.",
@@ -21,7 +22,10 @@ WRAPPER = Stage(
         "a buffer is freed or reused too early",
         "time between kernels",
     ),
-    elsewhere=(("which buffer takes over which", "memory"), ("one kernel is wrong", "codegen")),
+    elsewhere=(
+        ("which buffer takes over which", "memory"),
+        ("one kernel is wrong", stages.CODEGEN),
+    ),
     flags=(
         log("output_code", "the wrapper"),
         setting("cpp_wrapper", "generates it in C++"),
@@ -40,7 +44,7 @@ NATIVE = Stage(
     lives=("torch/_inductor/cpp_builder.py", "torch/_inductor/async_compile.py"),
     look_here_when=("the first call takes long", "a native compiler fails"),
     symptoms=("compile time", "slow first call", "compiler error in generated code"),
-    elsewhere=(("the generated source is wrong", "codegen"),),
+    elsewhere=(("the generated source is wrong", stages.CODEGEN),),
     flags=(
         log("async_compile", "the pool of workers"),
         variable("TORCHINDUCTOR_COMPILE_THREADS", "how many at once; 1 compiles in the program"),
@@ -53,7 +57,7 @@ NATIVE = Stage(
 )
 
 CPP_COMPILE = Stage(
-    name="cpp-compile",
+    name=stages.CPP_COMPILE,
     summary="g++ or clang++ turns a generated C++ kernel into a library.",
     does="A file with the kernel and a binding is compiled with the flags of the chosen "
     "instruction set, and loaded. A precompiled header and ten probes of the instruction "
@@ -67,7 +71,7 @@ CPP_COMPILE = Stage(
         "wrong with -O3 or fast-math and right without",
         "illegal instruction",
     ),
-    elsewhere=(("the source does not compile because it is wrong", "codegen"),),
+    elsewhere=(("the source does not compile because it is wrong", stages.CODEGEN),),
     flags=(
         setting("cpp.cxx", "which compiler"),
         setting("cpp.march", "the instruction set"),
@@ -83,7 +87,7 @@ CPP_COMPILE = Stage(
 )
 
 TRITON_COMPILE = Stage(
-    name="triton-compile",
+    name=stages.TRITON_COMPILE,
     summary="Triton turns a kernel into TTIR, TTGIR, LLVM IR, PTX and a cubin (AMD: AMDGCN, "
     "hsaco).",
     does="Per configuration: Triton's own passes, LLVM, then ptxas. Runs in a pool of worker "
@@ -101,7 +105,10 @@ TRITON_COMPILE = Stage(
         "Triton compilation error",
         "a GPU kernel is wrong and its source is right",
     ),
-    elsewhere=(("one of many choices is stuck", "autotune"), ("the source is wrong", "codegen")),
+    elsewhere=(
+        ("one of many choices is stuck", stages.AUTOTUNE),
+        ("the source is wrong", stages.CODEGEN),
+    ),
     flags=(
         setting("worker_suppress_logging", "False lets workers print"),
         setting("compile_worker_wait_timeout", "seconds until waiting for a worker ends"),
@@ -115,7 +122,7 @@ TRITON_COMPILE = Stage(
 )
 
 AUTOTUNE = Stage(
-    name="autotune",
+    name=stages.AUTOTUNE,
     summary="Several implementations of one operation are compiled and timed; the fastest stays.",
     does="With max_autotune a matrix product gets ATen, Triton templates in many "
     "configurations and C++ or CUTLASS templates as choices. They are precompiled, then "
@@ -134,7 +141,7 @@ AUTOTUNE = Stage(
         "another kernel is chosen from run to run",
         "wrong result with max-autotune alone",
     ),
-    elsewhere=(("one configuration never compiles", "triton-compile"),),
+    elsewhere=(("one configuration never compiles", stages.TRITON_COMPILE),),
     flags=(
         log("autotuning", "choices and their times; says nothing on CPU"),
         setting("max_autotune", "searches at all"),
@@ -181,7 +188,7 @@ ERRORS = Stage(
     lives=("torch/_inductor/exc.py", "torch/_dynamo/exc.py"),
     look_here_when=("compile fails",),
     symptoms=("InductorError", "BackendCompilerFailed", "exception while compiling"),
-    elsewhere=(("the process dies without an exception", "runtime"),),
+    elsewhere=(("the process dies without an exception", stages.RUNTIME),),
     flags=(
         setting("torch._dynamo.config.suppress_errors", "runs in eager what does not compile"),
         variable("TORCHDYNAMO_VERBOSE", "1 gives internal stacks"),
@@ -194,7 +201,7 @@ ERRORS = Stage(
 )
 
 RUNTIME = Stage(
-    name="runtime",
+    name=stages.RUNTIME,
     summary="Compiled code runs: kernels on real data, guards, CUDA graphs.",
     does="The wrapper's call function runs. What goes wrong here and is right in the source is a "
     "matter of inputs, alignment, memory, devices or CUDA graphs.",
@@ -207,7 +214,7 @@ RUNTIME = Stage(
         "wrong only with CUDA graphs",
         "slow although compiled",
     ),
-    elsewhere=(("dies while it compiles", "inductor"), ("NaN in eager too", "user")),
+    elsewhere=(("dies while it compiles", stages.INDUCTOR), ("NaN in eager too", stages.USER)),
     flags=(
         setting("nan_asserts", "checks inputs and outputs for NaN"),
         setting("triton.cudagraphs", "CUDA graphs"),
@@ -223,7 +230,7 @@ RUNTIME = Stage(
 )
 
 NONE = Stage(
-    name="none",
+    name=stages.NO_STAGE,
     summary="No stage: nothing is wrong, or nothing shows where.",
     does="Stands in a verdict where no stage is to blame, or where the evidence names none.",
     commands=(("inductoscope show", "what was recorded"),),

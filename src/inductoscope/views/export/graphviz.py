@@ -9,6 +9,7 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.views.export.item import Item, safe_name
+from inductoscope.vocabulary import stages
 
 _QUOTED_OR_NAME = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|[A-Za-z_]\w*")
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
@@ -47,7 +48,7 @@ def _schedule_items(recording: Recording, graph: InductorGraph) -> Iterator[Item
                 f"scheduler nodes {when} fusion",
                 _later(schedule_picture, nodes, f"{graph.key} {when} fusion"),
                 graph=graph.key,
-                stage="scheduler",
+                stage=stages.SCHEDULER,
             )
 
 

@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator
 from inductoscope.model.entities import Compile, PassChange, Recording
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.views.report.sections import Section
+from inductoscope.vocabulary import stages
 
 
 def dynamo(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
     """Graphs that Dynamo took from the user's frames, with the lines that they came from."""
     for compile_ in compiles:
-        graphs = [graph for graph in compile_.graphs if graph.stage == "dynamo"]
+        graphs = [graph for graph in compile_.graphs if graph.stage == stages.DYNAMO]
         for graph in graphs:
             yield Section(
                 f"{compile_.id} dynamo: {compile_.function}",

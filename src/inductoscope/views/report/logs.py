@@ -18,6 +18,7 @@ from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.views.report.choices_table import choices_table
 from inductoscope.views.report.kernel_files import KernelFiles
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary import stages
 
 View = dict[str, Any]
 
@@ -192,7 +193,7 @@ def _print_answer(printer: Printer, same: list[View]) -> None:
     style = BAD if answer["problem"] else (GOOD if answer["kind"] == "clean" else WARN)
     printer.line(f"{answer['kind']}: {answer['title']}", style=style)
     printer.pair("program", _programs(same))
-    if answer["stage"] != "none":
+    if answer["stage"] != stages.NO_STAGE:
         compile_ = f", compile {answer['compile']}" if answer["compile"] else ""
         printer.pair("stage", f"{answer['stage']}{compile_}")
     for number, evidence in enumerate(answer["evidence"][:_MOST_EVIDENCE]):

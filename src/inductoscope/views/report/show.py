@@ -18,6 +18,7 @@ from inductoscope.views.report.runnable import print_runnable, runnable_view
 from inductoscope.views.report.sections import Section, print_sections, sections_view
 from inductoscope.views.report.summary import print_compiles, print_summary, summary_view
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.stages import SHOWN
 
 View = dict[str, Any]
@@ -25,21 +26,21 @@ Build = Callable[[Recording, Iterable[Compile]], Iterator[Section]]
 Render = Callable[[Printer, View], None]
 
 STAGE_VIEWS: dict[str, Build] = {
-    "dynamo": graph_stages.dynamo,
+    stages.DYNAMO: graph_stages.dynamo,
     "breaks": frame_stages.breaks,
     "guards": frame_stages.guards,
     "recompiles": frame_stages.recompiles,
-    "aot": graph_stages.aot,
+    stages.AOT: graph_stages.aot,
     "passes": graph_stages.passes,
     "ir": inductor_stages.ir,
-    "scheduler": inductor_stages.scheduler,
+    stages.SCHEDULER: inductor_stages.scheduler,
     "fusion": inductor_stages.fusion,
-    "loop-body": inductor_stages.loop_body,
+    stages.LOOP_BODY: inductor_stages.loop_body,
     "kernel": inductor_stages.kernel,
     "memory": inductor_stages.memory,
-    "wrapper": inductor_stages.wrapper,
+    stages.WRAPPER: inductor_stages.wrapper,
     "native": inductor_stages.native,
-    "autotune": inductor_stages.autotune,
+    stages.AUTOTUNE: inductor_stages.autotune,
     "cache": frame_stages.cache,
     "errors": frame_stages.errors,
 }
@@ -122,7 +123,7 @@ def _why_empty(recording: Recording, stage: str) -> str:
     if not recording.compiles:
         return "Nothing was compiled in this recording."
     hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
-    if hits and stage not in ("breaks", "recompiles", "errors", "autotune"):
+    if hits and stage not in ("breaks", "recompiles", "errors", stages.AUTOTUNE):
         return (
             f"Stage {stage} did not run: the graphs came out of a cache. "
             "'inductoscope run --fresh SCRIPT' compiles anew, in a private cache."

@@ -9,6 +9,7 @@ from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
 from inductoscope.hangs.watch.stall import Moved, Stall
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
+from inductoscope.vocabulary import stages
 
 View = dict[str, Any]
 
@@ -85,7 +86,7 @@ def _facts(view: View) -> list[tuple[str, str]]:
         ("source", view["source"]),
         ("kernel", view["kernel"]),
         ("choices", f"{choices} and {more} more" if more > 0 else choices),
-        ("last lowered", view["last_node"] if view["stage"] == "lowering" else ""),
+        ("last lowered", view["last_node"] if view["stage"] == stages.LOWERING else ""),
         ("moves", view["judgement"]["moves"]),
     ]
 

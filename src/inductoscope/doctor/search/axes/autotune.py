@@ -1,6 +1,7 @@
 """Kernels chosen by timing them."""
 
 from inductoscope.doctor.search.axis import Situation, setting_axis
+from inductoscope.vocabulary import stages
 
 
 def _is_asked_for(situation: Situation) -> bool:
@@ -9,7 +10,7 @@ def _is_asked_for(situation: Situation) -> bool:
 
 AXIS = setting_axis(
     "autotuning",
-    "autotune",
+    stages.AUTOTUNE,
     "the choice of kernels by timing",
     loss=3,
     rank=160,

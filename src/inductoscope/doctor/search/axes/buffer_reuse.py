@@ -1,10 +1,11 @@
 """Memory of a dead buffer taken for a new one."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "buffer reuse",
-    "wrapper",
+    stages.WRAPPER,
     "the reuse of buffers",
     loss=1,
     rank=50,

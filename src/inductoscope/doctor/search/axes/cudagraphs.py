@@ -1,10 +1,11 @@
 """Replay of a recorded sequence of launches."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "cudagraphs",
-    "runtime",
+    stages.RUNTIME,
     "CUDA graphs",
     loss=2,
     rank=170,

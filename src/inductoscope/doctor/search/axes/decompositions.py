@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductoscope.doctor.search.axis import Axis, Permit, replaced, subsystem_switch
+from inductoscope.vocabulary import stages
 
 
 @contextlib.contextmanager
@@ -30,7 +31,7 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 AXIS = Axis(
     "decompositions",
-    "decomposition",
+    stages.DECOMPOSITION,
     "decompositions",
     _switch,
     loss=2,

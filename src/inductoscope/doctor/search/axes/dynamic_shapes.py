@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from inductoscope.doctor.search.axis import Axis, Permit
+from inductoscope.vocabulary import stages
 
 
 @contextlib.contextmanager
@@ -21,7 +22,7 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 AXIS = Axis(
     "dynamic shapes",
-    "loop-body",
+    stages.LOOP_BODY,
     "dynamic shapes",
     _switch,
     loss=3,

@@ -1,10 +1,11 @@
 """Floating point transformations that a C++ compiler may make."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "fast math",
-    "cpp-compile",
+    stages.CPP_COMPILE,
     "unsafe floating point optimisation in C++",
     loss=1,
     rank=100,

@@ -1,10 +1,11 @@
 """Weights folded into the graph."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "freezing",
-    "post-grad-pass",
+    stages.POST_GRAD_PASS,
     "freezing of weights",
     loss=2,
     rank=130,

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
+from inductoscope.vocabulary import stages
 
 
 @contextlib.contextmanager
@@ -26,7 +27,7 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 AXIS = Axis(
     "fusion",
-    "scheduler",
+    stages.SCHEDULER,
     "fusion of kernels",
     _switch,
     loss=4,

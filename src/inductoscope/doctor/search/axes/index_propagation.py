@@ -1,10 +1,11 @@
 """Values of loop bodies that are known from their indices."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "index propagation",
-    "loop-body",
+    stages.LOOP_BODY,
     "constant and index propagation",
     loss=1,
     rank=40,

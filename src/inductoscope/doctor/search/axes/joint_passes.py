@@ -1,10 +1,11 @@
 """Passes over the joint graph of forward and backward."""
 
 from inductoscope.doctor.search.axis import Axis, subsystem_switch
+from inductoscope.vocabulary import stages
 
 AXIS = Axis(
     "joint passes",
-    "joint-pass",
+    stages.JOINT_PASS,
     "the joint graph passes",
     subsystem_switch("joint_graph_passes"),
     loss=2,

@@ -1,10 +1,11 @@
 """Channels-last and other layouts that Inductor chooses."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "layout optimisation",
-    "lowering",
+    stages.LOWERING,
     "layout optimisation",
     loss=1,
     rank=80,

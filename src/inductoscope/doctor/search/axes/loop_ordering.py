@@ -1,10 +1,11 @@
 """The order of loops."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "loop ordering",
-    "scheduler",
+    stages.SCHEDULER,
     "the choice of loop orders",
     loss=1,
     rank=70,

@@ -1,10 +1,11 @@
 """Vector instructions for what is left over at the end of a loop."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "loop tail",
-    "codegen",
+    stages.CODEGEN,
     "vectorised loop tails",
     loss=1,
     rank=30,

@@ -1,10 +1,11 @@
 """Lowering of one node to loops; without it the node runs as eager's own kernel."""
 
 from inductoscope.doctor.search.axis import Axis, subsystem_switch
+from inductoscope.vocabulary import stages
 
 AXIS = Axis(
     "lowerings",
-    "lowering",
+    stages.LOWERING,
     "lowering to loops",
     subsystem_switch("lowerings"),
     loss=2,

@@ -1,10 +1,11 @@
 """Padded strides and shapes."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "padding",
-    "lowering",
+    stages.LOWERING,
     "padding of strides and shapes",
     loss=1,
     rank=90,

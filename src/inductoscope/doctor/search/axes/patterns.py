@@ -8,6 +8,7 @@ from typing import Any
 
 from inductoscope.doctor.compare.passes import pattern_classes, pattern_name
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
+from inductoscope.vocabulary import stages
 
 
 @contextlib.contextmanager
@@ -30,13 +31,13 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 AXIS = Axis(
     "patterns",
-    "joint-pass",
+    stages.JOINT_PASS,
     "pattern replacements",
     _switch,
     loss=3,
     rank=50,
     rewrites_graph=True,
-    also_acts_in=("pre-grad-pass", "post-grad-pass"),
+    also_acts_in=(stages.PRE_GRAD_PASS, stages.POST_GRAD_PASS),
     names_passes=True,
     settings={"pattern_matcher": False},
 )

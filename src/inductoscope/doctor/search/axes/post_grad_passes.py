@@ -1,10 +1,11 @@
 """Passes over the forward and the backward graph."""
 
 from inductoscope.doctor.search.axis import Axis, subsystem_switch
+from inductoscope.vocabulary import stages
 
 AXIS = Axis(
     "post-grad passes",
-    "post-grad-pass",
+    stages.POST_GRAD_PASS,
     "the post-grad passes",
     subsystem_switch("post_grad_passes"),
     loss=2,

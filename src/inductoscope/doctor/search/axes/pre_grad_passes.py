@@ -1,10 +1,11 @@
 """Passes over the graph that Dynamo captured, before gradients are taken."""
 
 from inductoscope.doctor.search.axis import Axis, subsystem_switch
+from inductoscope.vocabulary import stages
 
 AXIS = Axis(
     "pre-grad passes",
-    "pre-grad-pass",
+    stages.PRE_GRAD_PASS,
     "the pre-grad passes",
     subsystem_switch("pre_grad_passes"),
     loss=2,

@@ -1,10 +1,11 @@
 """Intermediate results of half precision kept in float32."""
 
 from inductoscope.doctor.search.axis import setting_axis
+from inductoscope.vocabulary import stages
 
 AXIS = setting_axis(
     "precision casts",
-    "lowering",
+    stages.LOWERING,
     "keeping intermediate results in higher precision",
     loss=2,
     rank=140,

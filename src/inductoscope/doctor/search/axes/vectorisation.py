@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
+from inductoscope.vocabulary import stages
 
 
 @contextlib.contextmanager
@@ -28,7 +29,7 @@ def _switch(permit: Permit) -> Iterator[None]:
 
 AXIS = Axis(
     "vectorisation",
-    "codegen",
+    stages.CODEGEN,
     "vectorisation of C++ loops",
     _switch,
     loss=3,
