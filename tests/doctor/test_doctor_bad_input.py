@@ -222,7 +222,7 @@ def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Pa
     )
     stream.close()
     run = Watched(Ending(0, None, 1.0), folder)
-    verdict = verdict_without_finding(run, lambda orders, why: run)
+    verdict = verdict_without_finding(run, lambda instructions, why: run)
     assert verdict.verdict == "wrong-result"
     assert verdict.confidence == "unknown"
     said = json.dumps(verdict.as_data())
@@ -238,7 +238,7 @@ def test_a_call_that_was_too_large_to_check_is_not_called_right(tmp_path: Path) 
     stream.emit("check", compile="0/0", call=1, verdict="skipped", text="its inputs are 3072 MiB")
     stream.close()
     run = Watched(Ending(0, None, 1.0), folder)
-    verdict = verdict_without_finding(run, lambda orders, why: run)
+    verdict = verdict_without_finding(run, lambda instructions, why: run)
     assert verdict.confidence == "unknown"
     assert "1 calls" not in verdict.summary
     assert "3072 MiB" in json.dumps(verdict.as_data())

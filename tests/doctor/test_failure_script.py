@@ -12,9 +12,9 @@ import pytest
 import torch
 from torch.fx import Graph, GraphModule, symbolic_trace
 
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.repro.failure_script import HANG_SECONDS, script_text
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.search.shrink.inputs import recipes_for
 from support.graphs import numbers
 
@@ -25,10 +25,10 @@ Function = Callable[..., Any]
 
 
 FAILURES = {
-    "wrong": Failure(WRONG, "text", aspect="value", more={"allowed": 1e-4, "largest": 1.0}),
+    "wrong": Failure(WRONG, "text", aspect="value", allowed=1e-4, largest=1.0),
     "stride": Failure(WRONG, "text", aspect="stride"),
     "sharing": Failure(WRONG, "text", aspect="sharing"),
-    "written input": Failure(WRONG, "text", aspect="value", more={"where": ["input 0 after"]}),
+    "written input": Failure(WRONG, "text", aspect="value", where=("input 0 after",)),
     "nan": Failure(NAN, "text", aspect="nan"),
     "error": Failure(ERROR, "text"),
     "signal": Failure(SIGNAL, "text"),

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.search.failure import (
+from inductoscope.doctor.codec import encode
+from inductoscope.doctor.failure import (
     ERROR,
     HANG,
     SIGNAL,
@@ -77,7 +78,7 @@ def test_a_fork_that_was_killed_tells_where(
 
 
 def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
-    raised = Failure(ERROR, "KeyError: 1", aspect="KeyError").as_data()
+    raised = encode(Failure(ERROR, "KeyError: 1", aspect="KeyError"))
     seen = {"kind": "error", "stage": "lowering", "detail": "aten.sin", "graph": "0/0"}
     found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[seen]))
     assert found is not None
@@ -90,10 +91,10 @@ def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
 def test_what_fails_between_stages_fails_over_what_the_last_one_left() -> None:
     ended = [{"kind": "stage", "stage": name} for name in ("joint-pass", "guards")]
     seen = {"kind": "error", "stage": "inductor"}
-    raised = Failure(ERROR, "RuntimeError: no", aspect="RuntimeError").as_data()
+    raised = encode(Failure(ERROR, "RuntimeError: no", aspect="RuntimeError"))
     found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[*ended, seen]))
     assert found is not None
-    assert (found.stage, found.more["after"]) == ("inductor", "joint-pass")
+    assert (found.stage, found.after) == ("inductor", "joint-pass")
 
 
 # --- what is the machine's ------------------------------------------------------------------------

@@ -16,7 +16,7 @@ import torch
 from inductoscope.capture.launch import Ending
 from inductoscope.doctor.compare.bug_or_rounding import Case, Comparison, judge
 from inductoscope.doctor.compare.values import run as run_function
-from inductoscope.doctor.instructions import FOLDER, MOVED, Orders
+from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.outside.other_levels import _fails_alike, failed_elsewhere
 from inductoscope.doctor.outside.program import OUTPUT, Watched
 from inductoscope.doctor.verdict import Verdict
@@ -38,9 +38,9 @@ class Runs:
     ends: dict[str, list[Run]]
     asked: list[str] = field(default_factory=list)
 
-    def rerun(self, orders: Orders, why: str) -> Watched:
+    def rerun(self, instructions: Instructions, why: str) -> Watched:
         """The next run of this kind; the last one is repeated."""
-        kind = orders.backend or ("compiled" if orders.inside else "plain")
+        kind = instructions.backend or ("compiled" if instructions.inside else "plain")
         self.asked.append(kind)
         ends = self.ends[kind]
         return self.watched(ends.pop(0) if len(ends) > 1 else ends[0])
@@ -136,8 +136,8 @@ def test_a_run_that_was_ended_has_not_failed(program: Callable[..., Runs]) -> No
     runs = program(off=[(137, "")])
     first = runs.watched(FAILS)
 
-    def rerun(orders: Orders, why: str) -> Watched:
-        return replace(runs.rerun(orders, why), over_time=orders.backend == "off")
+    def rerun(instructions: Instructions, why: str) -> Watched:
+        return replace(runs.rerun(instructions, why), over_time=instructions.backend == "off")
 
     verdict = failed_elsewhere(first, load(first.folder), [check()], rerun)
     assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")

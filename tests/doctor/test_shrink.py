@@ -16,8 +16,8 @@ import torch._inductor.compile_fx
 from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle, examine, no_farther_than
 from inductoscope.doctor.search.shrink.constants import shrink_constants

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import io
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found, read_found, write_found
-from inductoscope.doctor.instructions import OWN_VARIABLES, VARIABLE, Orders, orders_from
+from inductoscope.doctor.instructions import (
+    OWN_VARIABLES,
+    VARIABLE,
+    Instructions,
+    instructions_from,
+)
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.judging import verdict_on
 from inductoscope.doctor.outside.last_position import compiler_functions
 from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.search.suppressing_axes import suppressing
+from inductoscope.doctor.suppressing_axis import SuppressingAxis
 from inductoscope.doctor.verdict import CLEAN, NOT_A_BUG, Culprit, Repro, Verdict, Workaround
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.terminal import Printer
@@ -26,26 +32,26 @@ VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
 
 def found(failure: Failure, **more: Any) -> Found:
-    return Found("0/0", failure.as_data(), **{"is_complete": True, "reproduces": True, **more})
+    return Found("0/0", failure, **{"is_complete": True, "reproduces": True, **more})
 
 
-def cure(name: str, application: str = "") -> dict[str, Any]:
-    return asdict(suppressing(next(axis for axis in AXES if axis.name == name), application))
+def suppressed_by(name: str, application: str = "") -> SuppressingAxis:
+    return suppressing(next(axis for axis in AXES if axis.name == name), application)
 
 
 WRONG_LOWERING = found(
-    Failure(WRONG, VALUE, aspect="value", more={"texts": [VALUE, "output 1 differs too"]}),
-    location={
-        "stage": "lowering",
-        "operation": "aten.div.Tensor_mode",
-        "kernel": "cpp_fused_floor_divide_0",
-        "text": "buf0 differs",
-        "how": "each buffer was compared with its node",
-    },
+    Failure(WRONG, VALUE, aspect="value", texts=(VALUE, "output 1 differs too")),
+    location=Location(
+        stage="lowering",
+        operation="aten.div.Tensor_mode",
+        kernel="cpp_fused_floor_divide_0",
+        text="buf0 differs",
+        how="each buffer was compared with its node",
+    ),
     sources=["/elsewhere/model.py:12"],
-    cures=[
-        cure("lowerings", "div"),
-        cure("fusion"),
+    suppressing_axes=[
+        suppressed_by("lowerings", "div"),
+        suppressed_by("fusion"),
     ],
     operations=["aten.div.Tensor_mode"],
     nodes=1,
@@ -98,14 +104,14 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
     verdict = verdict_on(
         found(
             Failure(WRONG, VALUE, aspect="value"),
-            location={
-                "stage": "joint-pass",
-                "pass_name": "pass_patterns_1",
-                "names": ["mul_softmax_pattern", "pass_patterns_1"],
-                "operation": "aten.mul.Tensor",
-                "added": ["aten.sub.Tensor"],
-                "how": "the graph before and after each pass was run",
-            },
+            location=Location(
+                stage="joint-pass",
+                pass_name="pass_patterns_1",
+                names=("mul_softmax_pattern", "pass_patterns_1"),
+                operation="aten.mul.Tensor",
+                added=("aten.sub.Tensor",),
+                how="the graph before and after each pass was run",
+            ),
             operations=["aten.mul.Tensor", "aten.amax.default"],
         )
     )
@@ -118,7 +124,7 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
 
 
 def test_nan_has_a_verdict_of_its_own() -> None:
-    verdict = verdict_on(found(Failure(NAN, "output 0 is nan"), location={"stage": "codegen"}))
+    verdict = verdict_on(found(Failure(NAN, "output 0 is nan"), location=Location(stage="codegen")))
     assert (verdict.verdict, verdict.stage) == ("nan", "codegen")
     assert verdict.summary.startswith("The compiled program gives NaN or Inf where eager is finite")
 
@@ -138,7 +144,9 @@ def test_nan_has_a_verdict_of_its_own() -> None:
 def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str) -> None:
     failure = Failure(ERROR, "KeyError: 'buf0'", stage=stage, aspect="KeyError", detail="op3")
     functions = ["get (torch/_inductor/a.py:3)", "run (torch/_inductor/b.py:4)"]
-    got = verdict_on(found(failure, location={"function": "get"} if stage == "lowering" else {}))
+    got = verdict_on(
+        found(failure, location=Location(function="get" if stage == "lowering" else ""))
+    )
     assert (got.verdict, got.stage, got.confidence) == (verdict, stage, "proven")
     got = verdict_on(found(failure, functions=functions))
     said = [item["what"] for item in got.evidence]
@@ -149,7 +157,7 @@ def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str
 
 def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised() -> None:
     failure = Failure(ERROR, "KeyError: 'buf0'\nmore", stage="scheduler")
-    verdict = verdict_on(found(failure, location={"function": "Scheduler.fuse"}))
+    verdict = verdict_on(found(failure, location=Location(function="Scheduler.fuse")))
     assert verdict.culprit.function == "Scheduler.fuse"
     assert verdict.summary == (
         "The compiler or a kernel that it made breaks down, in Scheduler.fuse (stage scheduler): "
@@ -159,7 +167,7 @@ def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised(
 
 def test_what_the_native_compiler_said_is_cut_down_to_its_complaint() -> None:
     messages = "In file included from x:\nx.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~"
-    failure = Failure(ERROR, "text", stage="cpp-compile", more={"messages": [messages]})
+    failure = Failure(ERROR, "text", stage="cpp-compile", messages=(messages,))
     evidence = verdict_on(found(failure)).evidence
     assert {
         "what": "x.cpp:3: error: 'foo' was not declared\n  foo();\n  ^~~",
@@ -177,7 +185,7 @@ def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdi
 
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
     failure = Failure(WRONG, VALUE, aspect="value")
-    assert verdict_on(found(failure, location={"stage": "aot"})).verdict == "not-inductor"
+    assert verdict_on(found(failure, location=Location(stage="aot"))).verdict == "not-inductor"
 
 
 @pytest.mark.parametrize(("backend", "stage"), [("aot_eager", "aot"), ("my_backend", "user")])
@@ -188,17 +196,23 @@ def test_a_backend_that_is_not_inductor_is_named(backend: str, stage: str) -> No
 
 
 @pytest.mark.parametrize("kind", [WRONG, NAN])
-def test_a_stage_that_only_a_cure_tells_is_likely(kind: str) -> None:
-    place = {"how": "each buffer was compared; its loop body could not be told"}
+def test_a_stage_that_only_a_suppressing_axis_tells_is_likely(kind: str) -> None:
+    place = Location(how="each buffer was compared; its loop body could not be told")
     got = verdict_on(
-        found(Failure(kind, VALUE, aspect="value"), location=place, cures=[cure("fusion")])
+        found(
+            Failure(kind, VALUE, aspect="value"),
+            location=place,
+            suppressing_axes=[suppressed_by("fusion")],
+        )
     )
     assert (got.stage, got.confidence) == ("scheduler", "likely")
 
 
 @pytest.mark.parametrize("axis", AXES, ids=lambda axis: axis.name)
-def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> None:
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure(axis.name)]))
+def test_where_no_stage_is_known_that_of_the_one_suppressing_axis_is_blamed(axis: Any) -> None:
+    verdict = verdict_on(
+        found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=[suppressed_by(axis.name)])
+    )
     assert (verdict.stage, verdict.culprit.config) == (axis.stage, axis.title)
 
 
@@ -207,10 +221,10 @@ def test_where_no_stage_is_known_that_of_the_one_cure_is_blamed(axis: Any) -> No
 )
 def test_graphs_that_are_right_are_not_blamed(graphs_are_right: bool, stage: str) -> None:
     """Without the one decomposition there is nothing to fuse: both make it go away."""
-    cures = [cure("fusion"), cure("decompositions")]
-    place = {"graphs_are_right": graphs_are_right}
+    axes = [suppressed_by("fusion"), suppressed_by("decompositions")]
+    place = Location(graphs_are_right=graphs_are_right)
     failure = Failure(WRONG, VALUE, aspect="value")
-    assert verdict_on(found(failure, location=place, cures=cures)).stage == stage
+    assert verdict_on(found(failure, location=place, suppressing_axes=axes)).stage == stage
 
 
 @pytest.mark.parametrize(("nodes", "confidence"), [(2, "proven"), (400, "likely")])
@@ -219,17 +233,19 @@ def test_a_large_graph_that_does_not_end_may_be_slow(nodes: int, confidence: str
     assert verdict_on(found(failure, nodes=nodes)).confidence == confidence
 
 
-def test_of_several_cures_the_most_telling_one_is_blamed() -> None:
-    cures = [cure("lowerings"), cure("vectorisation")]
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=cures))
+def test_of_several_suppressing_axes_the_most_telling_one_is_blamed() -> None:
+    axes = [suppressed_by("lowerings"), suppressed_by("vectorisation")]
+    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=axes))
     assert (verdict.stage, verdict.culprit.config) == ("codegen", "vectorisation of C++ loops")
 
 
 # --- how sure -------------------------------------------------------------------------------------
 
 
-def test_a_stage_that_only_a_cure_points_at_is_likely() -> None:
-    verdict = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), cures=[cure("fusion")]))
+def test_a_stage_that_only_a_suppressing_axis_points_at_is_likely() -> None:
+    verdict = verdict_on(
+        found(Failure(WRONG, VALUE, aspect="value"), suppressing_axes=[suppressed_by("fusion")])
+    )
     assert verdict.confidence == "likely"
 
 
@@ -302,13 +318,15 @@ def test_what_was_found_survives_the_way_through_a_file(tmp_path: Path) -> None:
     assert read_found(tmp_path) is None
 
 
-def test_orders_survive_the_way_through_the_environment() -> None:
-    orders = Orders(calls=3, failure={"kind": "wrong"}, workaround="a = 'ü'\nb", backend="off")
-    environment = orders.environment()
-    assert orders_from(environment) == orders
+def test_instructions_survive_the_way_through_the_environment() -> None:
+    instructions = Instructions(
+        calls=3, failure=Failure("wrong", "text"), workaround="a = 'ü'\nb", backend="off"
+    )
+    environment = instructions.environment()
+    assert instructions_from(environment) == instructions
     assert environment["OMP_THREAD_LIMIT"] == "1", "no thread that a fork would not have"
     assert environment["TORCHDYNAMO_DISABLE"] == "1"
-    assert "TORCHDYNAMO_DISABLE" not in Orders().environment()
+    assert "TORCHDYNAMO_DISABLE" not in Instructions().environment()
     assert VARIABLE in OWN_VARIABLES
 
 

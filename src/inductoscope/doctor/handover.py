@@ -6,12 +6,24 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
+from inductoscope.doctor.codec import decode, encode
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.instructions import FINDING, PROGRESS
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.suppressing_axis import SuppressingAxis
+
+
+@dataclass(frozen=True)
+class GraphWorkaround:
+    """Statements that help the graph; whether they help the program has to be tried."""
+
+    text: str
+    code: str
+    # How many times as long a call of the graph takes with it; None if that was not measured.
+    slowdown: float | None = None
 
 
 @dataclass
@@ -19,7 +31,7 @@ class Found:
     """All that is known about one failure; filled in step by step."""
 
     compile: str
-    failure: dict[str, Any]
+    failure: Failure
     # The process it was seen in, where the program has several.
     process: str = ""
     is_complete: bool = False
@@ -29,20 +41,20 @@ class Found:
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.
     reproduces: bool = False
-    location: dict[str, Any] = field(default_factory=dict)
+    location: Location = field(default_factory=Location)
     operations: list[str] = field(default_factory=list)
     # The same as the program calls them.
     calls: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
-    # Axes that make the failure go away, with the one application that does.
-    cures: list[dict[str, Any]] = field(default_factory=list)
+    suppressing_axes: list[SuppressingAxis] = field(default_factory=list)
     nodes_before: int = 0
     nodes: int = 0
     script: str = ""
     no_script: str = ""
     expected_output: list[str] = field(default_factory=list)
-    remedies: list[dict[str, Any]] = field(default_factory=list)
+    # The cheapest first.
+    workarounds: list[GraphWorkaround] = field(default_factory=list)
     candidates_tried: int = 0
     notes: list[str] = field(default_factory=list)
 
@@ -51,16 +63,15 @@ def write_found(found: Found, place: Path) -> None:
     """Write what is known so far; a reader sees the old file or the new one."""
     unfinished = place / f".{os.getpid()}-{FINDING}"
     with contextlib.suppress(OSError):
-        unfinished.write_text(json.dumps(asdict(found), default=str), "utf-8")
+        unfinished.write_text(json.dumps(encode(found)), "utf-8")
         os.replace(unfinished, place / FINDING)
 
 
 def read_found(place: Path) -> Found | None:
     """The finding of a run, if it has one."""
     try:
-        data: Mapping[str, Any] = json.loads((place / FINDING).read_text("utf-8"))
-        return Found(**data)
-    except (OSError, ValueError, TypeError):
+        return decode(Found, json.loads((place / FINDING).read_text("utf-8")))
+    except (OSError, ValueError):
         return None
 
 

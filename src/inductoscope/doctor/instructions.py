@@ -6,8 +6,10 @@ import json
 import os
 import signal
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
+
+from inductoscope.doctor.codec import decode, encode
+from inductoscope.doctor.failure import Failure
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"
 # Which module of the tool the start-up hook starts inside a process.
@@ -33,14 +35,14 @@ STOPPED = 75
 
 
 @dataclass(frozen=True)
-class Orders:
-    """How a run is to be watched."""
+class Instructions:
+    """How to run the program, and what to look for in it."""
 
     # How many calls of each compiled graph are checked; 0 checks none.
     calls: int = 8
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
-    failure: Mapping[str, Any] = field(default_factory=dict)
+    failure: Failure | None = None
     # What stands in for the backend: 'eager' runs each graph as it is, 'moved' with other
     # roundings, 'off' compiles nothing.
     backend: str = ""
@@ -64,7 +66,7 @@ class Orders:
     inside: bool = True
 
     def environment(self) -> dict[str, str]:
-        """The variables that carry the orders, and that make forks of the program possible.
+        """The variables that carry the instructions, and that make forks of the program possible.
 
         A process that has used several OpenMP threads cannot use them in a fork. With the limit
         no thread is ever started, while the code that is generated stays the same.
@@ -75,7 +77,7 @@ class Orders:
             return without
         return {
             **without,
-            VARIABLE: json.dumps(asdict(self)),
+            VARIABLE: json.dumps(encode(self)),
             INSIDE_VARIABLE: "doctor.inside.agent",
             # A kernel that fails is then the one that is named.
             "CUDA_LAUNCH_BLOCKING": "1",
@@ -89,6 +91,6 @@ class Orders:
 OWN_VARIABLES = (VARIABLE, INSIDE_VARIABLE)
 
 
-def orders_from(environment: Mapping[str, str] = os.environ) -> Orders:
-    """The orders of this run."""
-    return Orders(**json.loads(environment[VARIABLE]))
+def instructions_from(environment: Mapping[str, str] = os.environ) -> Instructions:
+    """The instructions for this run."""
+    return decode(Instructions, json.loads(environment[VARIABLE]))

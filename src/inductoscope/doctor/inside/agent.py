@@ -21,18 +21,24 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.instructions import FOLDER, STACK_SIGNAL, STACKS, Orders, orders_from
+from inductoscope.doctor.instructions import (
+    FOLDER,
+    STACK_SIGNAL,
+    STACKS,
+    Instructions,
+    instructions_from,
+)
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 
 def start(folder: str) -> Installer:
     """Begin to record and to check. Called on import of torch."""
-    orders = orders_from()
+    instructions = instructions_from()
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
-    on_import = {**redirect_headers(), **_settings(orders, collects=gc.isenabled())}
-    hooks = (*HOOKS, *checking_hooks(orders, place))
+    on_import = {**redirect_headers(), **_settings(instructions, collects=gc.isenabled())}
+    hooks = (*HOOKS, *checking_hooks(instructions, place))
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
         return installer
@@ -45,12 +51,12 @@ def start(folder: str) -> Installer:
     return installer
 
 
-def _settings(orders: Orders, *, collects: bool) -> dict[str, Callable[[], None]]:
+def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callable[[], None]]:
     """What is set once torch's settings are there."""
 
     def settle() -> None:
         # The same random numbers in eager and compiled, so that only the compiler can differ.
-        if orders.random_as_eager:
+        if instructions.random_as_eager:
             sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
 
     def begin() -> None:
@@ -58,7 +64,7 @@ def _settings(orders: Orders, *, collects: bool) -> dict[str, Callable[[], None]
             gc.enable()
         gc.freeze()
         # Where a user would put it: before anything else.
-        exec(f"import torch\n{orders.workaround}", {})
+        exec(f"import torch\n{instructions.workaround}", {})
 
     return {"torch": begin, "torch._inductor.config": settle}
 
@@ -77,7 +83,7 @@ def _keep_stacks(place: Path) -> None:
     faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
-def checking_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
+def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     """The hook between Dynamo and its backend."""
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -87,7 +93,7 @@ def checking_hooks(orders: Orders, place: Path) -> tuple[Hook, ...]:
                 return original(output, module, examples)
             from inductoscope.doctor.inside.checked_graph import checked_graph
 
-            return checked_graph(original, output, module, examples, orders, place)
+            return checked_graph(original, output, module, examples, instructions, place)
 
         return call_user_compiler
 

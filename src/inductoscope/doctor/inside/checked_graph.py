@@ -10,9 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-import traceback
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +25,10 @@ from inductoscope.doctor.compare.bug_or_rounding import UNINITIALISED, Case, Com
 from inductoscope.doctor.compare.graphs import as_function, snapshot
 from inductoscope.doctor.compare.rounding import perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
-from inductoscope.doctor.instructions import MOVED, Orders
+from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import ERROR, Failure, failure_from
 from inductoscope.doctor.search.failure_signature import failure_of_error, failure_of_judgement
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.program_settings import changed_settings
@@ -69,20 +68,20 @@ def checked_graph(
     output: Any,
     module: GraphModule,
     examples: Any,
-    orders: Orders,
+    instructions: Instructions,
     place: Path,
 ) -> Callable[..., Any]:
     """What takes the place of the compiled graph."""
     compile_id = current_compile_id() or "?"
-    graph = _CheckedGraph(snapshot(module), compile_id, orders, place, *_how_compiled(output))
-    if orders.backend == "eager":
+    graph = _CheckedGraph(snapshot(module), compile_id, instructions, place, *_how_compiled(output))
+    if instructions.backend == "eager":
         return graph.module
-    if orders.backend == MOVED:
+    if instructions.backend == MOVED:
         return _with_perturbed_rounding(graph.module)
-    if orders.backend:
-        return torch._dynamo.lookup_backend(orders.backend)(module, examples)
-    if orders.stop_at == compile_id:
-        graph.held_back = failure_from(dict(orders.failure))
+    if instructions.backend:
+        return torch._dynamo.lookup_backend(instructions.backend)(module, examples)
+    if instructions.stop_at == compile_id:
+        graph.held_back = instructions.failure
         return graph
     try:
         graph.compiled = original(output, module, examples)
@@ -129,7 +128,7 @@ def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
 class _CheckedGraph:
     module: GraphModule
     compile_id: str
-    orders: Orders
+    instructions: Instructions
     place: Path
     options: dict[str, Any]
     dynamic: bool | None
@@ -147,13 +146,12 @@ class _CheckedGraph:
         """Keep an exception of the compiler until the graph is called."""
         origin = SCOPE.failure_of(error) or {}
         SCOPE.guard(record_error, error, self.compile_id, origin)
-        found = failure_of_error(error)
-        data = {
-            **found.as_data(),
-            "stage": origin.get("stage", ""),
-            "detail": origin.get("detail") or "",
-        }
-        self.held_back, self.error = Failure(**data), error
+        self.held_back = replace(
+            failure_of_error(error),
+            stage=origin.get("stage", ""),
+            detail=origin.get("detail") or "",
+        )
+        self.error = error
 
     def __call__(self, *arguments: Any) -> Any:
         if not self._checking and not _is_traced(arguments):
@@ -175,8 +173,8 @@ class _CheckedGraph:
         if self.compiled is None:
             return
         self.calls += 1
-        if self.calls > self.orders.calls:
-            if self.calls == self.orders.calls + 1:
+        if self.calls > self.instructions.calls:
+            if self.calls == self.instructions.calls + 1:
                 SCOPE.emit("calls-unchecked", compile=self.compile_id)
             return
         needed = size_in_bytes(arguments)
@@ -198,7 +196,7 @@ class _CheckedGraph:
             self._note_judgement(judgement, tuple(kept))
 
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
-        if self.backend or not self.orders.investigate or not can_fork():
+        if self.backend or not self.instructions.investigate or not can_fork():
             return
         from inductoscope.doctor.inside.inductor_random_numbers import (
             failure_with_inductor_random_numbers,
@@ -240,7 +238,7 @@ class _CheckedGraph:
             return None, None
         try:
             assert self.compiled is not None
-            keeps_graph = self.orders.keeps_graphs
+            keeps_graph = self.instructions.keeps_graphs
             outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
             failure = self._failure_at_run(error)
@@ -253,28 +251,21 @@ class _CheckedGraph:
         """At once: as soon as a tensor of a lost device is let go of, the process dies of it."""
         from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
 
-        if not self.orders.investigate or not is_device_lost():
+        if not self.instructions.investigate or not is_device_lost():
             return
         from inductoscope.doctor.inside.investigation import describe_own_process, stop_with
 
         self._note("error", failure.text)
-        found = Found(self.compile_id, failure.as_data(), process=describe_own_process())
+        found = Found(self.compile_id, failure, process=describe_own_process())
         stop_with(tell_by_error(found, self.module, error), self.place)
 
     def _failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled when it is first needed, and may fail only then."""
         origin = SCOPE.failure_of(error) or {}
-        found = failure_of_error(error)
-        stage = origin.get("stage") or stages.RUNTIME
-        text = "".join(traceback.format_exception(error))[-4000:]
-        more = {**found.more, "traceback": text}
-        return Failure(
-            **{
-                **found.as_data(),
-                "stage": stage,
-                "detail": origin.get("detail") or "",
-                "more": more,
-            }
+        return replace(
+            failure_of_error(error),
+            stage=origin.get("stage") or stages.RUNTIME,
+            detail=origin.get("detail") or "",
         )
 
     def _note(self, verdict: str, text: str, **more: Any) -> None:
@@ -291,7 +282,7 @@ class _CheckedGraph:
             self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)
-        if self.calls == 1 and self.orders.investigate and not self.backend:
+        if self.calls == 1 and self.instructions.investigate and not self.backend:
             # Rounding upstream may hide an operation that is wrong on its own.
             self._look_closer(arguments)
 
@@ -320,7 +311,7 @@ class _CheckedGraph:
         self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None
     ) -> None:
         self._note("wrong" if failure.kind != ERROR else "error", failure.text)
-        if not self.orders.investigate:
+        if not self.instructions.investigate:
             self.held_back = None
             return
         from inductoscope.doctor.inside.investigation import (
@@ -330,12 +321,12 @@ class _CheckedGraph:
 
         found = Found(
             self.compile_id,
-            failure.as_data(),
+            failure,
             process=describe_own_process(),
             backend=self.backend,
         )
         candidate = candidate or self._candidate(arguments)
-        investigate_and_stop(candidate, failure, found, self.place, self.orders)
+        investigate_and_stop(candidate, failure, found, self.place, self.instructions)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic

@@ -10,8 +10,8 @@ from dataclasses import replace
 
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.random_numbers import draws_random_numbers
+from inductoscope.doctor.failure import ERROR, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import ERROR, WRONG, Failure
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle
 

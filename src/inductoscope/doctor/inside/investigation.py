@@ -13,21 +13,14 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.random_numbers import draws_random_numbers
-from inductoscope.doctor.handover import Found, say, write_found
-from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Orders
-from inductoscope.doctor.repro.failure_script import script_text
-from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
-from inductoscope.doctor.search.compiler_imports import import_compiler
-from inductoscope.doctor.search.error_location import locate_error
-from inductoscope.doctor.search.failure import (
+from inductoscope.doctor.failure import (
     ERROR,
     FEW_NODES,
     HANG,
@@ -37,6 +30,14 @@ from inductoscope.doctor.search.failure import (
     Failure,
     advice_on_machine,
 )
+from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.axes import AXES
+from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.constants import shrink_constants
@@ -49,7 +50,6 @@ from inductoscope.doctor.search.shrink.shapes import shrink_shapes
 from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.doctor.search.wrong_result_location import (
-    Location,
     aten_operations,
     locate_wrong_result,
     source_lines,
@@ -68,14 +68,14 @@ _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
 
 def investigate_and_stop(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
 ) -> NoReturn:
     """Find out what can be found out, write it down, and end the program."""
     _wait_for_others(place)
     try:
         say(place, f"found: {failure.text.partition(chr(10))[0]}")
         write_found(found, place)
-        Investigation(candidate, failure, found, place, orders).run()
+        Investigation(candidate, failure, found, place, instructions).run()
     except BaseException:
         found.notes.append("".join(traceback.format_exc())[-3000:])
     stop_with(found, place)
@@ -141,7 +141,12 @@ class Investigation:
     """One failure, step by step."""
 
     def __init__(
-        self, candidate: Candidate, failure: Failure, found: Found, place: Path, orders: Orders
+        self,
+        candidate: Candidate,
+        failure: Failure,
+        found: Found,
+        place: Path,
+        instructions: Instructions,
     ) -> None:
         self._whole = candidate
         self._failure = failure
@@ -153,11 +158,11 @@ class Investigation:
             stages.WRAPPER,
             stages.RUNTIME,
         )
-        self._stall = orders.stall
-        self._with_workaround = orders.with_workaround
+        self._stall = instructions.stall
+        self._with_workaround = instructions.with_workaround
         self._oracle = Oracle(
             Forks(seconds=self._longest()),
-            Path(orders.journal),
+            Path(instructions.journal),
             watch_kernels=failure.kind == SIGNAL,
         )
         self._smallest = candidate
@@ -173,7 +178,7 @@ class Investigation:
             return
         import_compiler()
         self._found.nodes_before = self._whole.size
-        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._found.functions = list(self._failure.functions)
         self._reproduce()
         if not self._found.reproduces:
             self._found.is_complete = True
@@ -181,9 +186,9 @@ class Investigation:
         self._shrink(self._locate_roughly())
         self._locate()
         self._write_script()
-        self._find_cures()
+        self._find_suppressing_axes()
         if self._with_workaround:
-            self._find_remedies()
+            self._find_workarounds()
         self._found.is_complete = True
         self._save()
 
@@ -201,7 +206,7 @@ class Investigation:
         That is told by when the whole graph had come to the place where it hangs.
         """
         least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
-        several = 3 * float(failure.more.get("entered_at", self._longest()))
+        several = 3 * (self._longest() if failure.entered_at is None else failure.entered_at)
         self._oracle.forks.seconds = min(max(least, several), self._longest())
 
     def _say(self, text: str) -> None:
@@ -231,7 +236,7 @@ class Investigation:
                 self._wait_less(again)
             if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage
-            self._found.failure = {**self._found.failure, **_known(again)}
+            self._found.failure = self._found.failure.updated_with(again)
         self._save()
 
     def _locate_roughly(self) -> list[tuple[str, ...]]:
@@ -242,7 +247,7 @@ class Investigation:
             return [tuple(suspects)] if suspects else []
         self._say("comparing every pass, decomposition and kernel with eager")
         self._location = locate_wrong_result(self._whole, self._oracle.forks, self._failure.aspect)
-        self._found.location = asdict(self._location)
+        self._found.location = self._location
         self._save()
         return [self._location.suspects] if self._location.suspects else []
 
@@ -297,7 +302,7 @@ class Investigation:
             # A slow one was taken for one that hangs, or it fails now and then.
             self._keep(self._whole)
         else:
-            self._found.failure = {**self._found.failure, **_known(final)}
+            self._found.failure = self._found.failure.updated_with(final)
             self._failure = final
         if self._failure.kind in (WRONG, NAN):
             self._say("locating it in the smallest graph")
@@ -306,8 +311,8 @@ class Investigation:
                 self._location = smallest
         else:
             self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
-        self._found.location = asdict(self._location)
-        self._found.functions = [str(name) for name in self._failure.more.get("functions", ())]
+        self._found.location = self._location
+        self._found.functions = list(self._failure.functions)
         self._save()
 
     def _write_script(self) -> None:
@@ -344,20 +349,21 @@ class Investigation:
         }
         return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
 
-    def _find_cures(self) -> None:
-        """Axes that make the failure go away, with the one application that does."""
+    def _find_suppressing_axes(self) -> None:
+        """Axes without which the failure vanishes."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
-        found = find_suppressing_axes(self._smallest, self._failure, axes, self._oracle.forks)
-        self._found.cures = [asdict(axis) for axis in found]
+        self._found.suppressing_axes = find_suppressing_axes(
+            self._smallest, self._failure, axes, self._oracle.forks
+        )
         self._save()
 
-    def _find_remedies(self) -> None:
+    def _find_workarounds(self) -> None:
         self._say("trying workarounds")
         axes = {axis.name: axis for axis in AXES}
-        cures = [(axes[cure["axis"]], cure["application"]) for cure in self._found.cures]
-        self._found.remedies = try_workarounds(
-            self._whole, self._found, self._location, cures, self._oracle
+        known = [(axes[each.axis], each.application) for each in self._found.suppressing_axes]
+        self._found.workarounds = try_workarounds(
+            self._whole, self._found, self._location, known, self._oracle
         )
         self._save()
 
@@ -368,10 +374,6 @@ def _is_again(again: Failure, first: Failure) -> bool:
     An exception has to be the same one: the graph may not be one that Dynamo takes.
     """
     return again.is_same_as(first) if first.kind == ERROR else again.kind == first.kind
-
-
-def _known(failure: Failure) -> dict[str, object]:
-    return {name: value for name, value in failure.as_data().items() if value}
 
 
 def _expected_output(failure: Failure) -> list[str]:

@@ -14,8 +14,8 @@ from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.compare.bug_or_rounding import is_close
+from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.shapes import all_resized

@@ -8,16 +8,15 @@ synchronous, so that the line of the generated wrapper which raised names the ke
 from __future__ import annotations
 
 import re
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from inductoscope.doctor.handover import Found
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.error_location import kernel_called_from
 from inductoscope.doctor.search.failure_signature import raising_functions
-from inductoscope.doctor.search.wrong_result_location import Location
 from inductoscope.vocabulary import stages
 
 _NO_SCRIPT = "after such an error the process cannot use the GPU, so that nothing was cut down"
@@ -45,7 +44,7 @@ def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseExcepti
     nodes, operations = _contents(wrapper, kernel)
     text = f"the error came out of the launch of {kernel}" if kernel else ""
     how = "every launch was waited for" if kernel else ""
-    found.location = asdict(Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how))
+    found.location = Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how)
     found.operations = operations
     found.sources = source_lines_of(module, nodes)
     found.functions = functions[:6]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.instructions import Orders
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
@@ -28,7 +28,7 @@ from inductoscope.processes.limited import Limits
 from inductoscope.vocabulary import stages
 
 Say = Callable[[str], None]
-Rerun = Callable[[Orders, str], Watched]
+Rerun = Callable[[Instructions, str], Watched]
 
 # Beyond this many times what the slowest choice took that came back, a kernel alone is given up.
 _PATIENCE = 5.0
@@ -173,7 +173,7 @@ def find_way_past(known: Known, rerun: Rerun, folder: Path) -> tuple[Workaround 
     for condition in known.conditions:
         snippet = snippet_for(condition)
         run = rerun(
-            Orders(calls=0, workaround=snippet, investigate=False),
+            Instructions(calls=0, workaround=snippet, investigate=False),
             f"running the program without choices that have {condition.text}",
         )
         works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
@@ -199,7 +199,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
     code = "import torch._inductor.config\ntorch._inductor.config.max_autotune_gemm_backends = "
     code += '"ATEN"'
     run = rerun(
-        Orders(calls=0, workaround=code, investigate=False),
+        Instructions(calls=0, workaround=code, investigate=False),
         "running the program with the kernels of eager alone",
     )
     works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
@@ -224,7 +224,7 @@ def _by_variable(known: Known, condition: Condition, rerun: Rerun) -> str:
     stuck = [choice.configuration for choice in known.choices.stuck]
     pattern = pattern_for(condition, stuck)
     run = rerun(
-        Orders(calls=0, investigate=False, variables={VARIABLE: pattern}),
+        Instructions(calls=0, investigate=False, variables={VARIABLE: pattern}),
         f"running the program with {VARIABLE}",
     )
     if run.ending.exit_code != 0 or run.stalled or run.over_time:

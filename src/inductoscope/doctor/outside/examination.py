@@ -11,8 +11,9 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor import verdict as v
+from inductoscope.doctor.failure import HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found, read_found
-from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Orders
+from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
 from inductoscope.doctor.outside.autotune_hang import (
     add_repro,
     find_way_past,
@@ -38,7 +39,6 @@ from inductoscope.doctor.outside.program import Limits, Watched
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_standstill
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses, Verification
-from inductoscope.doctor.search.failure import HANG, NAN, SIGNAL, WRONG
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.model.fold import load
@@ -89,18 +89,18 @@ class Doctor:
 
     def _examine(self) -> Verdict:
         request = self._request
-        orders = Orders(calls=request.calls, with_workaround=request.with_workaround)
-        first = self._runs.first(orders)
+        instructions = Instructions(calls=request.calls, with_workaround=request.with_workaround)
+        first = self._runs.first(instructions)
         self._found = read_found(first.folder / FOLDER)
         if self._found is not None and self._found.advice:
             failure = self._found.failure
-            self._runs.refuse_lack_of_space(f"{failure.get('text')} {failure.get('message')}")
+            self._runs.refuse_lack_of_space(f"{failure.text} {failure.message}")
         if first.stalled and (stuck := stuck_choices(first.folder)) is not None:
             return self._finished(self._examine_stuck(stuck))
         if self._found is None and first.ending.exit_code != 0:
-            self._return_to_the_place(first, orders)  # If a process of it died or stalled.
+            self._return_to_the_place(first, instructions)  # If a process of it died or stalled.
         if self._found is None and first.failed:
-            self._check_every_call(first, orders)
+            self._check_every_call(first, instructions)
         if self._found is None:
             verdict = verdict_without_finding(first, self._runs.again)
             if verdict.verdict == v.CLEAN and first.ending.seconds < _SHORT_RUN:
@@ -132,7 +132,7 @@ class Doctor:
         """A failure that no reproducer shows: does the program fail by itself?"""
         if self._found is None or self._found.advice:
             return False
-        if self._found.failure.get("kind") in (WRONG, NAN, HANG):
+        if self._found.failure.kind in (WRONG, NAN, HANG):
             return False
         return self._runs.plain().ending.exit_code == 0
 
@@ -141,9 +141,9 @@ class Doctor:
         random = random_operations(load(first.folder))
         if not random:
             return None
-        orders = Orders(calls=0, investigate=False, random_as_eager=False)
+        instructions = Instructions(calls=0, investigate=False, random_as_eager=False)
         own = self._runs.again(
-            orders, "running the program with random numbers as Inductor draws them"
+            instructions, "running the program with random numbers as Inductor draws them"
         )
         if not own.failed:
             return None
@@ -176,7 +176,7 @@ class Doctor:
 
     # --- further looks ---------------------------------------------------------------------------
 
-    def _check_every_call(self, first: Watched, orders: Orders) -> None:
+    def _check_every_call(self, first: Watched, instructions: Instructions) -> None:
         """The program failed after more calls than were checked."""
         events = open_recording(first.folder).events()
         if not any(event.kind == "calls-unchecked" for event in events):
@@ -184,50 +184,51 @@ class Doctor:
         why = "the program failed with every graph right; running it without torch.compile"
         eager = self._runs.in_eager(why)
         if eager.ending.exit_code == 0:
-            why = f"nothing is wrong in the first {orders.calls} calls; checking every call"
-            orders = replace(orders, calls=_EVERY_CALL)
-            again = self._runs.again(orders, why)
+            why = f"nothing is wrong in the first {instructions.calls} calls; checking every call"
+            instructions = replace(instructions, calls=_EVERY_CALL)
+            again = self._runs.again(instructions, why)
             self._found = read_found(again.folder / FOLDER)
             if self._found is None and again.ending.exit_code != 0:
-                self._return_to_the_place(again, orders)
+                self._return_to_the_place(again, instructions)
 
-    def _return_to_the_place(self, first: Watched, orders: Orders) -> None:
+    def _return_to_the_place(self, first: Watched, instructions: Instructions) -> None:
         """The program died or hung: run it again up to that graph, and look from there."""
         place = last_compile(first)
         if place is None or place.stage == stages.DYNAMO:  # There is no graph to stop at.
             return
         was_ended = first.stalled or first.over_time
-        failure = {
-            "kind": HANG if was_ended else SIGNAL,
-            "text": place.text,
-            "stage": place.stage,
-            "aspect": "" if was_ended else place.signal_name,
-            "function": place.function,
-            "detail": place.detail,
-            "more": {"functions": place.functions},
-        }
+        failure = Failure(
+            HANG if was_ended else SIGNAL,
+            place.text,
+            stage=place.stage,
+            aspect="" if was_ended else place.signal_name,
+            function=place.function,
+            detail=place.detail,
+            functions=tuple(place.functions),
+        )
         why = f"{place.text}; running it again up to there"
         again = self._runs.again(
-            replace(orders, stop_at=place.compile, failure=failure, calls=0), why
+            replace(instructions, stop_at=place.compile, failure=failure, calls=0), why
         )
         self._found = read_found(again.folder / FOLDER)
         if self._found is not None:
-            found, known = self._found, self._found.failure.get("function")
+            found = self._found
             found.functions = found.functions or place.functions
-            found.failure["function"] = known or place.function
+            function = found.failure.function or place.function
+            found.failure = replace(found.failure, function=function)
 
     def _hangs_in_eager(self, first: Watched) -> Verdict | None:
         """A graph that does not end when it runs, and whose hang could not be narrowed down."""
         found = self._found
-        if found is None or found.reproduces or found.failure.get("kind") != HANG:
+        if found is None or found.reproduces or found.failure.kind != HANG:
             return None
-        if found.failure.get("stage") != stages.RUNTIME:
+        if found.failure.stage != stages.RUNTIME:
             return None
         seconds = max(_LEAST_PATIENCE, first.ending.seconds)
         eager = self._runs.in_eager("running it without torch.compile, as long", seconds)
         if not eager.over_time:
             return None
-        return never_ends_in_eager(eager, str(found.failure.get("text", "")))
+        return never_ends_in_eager(eager, found.failure.text)
 
     def _examine_stuck(self, stuck: StuckChoices) -> Verdict:
         """Choices of autotuning that never come back: there is no graph to cut down."""
@@ -268,15 +269,15 @@ class Doctor:
     def _help(self) -> None:
         """Try the first workaround that helped the graph on the program itself."""
         found = self._found
-        if found is None or not found.remedies or not self._request.with_workaround:
+        if found is None or not found.workarounds or not self._request.with_workaround:
             return
-        for remedy in found.remedies[:3]:
-            orders = Orders(calls=self._request.calls, workaround=remedy["code"], investigate=False)
-            run = self._runs.again(orders, f"trying on the program: {remedy['text']}")
-            works = _is_right(run)
-            self._workaround = Workaround(
-                str(remedy["text"]), works, remedy.get("slowdown"), str(remedy["code"])
+        for proposed in found.workarounds[:3]:
+            instructions = Instructions(
+                calls=self._request.calls, workaround=proposed.code, investigate=False
             )
+            run = self._runs.again(instructions, f"trying on the program: {proposed.text}")
+            works = _is_right(run)
+            self._workaround = Workaround(proposed.text, works, proposed.slowdown, proposed.code)
             if works:
                 return
 
@@ -356,7 +357,7 @@ def _tool_only(found: Found) -> Verdict:
         "The program fails under the tool only: it ends well by itself, so nothing is known to be "
         "wrong with it.",
     )
-    result.add(str(found.failure.get("text", ""))[:1500], "seen under the tool")
+    result.add(found.failure.text[:1500], "seen under the tool")
     return result
 
 

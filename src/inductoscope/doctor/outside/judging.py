@@ -6,9 +6,9 @@ import contextlib
 import re
 from pathlib import Path
 
+from inductoscope.doctor import failure as f
 from inductoscope.doctor import verdict as v
 from inductoscope.doctor.handover import Found
-from inductoscope.doctor.search import failure as f
 from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
@@ -36,11 +36,11 @@ def verdict_on(found: Found) -> Verdict:
 
 def _on_the_machine(found: Found) -> Verdict:
     """Nothing is wrong with the compiler, so that there is no culprit and nothing to report."""
-    text = str(found.failure.get("text", ""))
+    text = found.failure.text
     first = " ".join(text.split())[:300]
     result = Verdict(
         v.COMPILE_ERROR,
-        str(found.failure.get("stage") or stages.NO_STAGE),
+        found.failure.stage or stages.NO_STAGE,
         f"This machine cannot compile, which is no bug of torch: {first} {found.advice}",
         "proven",
     )
@@ -50,7 +50,7 @@ def _on_the_machine(found: Found) -> Verdict:
 
 def _on_another_backend(found: Found) -> Verdict:
     """What compiled the graph is none of Inductor's business; nothing was searched for."""
-    text = str(found.failure.get("text", ""))
+    text = found.failure.text
     stage = stages.AOT if found.backend.startswith("aot_eager") else stages.USER
     result = Verdict(
         v.NOT_INDUCTOR,
@@ -68,7 +68,7 @@ def _on_another_backend(found: Found) -> Verdict:
 
 
 def _kind(found: Found) -> str:
-    kind = str(found.failure.get("kind"))
+    kind = found.failure.kind
     if kind == f.ERROR:
         return v.COMPILE_ERROR if _stage(found) in stages.NATIVE_COMPILES else v.CRASH
     return {
@@ -80,63 +80,48 @@ def _kind(found: Found) -> str:
 
 
 def _stage(found: Found) -> str:
-    stage = str(found.location.get("stage") or found.failure.get("stage") or "")
-    cure = _telling_cure(found)
+    stage = found.location.stage or found.failure.stage
+    telling = _most_telling_axis(found)
     if stage == stages.INDUCTOR:  # Between its stages.
-        left, cured = _left_by(found), {axis.stage for axis in _suppressing_axes(found)}
-        if left and (left in cured or cure is None):
-            return left
-        return cure.stage if cure is not None else stages.LOWERING
-    if not stage and cure is not None:
-        return cure.stage
+        before, suppressing = found.failure.after, {each.stage for each in found.suppressing_axes}
+        if before and (before in suppressing or telling is None):
+            return before  # What comes between it and the next stage refuses its result.
+        return telling.stage if telling is not None else stages.LOWERING
+    if not stage and telling is not None:
+        return telling.stage
     return stage
 
 
-def _left_by(found: Found) -> str:
-    """The stage whose result is refused by what comes between it and the next."""
-    return str(found.failure.get("more", {}).get("after") or "")
-
-
-def _telling_cure(found: Found) -> SuppressingAxis | None:
-    return most_telling(
-        _suppressing_axes(found),
-        graphs_are_right=bool(found.location.get("graphs_are_right")),
-    )
-
-
-def _suppressing_axes(found: Found) -> list[SuppressingAxis]:
-    return [SuppressingAxis(**data) for data in found.cures]
+def _most_telling_axis(found: Found) -> SuppressingAxis | None:
+    return most_telling(found.suppressing_axes, graphs_are_right=found.location.graphs_are_right)
 
 
 def _culprit(found: Found) -> Culprit:
-    location = found.location
-    names = [str(name) for name in location.get("names", ())]
-    kind = found.failure.get("kind")
-    was_in = found.failure.get("function") if kind in (f.ERROR, f.HANG) else ""
-    function = str(location.get("function") or was_in or "") or None
-    cure = _telling_cure(found)
-    pass_name = str(location.get("pass_name") or "") or _pass_of_error(found) or None
-    if pass_name and names:
-        pass_name = ", ".join(dict.fromkeys([pass_name, *names]))
-    operation = str(location.get("operation") or "")
+    location, failure = found.location, found.failure
+    was_in = failure.function if failure.kind in (f.ERROR, f.HANG) else ""
+    pass_name = location.pass_name or _pass_of_error(found) or None
+    if pass_name and location.names:
+        pass_name = ", ".join(dict.fromkeys([pass_name, *location.names]))
+    operation = location.operation
     if not operation or pass_name:
         # Where nothing could be cut down, the node that the compiler was at.
         operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
     return Culprit(
         op=operation or None,
         pass_=pass_name,
-        kernel=str(location.get("kernel") or "") or None,
-        function=function,
-        config=_setting(found, cure),
+        kernel=location.kernel or None,
+        function=location.function or was_in or None,
+        config=_setting(found),
         source=_relative(found.sources[-1]) if found.sources else None,
     )
 
 
-def _setting(found: Found, telling: SuppressingAxis | None) -> str | None:
+def _setting(found: Found) -> str | None:
     """What to switch off: something of the stage, where that is told by what came before it."""
-    if found.location.get("stage") == stages.INDUCTOR:
+    telling = _most_telling_axis(found)
+    if found.location.stage == stages.INDUCTOR:
         stage = _stage(found)
-        telling = next((axis for axis in _suppressing_axes(found) if axis.stage == stage), telling)
+        telling = next((each for each in found.suppressing_axes if each.stage == stage), telling)
     return None if telling is None else telling.title
 
 
@@ -146,14 +131,14 @@ def _called(found: Found) -> str:
 
 
 def _pass_of_error(found: Found) -> str:
-    """The pass that raised, or over whose result something raised: on the stack, or a cure."""
-    if found.failure.get("kind") != f.ERROR or not _stage(found).endswith("-pass"):
+    """The pass that raised, or whose result made something raise: on the stack, or suppressing."""
+    if found.failure.kind != f.ERROR or not _stage(found).endswith("-pass"):
         return ""
     on_stack = [name for name in found.functions if "(torch/_inductor/fx_passes/" in name]
     named = [name.partition(" ")[0] for name in on_stack]
     telling = [name for name in named if name not in _AROUND_PASSES]
-    applied = [axis.application for axis in _suppressing_axes(found) if axis.names_passes]
-    return ", ".join(dict.fromkeys([*telling[:1], *applied]))
+    patterns = [each.application for each in found.suppressing_axes if each.names_passes]
+    return ", ".join(dict.fromkeys([*telling[:1], *patterns]))
 
 
 # Functions that only call passes.
@@ -165,10 +150,8 @@ _AROUND_PASSES = (
 
 def _node(found: Found) -> str:
     """The node that the compiler was at."""
-    executing = re.search(
-        r"While executing %\w+ : .*?target=([\w.]+)", str(found.failure.get("text"))
-    )
-    return str(found.failure.get("detail") or (executing[1] if executing else ""))
+    executing = re.search(r"While executing %\w+ : .*?target=([\w.]+)", found.failure.text)
+    return found.failure.detail or (executing[1] if executing else "")
 
 
 def _relative(place: str) -> str:
@@ -184,12 +167,12 @@ def _confidence(found: Found, stage: str) -> str:
         return "unknown"
     if not found.reproduces:
         return "likely"
-    if found.failure.get("kind") in (f.WRONG, f.NAN):
-        is_located = found.location.get("stage") and found.location.get("how")
+    if found.failure.kind in (f.WRONG, f.NAN):
+        is_located = found.location.stage and found.location.how
         return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
-    if found.location.get("stage") == stages.INDUCTOR:
+    if found.location.stage == stages.INDUCTOR:
         return "likely"  # Told by what came before it.
-    if found.failure.get("kind") == f.HANG and found.nodes > f.FEW_NODES:
+    if found.failure.kind == f.HANG and found.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
     return "proven"
 
@@ -218,33 +201,31 @@ def _summary(result: Verdict, found: Found) -> str:
     elif culprit.function:
         who = f", in {culprit.function}"
     stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
-    text = str(found.failure.get("text", "")).strip().splitlines()
+    text = found.failure.text.strip().splitlines()
     return f"{_KIND_TEXT[result.verdict]}{at}{who}{stage}: {text[0][:300] if text else ''}"
 
 
 def _add_evidence(result: Verdict, found: Found) -> None:
     failure, location = found.failure, found.location
     where = f"compile {found.compile}" + (f" in {found.process}" if found.process else "")
-    others = (failure.get("more") or {}).get("texts", [])[:4]
-    for text in dict.fromkeys([str(failure.get("text", ""))[:1500], *map(str, others)]):
+    for text in dict.fromkeys([failure.text[:1500], *failure.texts[:4]]):
         result.add(text, where)
-    if location.get("text") and location.get("text") != failure.get("text"):
-        result.add(str(location["text"])[:1500], str(location.get("how") or ""))
-    if location.get("added"):
-        removed = str(location.get("operation") or "nothing")
-        added = ", ".join(str(name) for name in location["added"])
-        result.add(f"the pass took out {removed} and put in {added}", str(location.get("stage")))
-    shown = 12 if failure.get("kind") == f.HANG else 4
+    if location.text != failure.text:
+        result.add(location.text[:1500], location.how)
+    if location.added:
+        removed, added = location.operation or "nothing", ", ".join(location.added)
+        result.add(f"the pass took out {removed} and put in {added}", location.stage)
+    shown = 12 if failure.kind == f.HANG else 4
     for name in found.functions[:shown]:
-        first = "it was in" if failure.get("kind") in (f.HANG, f.SIGNAL) else "raised in"
+        first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"
         result.add(f"{first} {name}" if name == found.functions[0] else f"called from {name}")
-    for message in (failure.get("more") or {}).get("messages", [])[:1]:
-        result.add(_complaint(str(message)), "what the native compiler said")
-    if failure.get("detail"):
-        result.add(f"while at {failure['detail']}", str(failure.get("stage", "")))
-    for axis in _suppressing_axes(found):
-        only = f" (the one that matters: {axis.application})" if axis.application else ""
-        result.add(f"the failure is gone without {axis.title}{only}", "the smallest graph")
+    for message in failure.messages[:1]:
+        result.add(_complaint(message), "what the native compiler said")
+    if failure.detail:
+        result.add(f"while at {failure.detail}", failure.stage)
+    for each in found.suppressing_axes:
+        only = f" (the one that matters: {each.application})" if each.application else ""
+        result.add(f"the failure is gone without {each.title}{only}", "the smallest graph")
     if found.nodes:
         result.add(
             f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"

@@ -10,7 +10,7 @@ import re
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.instructions import Orders
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.last_position import last_compile
 from inductoscope.doctor.outside.other_levels import (
     Rerun,
@@ -201,7 +201,7 @@ def _add_uncompared(result: Verdict, checks: list[Event]) -> None:
 def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun) -> Verdict | None:
     """Every graph is right and the function is not: does Dynamo alone do that?"""
     again = rerun(
-        Orders(calls=0, backend="eager", investigate=False),
+        Instructions(calls=0, backend="eager", investigate=False),
         f"{captured[0].text('function')} differs though its graphs are right; running it with "
         "Dynamo alone, each graph in eager",
     )

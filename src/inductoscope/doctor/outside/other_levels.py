@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from inductoscope.doctor import verdict as v
-from inductoscope.doctor.instructions import MOVED, Orders
+from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import Recording
@@ -20,10 +20,10 @@ from inductoscope.model.fx import read_graph
 from inductoscope.recording.reader import Event
 from inductoscope.vocabulary import stages
 
-Rerun = Callable[[Orders, str], Watched]
+Rerun = Callable[[Instructions, str], Watched]
 
 # The program as it is, without the tool and without torch.compile.
-IN_EAGER = Orders(backend="off", inside=False)
+IN_EAGER = Instructions(backend="off", inside=False)
 
 _RANDOM = re.compile(
     r"(inductor_)?rand.*|\w*dropout\w*|bernoulli_?|(log_)?normal_?|multinomial|poisson|exponential_?"
@@ -40,7 +40,7 @@ def failed_elsewhere(
     )
     if eager.failed:
         return fails_in_eager(run, eager, recording)
-    plain = rerun(Orders(inside=False), "running it compiled, without the tool")
+    plain = rerun(Instructions(inside=False), "running it compiled, without the tool")
     if plain.ending.exit_code == 0:
         return _not_always(run, plain, "one of them without the tool")
     # First, for with other roundings what Dynamo does is done too.
@@ -50,7 +50,7 @@ def failed_elsewhere(
     inexact = [check for check in checks if check.fields.get("is_exact") is False]
     if rounding or inexact:
         moved = rerun(
-            Orders(calls=0, backend=MOVED, investigate=False),
+            Instructions(calls=0, backend=MOVED, investigate=False),
             "running it in eager with other roundings",
         )
         if _fails_alike(run, moved):
@@ -208,11 +208,11 @@ def _blamed_level(
     level: _Level, run: Watched, well: Watched, recording: Recording, rerun: Rerun
 ) -> Verdict | None:
     """Whether the program fails with this part of the compiler and without what comes after it."""
-    orders = Orders(calls=0, backend=level.backend, investigate=False)
-    tried = rerun(orders, level.why)
+    instructions = Instructions(calls=0, backend=level.backend, investigate=False)
+    tried = rerun(instructions, level.why)
     if not _fails_alike(run, tried):
         return None
-    again = rerun(orders, f"{level.why}, once more")
+    again = rerun(instructions, f"{level.why}, once more")
     eager = run_in_eager(rerun, "running it without torch.compile once more")
     if eager.failed:
         return _not_always(eager, well, "both without torch.compile")

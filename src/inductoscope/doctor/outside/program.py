@@ -1,4 +1,4 @@
-"""Runs the user's program under the doctor's orders, and watches it from outside."""
+"""Runs the user's program under the doctor's instructions, and watches it from outside."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.doctor.instructions import (
     PROGRESS,
     STACK_SIGNAL,
     STACKS,
-    Orders,
+    Instructions,
 )
 from inductoscope.doctor.outside.stall_evidence import keep_standstill
 from inductoscope.doctor.search.forks import processor_seconds
@@ -102,7 +102,7 @@ class Limits:
 def run_program(
     command: Sequence[str],
     folder: Path,
-    orders: Orders,
+    instructions: Instructions,
     *,
     cache: Path,
     stdin: Path | None,
@@ -112,15 +112,19 @@ def run_program(
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
-    scope = environment_for(folder, os.environ, fresh=False) if orders.inside else dict(os.environ)
+    scope = (
+        environment_for(folder, os.environ, fresh=False)
+        if instructions.inside
+        else dict(os.environ)
+    )
     environment = {
         **scope,
         **private_cache.environment(cache),
         # A workaround may change what is compiled without changing what a cache goes by.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
-        **orders.environment(),
-        **({} if orders.inside else private_cache.home_for_headers(cache)),
+        **instructions.environment(),
+        **({} if instructions.inside else private_cache.home_for_headers(cache)),
     }
     stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
     started = time.monotonic()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from inductoscope.doctor.instructions import FOLDER, JOURNAL, Orders
+from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
 from inductoscope.doctor.outside.other_levels import IN_EAGER
 from inductoscope.doctor.outside.program import Limits, Watched, keep_stdin, run_program
 from inductoscope.errors import ToolFailure
@@ -45,32 +45,34 @@ class Runs:
         # A run in eager that was made already, for whoever asks for one next.
         self._in_eager: Watched | None = None
 
-    def first(self, orders: Orders) -> Watched:
+    def first(self, instructions: Instructions) -> Watched:
         """The run that all else rests on."""
         self._say("running the program with every compiled graph checked against eager")
-        run = self._run(orders, self.looking_in)
+        run = self._run(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:
-            orders = replace(orders, keeps_graphs=True)
-            run = self.again(orders, "running it again with graphs kept for another backward pass")
+            instructions = replace(instructions, keeps_graphs=True)
+            run = self.again(
+                instructions, "running it again with graphs kept for another backward pass"
+            )
         self._usual_seconds = 60 + 5 * run.ending.seconds
         self._first_ended_well = run.ending.exit_code == 0
         return run
 
-    def again(self, orders: Orders, why: str, seconds: float | None = None) -> Watched:
+    def again(self, instructions: Instructions, why: str, seconds: float | None = None) -> Watched:
         """Run the program once more; `seconds` is all that it gets, if given."""
-        if orders == IN_EAGER and self._in_eager is not None:
+        if instructions == IN_EAGER and self._in_eager is not None:
             known, self._in_eager = self._in_eager, None
             return known
         self._say(why)
         folder = self._new_folder()
-        if orders.investigate:
+        if instructions.investigate:
             self.looking_in = folder
-        return self._run(orders, folder, seconds)
+        return self._run(instructions, folder, seconds)
 
     def plain(self) -> Watched:
         """The program as it is, only with a private cache."""
-        return self.again(Orders(inside=False), "running the program once without the tool")
+        return self.again(Instructions(inside=False), "running the program once without the tool")
 
     def in_eager(self, why: str, seconds: float | None = None) -> Watched:
         """Without torch.compile; kept for the next one who asks."""
@@ -84,17 +86,19 @@ class Runs:
             number += 1
         return create_recording(list(self._command), output=self.place / f"run-{number}")
 
-    def _run(self, orders: Orders, folder: Path, seconds: float | None = None) -> Watched:
+    def _run(
+        self, instructions: Instructions, folder: Path, seconds: float | None = None
+    ) -> Watched:
         self.count += 1
         run = run_program(
             self._command,
             folder,
-            replace(orders, journal=str(self.place / JOURNAL), stall=self._limits.stall)
-            if orders.inside
-            else orders,
+            replace(instructions, journal=str(self.place / JOURNAL), stall=self._limits.stall)
+            if instructions.inside
+            else instructions,
             cache=self.cache,
             stdin=self._stdin,
-            limits=self._limits_for(orders, seconds or self._limits.seconds),
+            limits=self._limits_for(instructions, seconds or self._limits.seconds),
             say=self._say,
         )
         if run.ending.exit_code != 0:
@@ -111,10 +115,10 @@ class Runs:
         if os.strerror(errno.ENOSPC) in message and free < elsewhere:
             raise _no_space_in(self.cache)
 
-    def _limits_for(self, orders: Orders, seconds: float) -> Limits:
+    def _limits_for(self, instructions: Instructions, seconds: float) -> Limits:
         """With a workaround, or after a first run that went well, none has reason to take long."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
-        if orders.workaround or self._first_ended_well:
+        if instructions.workaround or self._first_ended_well:
             return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
         return limits
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.search.program_settings import to_be_made
 from inductoscope.doctor.search.shrink.inputs import shared_name
 
@@ -92,7 +92,6 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
 
 
 def _run(candidate: Candidate, failure: Failure) -> str:
-    where = failure.more.get("where", ())
     lines = ["def run(function):", "    arguments = inputs()"]
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
@@ -103,7 +102,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
         lines += _FORMS_OF_GRADIENTS if candidate.backward else _FORMS
     elif candidate.backward:
         lines.append("    return outputs, gradients")
-    elif any(str(place).startswith("input") for place in where):
+    elif any(place.startswith("input") for place in failure.where):
         lines.append("    return outputs, arguments")
     elif failure.aspect == "sharing":
         lines += _SHARING
@@ -174,7 +173,7 @@ def _main(candidate: Candidate, failure: Failure) -> str:
 def _tolerance(failure: Failure) -> str:
     if failure.aspect == "stride":
         return "equal_nan=True, check_stride=True"
-    allowed, largest = failure.more.get("allowed", 0.0), failure.more.get("largest", 0.0)
+    allowed, largest = failure.allowed, failure.largest
     if failure.aspect == "value" and 1e-5 < allowed < largest < float("inf"):
         # Rounding may explain this much; the bug is larger.
         return f"equal_nan=True, rtol=0, atol={(allowed * largest) ** 0.5:.3g}"

@@ -5,15 +5,15 @@ from __future__ import annotations
 import linecache
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 
+from inductoscope.doctor.failure import ERROR, SIGNAL, Failure
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import ERROR, SIGNAL, Failure
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.wrong_result_location import (
-    Location,
     in_custom_operators,
-    with_tuples,
+    location_of_answer,
     wrong_with_backend,
 )
 from inductoscope.vocabulary import stages
@@ -23,12 +23,12 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
-    answer = forks.ask(lambda: asdict(in_custom_operators(candidate)))
-    if answer.result and answer.result["stage"]:
-        return with_tuples(Location(**answer.result))
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(candidate)))
+    if declared.is_known:
+        return declared
     stage = failure.stage
     place = Location(stage=stage, function=failure.function, text=failure.text)
-    functions = [str(name) for name in failure.more.get("functions", ())]
+    functions = failure.functions
     if stage == stages.RUNTIME and failure.kind == ERROR:
         stage, how, kernel = _raised_at_run(functions)
         return replace(place, stage=stage, how=how, kernel=kernel)

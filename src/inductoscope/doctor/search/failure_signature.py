@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 
+from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import Comparison
-from inductoscope.doctor.search.failure import (
+from inductoscope.doctor.failure import (
     ERROR,
     HANG,
     NAN,
     SIGNAL,
     WRONG,
     Failure,
-    failure_from,
 )
 from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.signals import signal_name
@@ -27,17 +28,14 @@ def failure_of_judgement(judgement: Comparison) -> Failure | None:
         return None
     kind = NAN if judgement.kind == "nan" else WRONG
     first = next(item for item in judgement.wrong if item.kind == judgement.kind)
-    places = [item.where for item in judgement.wrong]
     return Failure(
         kind,
         first.text,
         aspect=judgement.kind,
-        more={
-            "where": places,
-            "texts": [item.text for item in judgement.wrong[:6]],
-            "largest": first.largest,
-            "allowed": first.allowed,
-        },
+        where=tuple(item.where for item in judgement.wrong),
+        texts=tuple(item.text for item in judgement.wrong[:6]),
+        largest=first.largest,
+        allowed=first.allowed,
     )
 
 
@@ -52,14 +50,14 @@ def failure_of_error(error: BaseException) -> Failure:
         aspect=type(inner).__name__,
         function=functions[0].partition(" ")[0] if functions else "",
         message=message,
-        more={"functions": _telling(functions), "outer": type(error).__name__},
+        functions=_telling(functions),
     )
 
 
-def _telling(functions: Sequence[str]) -> list[str]:
+def _telling(functions: Sequence[str]) -> tuple[str, ...]:
     """The innermost, and farther out those of Inductor: a check that raises is nobody's fault."""
     of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
-    return [*functions[:6], *of_inductor[:8]]
+    return (*functions[:6], *of_inductor[:8])
 
 
 def _without_frames(message: str) -> str:
@@ -109,14 +107,13 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
         text = f"not done after {answer.seconds:.0f} s"
         if answer.seconds - answer.entered_at < answer.seconds / 2:
             stage = ""  # It had only just come there: it may be slow and not hang.
-        more = {"entered_at": answer.entered_at}
-        return Failure(HANG, text, stage=stage, detail=detail, more=more)
+        return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
     if answer.signal is not None:
         return failure_of_signal(answer)
     data = (answer.result or {}).get("failure")
     if data is None:
         return None
-    found = failure_from(data)
+    found = decode(Failure, data)
     return _with_stage(found, answer) if found.kind == ERROR else found
 
 
@@ -141,18 +138,19 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """The stage is told by the hooks, as an event."""
     errors = [event for event in answer.events if event["kind"] == "error"]
     if not errors:
-        return Failure(**{**found.as_data(), "stage": stages.RUNTIME})
-    event = errors[-1]
-    data = found.as_data()
-    data.update(stage=event.get("stage", ""), detail=event.get("detail") or "")
-    data["more"]["messages"] = [
-        event.get("messages", "")
+        return replace(found, stage=stages.RUNTIME)
+    messages = [
+        str(event.get("messages", ""))
         for event in answer.events
         if event["kind"] == "native" and event.get("exit_code")
-    ][-1:]
-    data["more"]["graph"] = event.get("graph")
-    data["more"]["after"] = _last_ended(answer)
-    return Failure(**data)
+    ]
+    return replace(
+        found,
+        stage=errors[-1].get("stage", ""),
+        detail=errors[-1].get("detail") or "",
+        messages=tuple(messages[-1:]),
+        after=_last_ended(answer),
+    )
 
 
 # Stages that leave something behind for the next one.

@@ -26,6 +26,7 @@ from typing import Any
 
 from inductoscope.capture.launch import die_with_parent
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.codec import encode
 
 Work = Callable[[], Any]
 
@@ -299,7 +300,7 @@ class PipeWriter:
 
 def send(descriptor: int, event: dict[str, Any]) -> None:
     """Write one event to the parent."""
-    data = json.dumps(event, default=str).encode() + b"\n"
+    data = json.dumps(event, default=encode).encode() + b"\n"
     while data:
         data = data[os.write(descriptor, data) :]
 

@@ -18,14 +18,15 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.compare.bug_or_rounding import Case, Comparison, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.tensor_metadata import metadata_differences
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.axis import patched
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure, failure_from
 from inductoscope.doctor.search.failure_signature import (
     failure_of_answer,
     failure_of_error,
@@ -168,14 +169,16 @@ class Oracle:
     mistakes: list[str] = field(default_factory=list)
     # When to stop trying: what is not known by then counts as not failing.
     deadline: float = math.inf
-    _known: dict[str, dict[str, Any] | None] = field(default_factory=dict)
+    _known: dict[str, Failure | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.journal is not None and self.journal.exists():
             for line in self.journal.read_text("utf-8").splitlines():
                 with contextlib.suppress(ValueError, KeyError, TypeError):
                     entry = json.loads(line)
-                    self._known[str(entry["candidate"])] = entry["failure"]
+                    failure = entry["failure"]
+                    known = None if failure is None else decode(Failure, failure)
+                    self._known[str(entry["candidate"])] = known
 
     def failure(self, candidate: Candidate, *, label: str = "") -> Failure | None:
         """The failure of one candidate."""
@@ -207,7 +210,7 @@ class Oracle:
         for number, candidate in enumerate(candidates):
             key = digest(candidate) + label
             if key in self._known:
-                yield number, _from_data(self._known[key])
+                yield number, self._known[key]
             else:
                 fresh.append((number, key, candidate))
         if time.monotonic() > self.deadline:
@@ -230,15 +233,10 @@ class Oracle:
         return no_farther_than(self.stage)
 
     def _remember(self, key: str, found: Failure | None) -> None:
-        data = None if found is None else found.as_data()
-        self._known[key] = data
+        self._known[key] = found
         if self.journal is not None:
             with contextlib.suppress(OSError), self.journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"candidate": key, "failure": data}, default=str) + "\n")
-
-
-def _from_data(data: dict[str, Any] | None) -> Failure | None:
-    return None if data is None else failure_from(data)
+                file.write(json.dumps({"candidate": key, "failure": found}, default=encode) + "\n")
 
 
 def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
@@ -247,7 +245,7 @@ def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
             found = examine(candidate, around)
         except EagerFails:
             return {"failure": None}
-        return {"failure": None if found is None else found.as_data()}
+        return {"failure": found}
 
     return work
 

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 import torch
 
+from inductoscope.doctor.failure import HANG, Failure
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.axis import Axis, Fuel, Situation
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.delta_debugging import last_needed
-from inductoscope.doctor.search.failure import HANG, Failure
 from inductoscope.doctor.search.failure_signature import failure_of_answer
 from inductoscope.doctor.search.forks import Forks, Work
 from inductoscope.doctor.search.oracle import EagerFails, examine
-from inductoscope.doctor.search.wrong_result_location import Location
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 
 
@@ -94,6 +94,6 @@ def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:
             failure = examine(candidate, lambda: axis.switch(fuel))
         except EagerFails:
             return {"failure": None, "names": []}
-        return {"failure": None if failure is None else failure.as_data(), "names": fuel.names}
+        return {"failure": failure, "names": fuel.names}
 
     return work

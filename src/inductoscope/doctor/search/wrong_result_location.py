@@ -10,13 +10,13 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import torch
 from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.custom_operators import first_false_declaration
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
@@ -25,36 +25,13 @@ from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch, W
 from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
 from inductoscope.doctor.compare.values import is_plain, run
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate, is_operation
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.forks import ForkAnswer, Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import innermost_users
-
-
-@dataclass(frozen=True)
-class Location:
-    """Where something goes wrong. `suspects` are nodes of the candidate, `how` says who says so."""
-
-    stage: str = ""
-    operation: str = ""
-    pass_name: str = ""
-    kernel: str = ""
-    function: str = ""
-    text: str = ""
-    how: str = ""
-    suspects: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    # Operations that a pass put in.
-    added: tuple[str, ...] = ()
-    # Whether every pass and every decomposition was compared, and is right.
-    graphs_are_right: bool = False
-
-    @property
-    def is_known(self) -> bool:
-        """Whether a stage was found."""
-        return bool(self.stage)
 
 
 def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Location:
@@ -63,14 +40,13 @@ def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Loca
     `aspect` is what is wrong with it: its value, dtype, stride, sharing.
     """
     works: list[Callable[[], Any]] = [
-        lambda: asdict(_in_compile(candidate, aspect)),
-        lambda: asdict(_in_decompositions(candidate, aspect)),
-        lambda: asdict(_before_inductor(candidate)),
-        lambda: asdict(in_custom_operators(candidate)),
+        lambda: _in_compile(candidate, aspect),
+        lambda: _in_decompositions(candidate, aspect),
+        lambda: _before_inductor(candidate),
+        lambda: in_custom_operators(candidate),
     ]
     answers = forks.ask_all(works)
-    places = [Location(**answer.result) if answer.result else Location() for answer in answers]
-    compiled, decomposed, before, declared = (with_tuples(place) for place in places)
+    compiled, decomposed, before, declared = map(location_of_answer, answers)
     if declared.is_known:
         return declared
     if compiled.stage == stages.PRE_GRAD_PASS:
@@ -82,14 +58,9 @@ def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Loca
     return compiled
 
 
-def with_tuples(location: Location) -> Location:
-    """A place that came out of JSON."""
-    return replace(
-        location,
-        suspects=tuple(location.suspects),
-        names=tuple(location.names),
-        added=tuple(location.added),
-    )
+def location_of_answer(answer: ForkAnswer) -> Location:
+    """The location that a fork answered with; an unknown one if it did not answer."""
+    return decode(Location, answer.result) if answer.result else Location()
 
 
 # --- before Inductor ------------------------------------------------------------------------------

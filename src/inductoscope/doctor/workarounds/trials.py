@@ -9,12 +9,12 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.values import copy_values
-from inductoscope.doctor.handover import Found
+from inductoscope.doctor.handover import Found, GraphWorkaround
+from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axis import Axis
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.oracle import EagerFails, Oracle, compiled, compiling, examine
-from inductoscope.doctor.search.wrong_result_location import Location
 from inductoscope.doctor.workarounds.proposals import ProposedWorkaround, propose_workarounds
 
 _CALLS = 20
@@ -28,7 +28,7 @@ def try_workarounds(
     location: Location,
     suppressing: Sequence[tuple[Axis, str]],
     oracle: Oracle,
-) -> list[dict[str, Any]]:
+) -> list[GraphWorkaround]:
     """Workarounds that make the whole graph right, the least loss first, with their slowdown."""
     operations = [location.operation, *found.operations]
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
@@ -38,34 +38,25 @@ def try_workarounds(
     )
     if not can_fork():
         # Tried in this process, one would stay in the way of the next: the program is the test.
-        return [_described(proposal, {}) for proposal in proposals[:_UNTRIED]]
-    working: list[dict[str, Any]] = []
+        return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
+    working: list[tuple[ProposedWorkaround, float | None]] = []
     for first in range(0, len(proposals), oracle.forks.workers):
         wave = proposals[first : first + oracle.forks.workers]
         answers = oracle.forks.ask_all([_tried(candidate, proposal) for proposal in wave])
         for proposal, answer in zip(wave, answers, strict=True):
             if answer.result and answer.result.get("works"):
-                working.append(_described(proposal, answer.result))
+                working.append((proposal, answer.result.get("seconds")))
         if working:
             break
-    if working and working[0]["seconds"]:
-        plain = oracle.forks.ask(_timed(candidate)).result
-        for item in working:
-            item["slowdown"] = item["seconds"] / plain if plain else None
-    return working
+    plain = oracle.forks.ask(_timed(candidate)).result if working and working[0][1] else None
+    return [
+        GraphWorkaround(each.text, each.code, seconds / plain if seconds and plain else None)
+        for each, seconds in working
+    ]
 
 
 def _unique(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
-
-
-def _described(proposal: ProposedWorkaround, result: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "code": proposal.code,
-        "text": proposal.text,
-        "seconds": result.get("seconds"),
-        "slowdown": None,
-    }
 
 
 def _tried(candidate: Candidate, proposal: ProposedWorkaround) -> Callable[[], dict[str, Any]]:

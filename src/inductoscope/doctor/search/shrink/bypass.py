@@ -13,9 +13,9 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Node
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate, is_unpacking
 from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.outputs import has_effect
 from inductoscope.doctor.search.subgraph import record_values

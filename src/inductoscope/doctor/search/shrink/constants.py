@@ -9,8 +9,8 @@ from typing import Any
 from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_map
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 
 # Numbers that nobody would have to think about, the simplest first.

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.values import is_plain
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 
 

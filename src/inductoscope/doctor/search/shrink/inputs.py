@@ -17,8 +17,8 @@ import torch
 from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.values import is_plain, run
+from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.failure_signature import failure_of_judgement
 from inductoscope.doctor.search.oracle import Oracle, compiled, compiling
 

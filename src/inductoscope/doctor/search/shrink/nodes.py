@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.bypass import bypass_nodes
 from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
@@ -61,8 +61,8 @@ def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]
         return []
     outputs = apart.module.graph.output_node().args[0]
     wrong = []
-    for place in found.more.get("where", ()):
-        words = str(place).split()
+    for place in found.where:
+        words = place.split()
         if words[:1] == ["output"] and isinstance(outputs, tuple):
             node = outputs[int(words[1])]
             source = getattr(node, "name", "")

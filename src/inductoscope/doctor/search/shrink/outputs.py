@@ -6,9 +6,9 @@ from dataclasses import replace
 
 from torch.fx import Graph, GraphModule, Node
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 
 
@@ -18,9 +18,7 @@ def shrink_outputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> Ca
     if count < 2:
         return candidate
     suspected = [
-        int(words[1])
-        for place in failure.more.get("where", ())
-        if (words := str(place).split())[:1] == ["output"]
+        int(words[1]) for place in failure.where if (words := place.split())[:1] == ["output"]
     ]
     start = list(range(count))
     if suspected and oracle.first([_with_outputs(candidate, suspected[:1])], failure) is not None:

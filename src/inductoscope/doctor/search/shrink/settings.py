@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import torch
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.program_settings import as_when_fresh, to_be_made
 

@@ -10,8 +10,8 @@ from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_map
 
 from inductoscope.doctor.compare.values import is_plain
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure import Failure
 from inductoscope.doctor.search.oracle import Oracle
 
 # Sizes to try, the smallest first; vectors of the machine need up to 16 elements.

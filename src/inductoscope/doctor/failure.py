@@ -6,8 +6,7 @@ A search that went by exit codes alone would slide from one bug to another.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import asdict, dataclass, replace
 
 from inductoscope.vocabulary import stages
 
@@ -33,8 +32,19 @@ class Failure:
     function: str = ""
     message: str = ""
     detail: str = ""
-    # All that is known besides, for the report.
-    more: dict[str, Any] = field(default_factory=dict)
+    # For a wrong result: which outputs or inputs differ, what is said of them, and by how much.
+    where: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    largest: float = 0.0
+    allowed: float = 0.0
+    # Functions on the stack, innermost first.
+    functions: tuple[str, ...] = ()
+    # What the native compiler printed.
+    messages: tuple[str, ...] = ()
+    # The last stage that ended before an error between two stages.
+    after: str = ""
+    # For a hang: seconds until the stage was entered in which it hangs.
+    entered_at: float | None = None
 
     def is_same_as(self, other: Failure) -> bool:
         """Whether both are signs of one bug."""
@@ -54,9 +64,9 @@ class Failure:
         """The message without what differs from graph to graph."""
         return _NAMES.sub("", _NUMBERS.sub("", self.message.partition("\n")[0]))[:200]
 
-    def as_data(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self)
+    def updated_with(self, other: Failure) -> Failure:
+        """This failure with all that another sign of the same bug adds."""
+        return replace(self, **{name: value for name, value in asdict(other).items() if value})
 
 
 # What an error says that lies with the machine, and what to do about it.
@@ -83,8 +93,3 @@ def advice_on_machine(failure: Failure) -> str:
         *(_SHORT_OF if failure.stage not in (stages.WRAPPER, stages.RUNTIME) else ()),
     )
     return next((advice for sign, advice in signs if sign in said), "")
-
-
-def failure_from(data: dict[str, Any]) -> Failure:
-    """The inverse of `as_data`."""
-    return Failure(**data)

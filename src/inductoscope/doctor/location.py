@@ -1,0 +1,32 @@
+"""Where in the compiler something goes wrong."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Location:
+    """The place in the compiler that makes a failure, as far as it is known."""
+
+    stage: str = ""
+    operation: str = ""
+    pass_name: str = ""
+    kernel: str = ""
+    function: str = ""
+    text: str = ""
+    # How it was established.
+    how: str = ""
+    # Nodes of the candidate that may be to blame.
+    suspects: tuple[str, ...] = ()
+    # Patterns and passes inside the pass, or operations inside the kernel.
+    names: tuple[str, ...] = ()
+    # Operations that a pass put in.
+    added: tuple[str, ...] = ()
+    # Whether every pass and every decomposition was compared, and is right.
+    graphs_are_right: bool = False
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a stage was found."""
+        return bool(self.stage)
