@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
 from inductoscope.model.fold import load
@@ -35,15 +36,19 @@ def raise_at(path: Path, text: str) -> Exception:
     raise AssertionError
 
 
+def seen() -> Found:
+    return Found("0/0", Failure("error", "device-side assert"))
+
+
 def graph() -> torch.fx.GraphModule:
     return torch.fx.symbolic_trace(lambda x: x.relu().add(1).sum(-1))
 
 
 def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path) -> None:
     error = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = tell_by_error(Found("0/0", {}), graph(), error)
-    assert found.location["kernel"] == "triton_per_fused_add_relu_sum_0"
-    assert found.location["stage"] == "runtime"
+    found = tell_by_error(seen(), graph(), error)
+    assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
+    assert found.location.stage == "runtime"
     assert set(found.operations) == {"aten.relu", "aten.add", "aten.sum"}
     assert found.no_script
 
@@ -51,13 +56,13 @@ def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path
 def test_an_error_while_cleaning_up_does_not_hide_the_first_one(wrapper: Path) -> None:
     later = RuntimeError("the generator cannot be restored")
     later.__context__ = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = tell_by_error(Found("0/0", {}), graph(), later)
-    assert found.location["kernel"] == "triton_per_fused_add_relu_sum_0"
+    found = tell_by_error(seen(), graph(), later)
+    assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
 
 
 def test_an_error_from_elsewhere_names_no_kernel(wrapper: Path) -> None:
-    found = tell_by_error(Found("0/0", {}), graph(), RuntimeError("out of nowhere"))
-    assert found.location["kernel"] == ""
+    found = tell_by_error(seen(), graph(), RuntimeError("out of nowhere"))
+    assert found.location.kernel == ""
     assert found.operations == []
 
 
