@@ -163,7 +163,7 @@ def test_the_outcome_of_every_pair_follows_from_torchs_own_log(run: Run) -> None
 def test_every_kind_of_outcome_is_there(on_cpu: Run) -> None:
     rows = ledger(on_cpu.recording)
     fused = {row.kind for row in rows if row.outcome == "fused"}
-    refused = {row.label for row in rows if row.outcome == "refused"}
+    refused = {row.condition for row in rows if row.outcome == "refused"}
     assert fused >= {"vertical", "horizontal", "vertical reduction"}
     assert refused >= {
         "no shared data: another order",
@@ -172,13 +172,13 @@ def test_every_kind_of_outcome_is_there(on_cpu: Run) -> None:
         "different loops",
         "cpp.max_horizontal_fusion_size",
     }
-    never = {row.label for row in rows if row.outcome == "never tried"}
+    never = {row.condition for row in rows if row.outcome == "never tried"}
     assert never == {"library call", "no kernel"}
     assert {row.confidence for row in rows} == {"proven"}
 
 
 def row_of(rows: Iterable[LedgerRow], label: str) -> LedgerRow:
-    return next(row for row in rows if row.label == label)
+    return next(row for row in rows if row.condition == label)
 
 
 def test_a_refusal_comes_with_the_values_that_decided(on_cpu: Run) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.analysis.fusion.ledger import LedgerRow, ledger, ledger_rows
+from inductoscope.analysis.fusion.ledger import ledger
+from inductoscope.analysis.fusion.row import LedgerRow
 
-__all__ = ["LedgerRow", "ledger", "ledger_rows"]
+__all__ = ["LedgerRow", "ledger"]

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Literal
 
 from inductoscope.analysis.fusion.pairs import UNRELATED, Pair
 from inductoscope.analysis.fusion.reasons import NOT_EXPLAINED, Explanation, explain_reason
 from inductoscope.analysis.fusion.silent import HORIZONTAL, VERTICAL, explain_silence
+from inductoscope.model.as_json import NOT_IN_JSON
 from inductoscope.model.entities import Fusion, FusionPair, InductorGraph
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.vocabulary.verdicts import Confidence
 
 Key = tuple[str, str]
 
@@ -30,20 +32,22 @@ class Consideration:
     round: int
     first: str
     second: str
+    # A candidate is only looked at; an attempt ends in a fusion unless it is refused.
+    step: Literal["candidate", "attempt"]
     # fused, possible (but not fused then) or refused.
     outcome: str
     kind: str
     torch: str = ""
-    explanation: Explanation = NOT_EXPLAINED
-    # How the explanation was established: proven, likely, unknown.
-    confidence: str = "proven"
-    shared: int | None = None
+    # In plain words, and how they were established.
+    reason: str = ""
+    confidence: Confidence = "proven"
+    shared_bytes: int | None = None
     score: Mapping[str, Any] | None = None
-    attempted: bool = False
     # What torch looked at, where it gave no reason.
-    decided: Mapping[str, Any] | None = None
+    looked_at: Mapping[str, Any] | None = None
     # The two groups that were being decided about, where this was only a step on the way.
     within: tuple[str, ...] = ()
+    explanation: Explanation = field(default=NOT_EXPLAINED, metadata=NOT_IN_JSON)
 
 
 class Groups:
@@ -109,7 +113,7 @@ def decisions_of(graph: InductorGraph, nodes: Mapping[str, ScheduledNode]) -> li
     ]
     decisions += [_fused(fusion) for fusion in graph.fusions]
     # Candidates first, then attempts, then what came of them.
-    return sorted(decisions, key=lambda d: (d.round, d.outcome == "fused", d.attempted))
+    return sorted(decisions, key=lambda d: (d.round, d.outcome == "fused", d.step == "attempt"))
 
 
 def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
@@ -139,13 +143,13 @@ def _keys(
 
 def _fused(fusion: Fusion) -> Consideration:
     return Consideration(
-        fusion.round,
-        fusion.first,
-        fusion.second,
-        "fused",
-        fusion.type,
+        round=fusion.round,
+        first=fusion.first,
+        second=fusion.second,
+        step="attempt",
+        outcome="fused",
+        kind=fusion.type,
         score=fusion.score or None,
-        attempted=True,
     )
 
 
@@ -166,28 +170,30 @@ def _decision(
     inner: Mapping[Any, tuple[str, ...]],
 ) -> Consideration:
     reasons = pair.reasons or inner.get((pair.round, pair.first, pair.second), ())
-    explanation, confidence = NOT_EXPLAINED, "proven"
-    decided: Mapping[str, Any] = pair.decided
+    explanation = NOT_EXPLAINED
+    confidence: Confidence = "proven"
+    looked_at: Mapping[str, Any] = pair.decided
     if not pair.possible and reasons:
         explanation = explain_reason(reasons[-1])
     elif not pair.possible:
-        confidence = "proven" if decided else "likely"
-        decided = decided or _guessed(pair, nodes)
-        explanation = explain_silence(decided, settings)
+        confidence = "proven" if looked_at else "likely"
+        looked_at = looked_at or _guessed(pair, nodes)
+        explanation = explain_silence(looked_at, settings)
         confidence = confidence if explanation.words else "unknown"
     return Consideration(
         round=pair.round,
         first=pair.first,
         second=pair.second,
+        step="attempt" if pair.attempted else "candidate",
         outcome="possible" if pair.possible else "refused",
         kind=pair.type,
         torch="; ".join(dict.fromkeys(reasons)),
-        explanation=explanation,
+        reason=explanation.words,
         confidence=confidence,
-        shared=pair.shared,
-        attempted=pair.attempted,
-        decided=decided or None,
+        shared_bytes=pair.shared,
+        looked_at=looked_at or None,
         within=pair.within,
+        explanation=explanation,
     )
 
 

@@ -72,9 +72,9 @@ class Evidence:
         text = last.torch
         if text.startswith(("no shared data", "memory deps", "score_fusion")):
             yield from self._accesses(pair)
-        if text.startswith("score_fusion") and last.shared is not None:
+        if text.startswith("score_fusion") and last.shared_bytes is not None:
             limit = self.settings.get("score_fusion_memory_threshold", "not recorded")
-            yield f"shared {last.shared} bytes, score_fusion_memory_threshold {limit}"
+            yield f"shared {last.shared_bytes} bytes, score_fusion_memory_threshold {limit}"
         if text.startswith("exceeds max fusion"):
             yield from self._sizes(pair)
         if text.startswith(("intermediate nodes", "will create cycle")):
@@ -95,12 +95,12 @@ class Evidence:
     def _in_common(self, pair: Pair, moved: Moved) -> Moved:
         first, second = self.accesses(pair.first), self.accesses(pair.second)
         key = ("reads", moved.buffer)
-        if moved.read is None or key not in first.places or key not in second.places:
+        if moved.read_bytes is None or key not in first.places or key not in second.places:
             return moved
         share = common_share(first.places[key], first.ranges, second.places[key], second.ranges)
         if share is None:
             return moved
-        return replace(moved, read=int(moved.read * share), certain=True)
+        return replace(moved, read_bytes=int(moved.read_bytes * share), certain=True)
 
     def _accesses(self, pair: Pair) -> Iterator[str]:
         for moved in pair.moved:

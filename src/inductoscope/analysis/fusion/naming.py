@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 from typing import NoReturn
 
-from inductoscope.analysis.fusion.ledger import LedgerRow, graph_ledger
+from inductoscope.analysis.fusion.ledger import graph_ledger
+from inductoscope.analysis.fusion.row import LedgerRow
 from inductoscope.errors import UsageError
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.join import GraphJoin
@@ -47,7 +48,14 @@ class Found:
     others: int = 0
 
 
-def find_pair(recording: Recording, first: str, second: str, *, graph: str = "") -> Found:
+def find_pair(
+    recording: Recording,
+    first: str,
+    second: str,
+    *,
+    graph: str = "",
+    bandwidth: float | None = None,
+) -> Found:
     """The pair called `first` and `second`; UsageError where it is unknown or ambiguous."""
     joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
     if not joins:
@@ -60,7 +68,7 @@ def find_pair(recording: Recording, first: str, second: str, *, graph: str = "")
     both = [(join, one, other) for join, one, other in meanings if one is not None]
     if not both:
         _refuse_unknown(joins, (first, second))
-    found = [_found(*meaning) for meaning in both]
+    found = [_found(*meaning, bandwidth) for meaning in both]
     pairs = [item for items in found for item in items]
     with_row = [item for item in pairs if item.row is not None]
     chosen = with_row or pairs
@@ -76,13 +84,13 @@ def _graphs(recording: Recording, key: str) -> Iterator[tuple[Compile, InductorG
                 yield compile_, graph
 
 
-def _found(join: GraphJoin, one: Meaning, other: Meaning) -> list[Found]:
+def _found(join: GraphJoin, one: Meaning, other: Meaning, bandwidth: float | None) -> list[Found]:
     key, same = join.graph.key, set(one.nodes) & set(other.nodes)
     if set(one.nodes) == set(other.nodes) and (len(same) == 1 or one.whole):
         return [Found(key, None, _same(same))]
     rows = [
         row
-        for row in graph_ledger(join.recording, join.compile, join.graph)
+        for row in graph_ledger(join.recording, join.compile, join.graph, bandwidth=bandwidth)
         if (row.first in one.nodes and row.second in other.nodes)
         or (row.first in other.nodes and row.second in one.nodes)
     ]

@@ -13,6 +13,7 @@ from typing import Any
 from inductoscope.analysis.fusion.pairs import Pair
 from inductoscope.analysis.fusion.reasons import Explanation
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.vocabulary.verdicts import Confidence
 
 _DEFAULT_ATTEMPTS = 64
 _SETTING = "max_fusion_buffer_group_pairwise_attempts"
@@ -25,7 +26,7 @@ class Never:
     """Why a pair was never tried, and how that is known."""
 
     explanation: Explanation
-    confidence: str
+    confidence: Confidence
 
 
 def why_never(

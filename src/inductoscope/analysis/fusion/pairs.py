@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inductoscope.analysis.fusion.sizes import buffer_bytes
+from inductoscope.model.as_json import NOT_IN_JSON
 from inductoscope.model.schedule import Buffer, ScheduledNode
 
 PRODUCER = "producer-consumer"
@@ -24,16 +25,16 @@ class Moved:
     """Bytes of one buffer that a pair costs while it is not one kernel."""
 
     buffer: str
-    read: int | None
+    read_bytes: int | None
     # The buffer itself, where nobody else needs it: fused, it would not have to exist.
-    written: int | None = None
-    # Whether `read` is what is really read twice, or the most that it can be.
-    certain: bool = True
+    written_bytes: int | None = None
+    # Whether `read_bytes` is what is really read twice, or only an upper bound.
+    certain: bool = field(default=True, metadata=NOT_IN_JSON)
 
     @property
     def bytes(self) -> int | None:
         """Both together; None where the size is not known."""
-        return None if self.read is None else self.read + (self.written or 0)
+        return None if self.read_bytes is None else self.read_bytes + (self.written_bytes or 0)
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ class Pair:
         """Bytes that would not be moved if the two were one kernel; None where not known."""
         known = [moved.bytes for moved in self.moved if moved.bytes is not None]
         return sum(known) if known else None
+
+    @property
+    def certain(self) -> bool:
+        """Whether `bytes` is known exactly, or only as an upper bound."""
+        return all(moved.certain for moved in self.moved)
 
 
 def related_pairs(

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.fusion.decisions import fusion_settings
-from inductoscope.analysis.fusion.ledger import FUSED, LedgerRow, graph_ledger
+from inductoscope.analysis.fusion.ledger import graph_ledger
+from inductoscope.analysis.fusion.row import FUSED, LedgerRow
 from inductoscope.capture.fusion_settings import FUSION_SETTINGS
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.target import parse_target

@@ -118,8 +118,9 @@ def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any])
     from inductoscope.analysis.fusion.naming import find_pair
     from inductoscope.views.report.fusion_pair import pair_view, print_pair
 
-    found = find_pair(recording, *names, graph=options["graph"] or "")
-    view = pair_view(recording, found, bandwidth=options["bandwidth"])
+    bandwidth = options["bandwidth"]
+    found = find_pair(recording, *names, graph=options["graph"] or "", bandwidth=bandwidth)
+    view = pair_view(recording, found, bandwidth=bandwidth)
     if options["trying"]:
         view["trials"] = _trials(recording, found, options)
     return view, print_pair

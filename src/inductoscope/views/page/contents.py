@@ -7,9 +7,10 @@ from collections.abc import Callable, Container
 from functools import cached_property
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import ledger_rows
+from inductoscope.analysis.fusion.ledger import ledger
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.as_json import as_json
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
@@ -97,7 +98,7 @@ class Contents:
 
     @cached_property
     def _ledger(self) -> list[View]:
-        return ledger_rows(self._recording)
+        return [as_json(row) for row in ledger(self._recording)]
 
     @cached_property
     def _timeline(self) -> Timeline:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.analysis.fusion.costs import ESTABLISHED, bandwidth_for
-from inductoscope.analysis.fusion.ledger import FUSED, NEVER, REFUSED, LedgerRow, ledger, rows_of
+from inductoscope.analysis.fusion.ledger import ledger
+from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.fusion.sizes import bytes_text
 from inductoscope.analysis.fusion.totals import Condition, Loss, bytes_moved, conditions
 from inductoscope.model.entities import InductorGraph, Recording
@@ -18,14 +19,13 @@ from inductoscope.views.report.terminal import FAINT, GOOD, WARN, Printer
 
 View = dict[str, Any]
 
-OUTCOMES = {"fused": FUSED, "refused": REFUSED, "never": NEVER}
+OUTCOMES: dict[str, Outcome] = {"fused": FUSED, "refused": REFUSED, "never": NEVER}
 SORTS = ("bytes", "order", "score", "reason")
 
 _MOST_VALUES = 4
 _MOST_EXAMPLES = 3
 # Of an operation's name, less says nothing.
 _SHORTEST = 4
-_ARROWS = {"producer-consumer": "->", "shared input": "&"}
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,11 @@ class Selection:
 
 def fusion_view(recording: Recording, selection: Selection) -> View:
     """The ledger, its sums, and what decided, costliest first."""
-    every = [row for row in ledger(recording) if is_graph(row.graph, selection.graph)]
+    every = [
+        row
+        for row in ledger(recording, bandwidth=selection.bandwidth)
+        if is_graph(row.graph, selection.graph)
+    ]
     wanted = OUTCOMES.get(selection.outcome, "")
     rows = _sorted([row for row in every if wanted in ("", row.outcome)], selection.sort)
     return {
@@ -57,14 +61,12 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
         "totals": {outcome: _total(every, outcome) for outcome in OUTCOMES.values()},
         "time": _time(recording, every, selection.bandwidth),
         "conditions": [
-            _condition(number, condition, outcome)
+            condition
             for outcome in (REFUSED, NEVER)
             if wanted in ("", outcome)
-            for number, condition in enumerate(
-                conditions(row for row in every if row.outcome == outcome), start=1
-            )
+            for condition in conditions(every, outcome)
         ],
-        "rows": rows_of(recording, rows, bandwidth=selection.bandwidth),
+        "rows": rows,
         "notes": _notes(recording, selection.graph),
     }
 
@@ -80,7 +82,7 @@ def _sorted(rows: list[LedgerRow], sort: str) -> list[LedgerRow]:
     if sort == "score":
         return sorted(rows, key=lambda row: -(row.score or 0))
     if sort == "reason":
-        return sorted(rows, key=lambda row: (row.label, -(row.bytes or 0)))
+        return sorted(rows, key=lambda row: (row.condition, -(row.bytes or 0)))
     return rows
 
 
@@ -104,50 +106,6 @@ def _time(recording: Recording, rows: Iterable[LedgerRow], given: float | None) 
         },
         "unknown": [device for device in devices if device not in known],
     }
-
-
-def _condition(number: int, condition: Condition, outcome: str) -> View:
-    row = condition.row
-    return {
-        "number": number,
-        "outcome": outcome,
-        "condition": condition.label,
-        "pairs": condition.pairs,
-        "places": len(condition.losses),
-        "bytes": condition.bytes,
-        "reason": row.reason,
-        "torch": row.torch,
-        "what_to_change": row.change,
-        "tries": [dict(settings) for settings in row.tries],
-        "losses": [_loss(loss) for loss in condition.losses],
-    }
-
-
-def _loss(loss: Loss) -> View:
-    row = loss.row
-    return {
-        "graph": row.graph,
-        "first": row.first,
-        "second": row.second,
-        "label": pair_label(row),
-        "pairs": len(loss.rows),
-        "bytes": loss.bytes,
-        "at_most": not all(one.certain for one in loss.rows),
-        "device": row.device,
-        "values": list(row.values),
-    }
-
-
-def pair_label(row: LedgerRow) -> str:
-    """A pair in one line: 'op0 mul -> op1 sum_1'."""
-    arrow = _ARROWS.get(row.relation, "|")
-    first = _node_label(row.first, row.first_operations)
-    return f"{first} {arrow} {_node_label(row.second, row.second_operations)}"
-
-
-def _node_label(name: str, operations: Sequence[str]) -> str:
-    """A node by its name and its last operation, which is what its result is called after."""
-    return f"{name} {operations[-1]}" if operations else name
 
 
 def _notes(recording: Recording, wanted: str) -> list[str]:
@@ -225,15 +183,14 @@ def _print_totals(printer: Printer, view: View) -> None:
 
 def _print_losses(printer: Printer, view: View) -> None:
     found = [
-        (loss, condition["number"])
-        for condition in view["conditions"]
-        if condition["outcome"] == REFUSED
-        for loss in condition["losses"]
+        (loss, condition.number)
+        for condition in _conditions(view, REFUSED)
+        for loss in condition.losses
     ]
     if not found:
         return
-    found.sort(key=lambda item: -(item[0]["bytes"] or 0))
-    table = [(_size(loss, view), loss["graph"], loss["label"], number) for loss, number in found]
+    found.sort(key=lambda item: -(item[0].bytes or 0))
+    table = [(_size(loss, view), loss.graph, loss.label, number) for loss, number in found]
     printer.heading("Costliest refusals")
     legend = "->: the second reads what the first writes; &: both read the same buffer"
     printer.line(legend, indent=2, style=FAINT)
@@ -246,11 +203,9 @@ def _print_rows(printer: Printer, view: View, title: str) -> None:
     table = [
         (
             _size(row, view),
-            row["graph"],
-            f"{_node_label(row['first'], row['first_operations'])} "
-            f"{_ARROWS.get(row['relation'], '|')} "
-            f"{_node_label(row['second'], row['second_operations'])}",
-            row["kind"] if row["outcome"] == FUSED else row["condition"],
+            row.graph,
+            row.label,
+            row.kind if row.outcome == FUSED else row.condition,
         )
         for row in view["rows"]
     ]
@@ -294,13 +249,12 @@ def _shortened(text: str, room: int) -> str:
     return text if len(text) <= room else text[: room - 3] + "..."
 
 
-def _size(item: View, view: View) -> str:
-    speed = view["time"]["bandwidths"].get(item.get("device", ""))
-    time = item.get("microseconds")
-    if speed and item["bytes"] is not None:
-        time = item["bytes"] / (speed["gigabytes_per_second"] * 1000)
-    size = ("<=" if item["at_most"] and item["bytes"] else "") + bytes_text(item["bytes"])
-    return size + (f" {time_text(time)}" if time is not None else "")
+def _size(item: LedgerRow | Loss, view: View) -> str:
+    speed = view["time"]["bandwidths"].get(item.device)
+    size = ("<=" if item.at_most and item.bytes else "") + bytes_text(item.bytes)
+    if speed is None or item.bytes is None:
+        return size
+    return f"{size} {time_text(item.bytes / (speed['gigabytes_per_second'] * 1000))}"
 
 
 def time_text(microseconds: float) -> str:
@@ -319,22 +273,26 @@ def _print_more(printer: Printer, count: int, limit: int) -> None:
 
 
 def _print_conditions(printer: Printer, view: View, outcome: str, title: str) -> None:
-    chosen = [c for c in view["conditions"] if c["outcome"] == outcome]
+    chosen = _conditions(view, outcome)
     if not chosen:
         return
     printer.heading(title)
     for condition in chosen:
-        count = f"{condition['pairs']} pair{'s' if condition['pairs'] != 1 else ''}"
-        mark = f"[{condition['number']}] " if outcome == REFUSED else "- "
-        printer.line(f"{mark}{condition['condition']}: {count}, {bytes_text(condition['bytes'])}")
-        printer.line(condition["reason"], indent=4)
-        for value in condition["losses"][0]["values"][:_MOST_VALUES]:
+        count = f"{condition.pairs} pair{'s' if condition.pairs != 1 else ''}"
+        mark = f"[{condition.number}] " if outcome == REFUSED else "- "
+        printer.line(f"{mark}{condition.condition}: {count}, {bytes_text(condition.bytes)}")
+        printer.line(condition.reason, indent=4)
+        for value in condition.losses[0].values[:_MOST_VALUES]:
             printer.line(value, indent=6, style=FAINT)
         if outcome == NEVER:
-            for loss in condition["losses"][:_MOST_EXAMPLES]:
-                printer.line(f"{_size(loss, view):>9}  {loss['label']}", indent=6, style=FAINT)
-        print_change(printer, condition["what_to_change"])
+            for loss in condition.losses[:_MOST_EXAMPLES]:
+                printer.line(f"{_size(loss, view):>9}  {loss.label}", indent=6, style=FAINT)
+        print_change(printer, condition.what_to_change)
     printer.line()
+
+
+def _conditions(view: View, outcome: str) -> list[Condition]:
+    return [condition for condition in view["conditions"] if condition.outcome == outcome]
 
 
 def print_change(printer: Printer, change: str) -> None:

@@ -8,13 +8,13 @@ from typing import Any
 
 from inductoscope.analysis.fusion.costs import ESTABLISHED, bandwidth_for
 from inductoscope.analysis.fusion.decisions import Consideration
-from inductoscope.analysis.fusion.ledger import FUSED, LedgerRow, rows_of
 from inductoscope.analysis.fusion.naming import Found
+from inductoscope.analysis.fusion.row import FUSED, LedgerRow
 from inductoscope.analysis.fusion.sizes import bytes_text
 from inductoscope.analysis.fusion.trying import Trial, settings_text
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import target_view
-from inductoscope.views.report.fusion import pair_label, print_change, time_text
+from inductoscope.views.report.fusion import print_change, time_text
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 View = dict[str, Any]
@@ -27,7 +27,7 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 
 
 def pair_view(recording: Recording, found: Found, *, bandwidth: float | None = None) -> View:
-    """What is known of a pair."""
+    """What is known of a pair; `bandwidth` is the one that the pair was found with."""
     row = found.row
     view: View = {
         "schema": 1,
@@ -47,35 +47,14 @@ def pair_view(recording: Recording, found: Found, *, bandwidth: float | None = N
     speed = bandwidth_for(recording, row.device, given=bandwidth)
     return {
         **view,
-        "label": pair_label(row),
-        "pair": rows_of(recording, [row], bandwidth=bandwidth)[0],
-        "considered": [_consideration(item) for item in row.considered],
-        "moved": [
-            {"buffer": m.buffer, "read_bytes": m.read, "written_bytes": m.written}
-            for m in row.moved
-        ],
+        "label": row.label,
+        "pair": row,
+        "considered": row.considered,
+        "moved": row.moved,
         "time": None
         if speed is None
         else f"{ESTABLISHED}; {speed.gigabytes:.0f} GB/s, {speed.source}",
-        "tries": [dict(settings) for settings in row.tries],
-    }
-
-
-def _consideration(item: Consideration) -> View:
-    return {
-        "round": item.round,
-        "first": item.first,
-        "second": item.second,
-        "step": "attempt" if item.attempted else "candidate",
-        "outcome": item.outcome,
-        "kind": item.kind,
-        "torch": item.torch,
-        "reason": item.explanation.words,
-        "confidence": item.confidence,
-        "shared_bytes": item.shared,
-        "score": dict(item.score) if item.score else None,
-        "looked_at": dict(item.decided) if item.decided else None,
-        "within": list(item.within),
+        "tries": row.tries,
     }
 
 
@@ -106,12 +85,12 @@ def print_pair(printer: Printer, view: View) -> None:
         printer.heading(view["graph"])
         printer.line(view["words"][:1].upper() + view["words"][1:])
         return
-    pair = view["pair"]
-    printer.heading(f"{view['label']}   ({view['graph']})")
-    kind = f" ({pair['kind']})" if pair["kind"] else ""
-    printer.pair("outcome", f"{pair['outcome']}{kind}; {_established(pair)}")
-    printer.pair("first", ", ".join(pair["first_operations"]) or "?")
-    printer.pair("second", ", ".join(pair["second_operations"]) or "?")
+    pair: LedgerRow = view["pair"]
+    printer.heading(f"{pair.label}   ({pair.graph})")
+    kind = f" ({pair.kind})" if pair.kind else ""
+    printer.pair("outcome", f"{pair.outcome}{kind}; {_established(pair)}")
+    printer.pair("first", ", ".join(pair.first_operations) or "?")
+    printer.pair("second", ", ".join(pair.second_operations) or "?")
     printer.pair("kernels", _kernels(pair))
     _print_costs(printer, view)
     if view["words"]:
@@ -120,78 +99,78 @@ def print_pair(printer: Printer, view: View) -> None:
         text = f"{view['other_pairs']} more between these two kernels; this is the costliest"
         printer.pair("pairs", text)
     printer.line()
-    _print_considered(printer, view["considered"])
+    _print_considered(printer, pair.considered)
     printer.heading("Why")
-    printer.line(pair["reason"], indent=4)
-    for value in pair["values"]:
+    printer.line(pair.reason, indent=4)
+    for value in pair.values:
         printer.line(value, indent=6, style=FAINT)
-    print_change(printer, pair["what_to_change"])
+    print_change(printer, pair.what_to_change)
     _print_trials(printer, view)
 
 
-def _kernels(pair: View) -> str:
-    names = list(dict.fromkeys(filter(None, pair["kernels"])))
-    if len(names) == 1 and pair["outcome"] != FUSED:
+def _kernels(pair: LedgerRow) -> str:
+    names = list(dict.fromkeys(filter(None, pair.kernels)))
+    if len(names) == 1 and pair.outcome != FUSED:
         # The C++ backend writes loops that follow each other into one function.
         return f"{names[0]} (one function, but separate loops)"
     return " and ".join(names) or "?"
 
 
-def _established(pair: View) -> str:
-    if pair["confidence"] == "proven":
-        return "torch says so" if pair["torch"] else "proven by what was recorded"
-    return f"{pair['confidence']}: told from the recording"
+def _established(pair: LedgerRow) -> str:
+    if pair.confidence == "proven":
+        return "torch says so" if pair.torch else "proven by what was recorded"
+    return f"{pair.confidence}: concluded from the recording"
 
 
 def _print_costs(printer: Printer, view: View) -> None:
-    pair = view["pair"]
-    words = "saves" if pair["outcome"] == FUSED else "costs"
-    time = pair["microseconds"]
-    most = "at most " if pair["at_most"] and pair["bytes"] else ""
-    total = most + bytes_text(pair["bytes"]) + (f", {time_text(time)}" if time is not None else "")
+    pair: LedgerRow = view["pair"]
+    words = "saves" if pair.outcome == FUSED else "costs"
+    time = pair.microseconds
+    most = "at most " if pair.at_most and pair.bytes else ""
+    total = most + bytes_text(pair.bytes) + (f", {time_text(time)}" if time is not None else "")
     parts = [
-        f"{moved['buffer']} read {bytes_text(moved['read_bytes'])}"
-        + (f" and written {bytes_text(moved['written_bytes'])}" if moved["written_bytes"] else "")
-        for moved in view["moved"]
+        f"{moved.buffer} read {bytes_text(moved.read_bytes)}"
+        + (f" and written {bytes_text(moved.written_bytes)}" if moved.written_bytes else "")
+        for moved in pair.moved
     ]
     printer.pair(words, f"{total} ({', '.join(parts)})" if parts else total)
     if view["time"]:
         printer.pair("", view["time"])
 
 
-def _print_considered(printer: Printer, items: list[View]) -> None:
+def _print_considered(printer: Printer, items: Iterable[Consideration]) -> None:
     if not items:
         printer.line("torch never considered it.")
         printer.line()
         return
     printer.heading("Each time it was considered")
 
-    def same(item: View) -> tuple[str, ...]:
-        return tuple(str(item[name]) for name in ("first", "second", "outcome", "torch", "reason"))
+    def same(item: Consideration) -> tuple[str, ...]:
+        return item.first, item.second, item.outcome, item.torch, item.reason
 
     for _, found in groupby(items, key=same):
         group = list(found)
-        rounds = sorted({item["round"] for item in group})
+        rounds = sorted({item.round for item in group})
         _print_consideration(printer, group[-1], rounds)
     printer.line()
 
 
-def _print_consideration(printer: Printer, item: View, rounds: list[int]) -> None:
+def _print_consideration(printer: Printer, item: Consideration, rounds: list[int]) -> None:
     first, last = rounds[0], rounds[-1]
     when = f"round {first}" if first == last else f"rounds {first} to {last}"
-    groups = f"{group_text(item['first'])} with {group_text(item['second'])}"
-    about = f"{when}: {groups}: {item['outcome']}"
-    if item["outcome"] == "possible":
+    groups = f"{group_text(item.first)} with {group_text(item.second)}"
+    about = f"{when}: {groups}: {item.outcome}"
+    if item.outcome == "possible":
         about += ", not done then"
-    if item["within"]:
-        about += f" (asked for {' with '.join(map(group_text, item['within']))})"
-    printer.line(about, indent=2, style=_STYLES.get(item["outcome"], ""))
-    if item["outcome"] == "refused":
-        printer.pair("torch", item["torch"] or "gives no reason", indent=4, width=8)
-        if item["reason"]:
-            printer.pair("means", item["reason"], indent=4, width=8)
-    if item["shared_bytes"] is not None:
-        printer.pair("shared", bytes_text(item["shared_bytes"]), indent=4, width=8)
+    if item.within:
+        about += f" (asked for {' with '.join(map(group_text, item.within))})"
+    printer.line(about, indent=2, style=_STYLES.get(item.outcome, ""))
+    if item.outcome == "refused":
+        printer.pair("torch", item.torch or "gives no reason", indent=4, width=8)
+        if item.reason:
+            printer.pair("means", item.reason, indent=4, width=8)
+    if item.shared_bytes is not None:
+        printer.pair("shared", bytes_text(item.shared_bytes), indent=4, width=8)
 
 
 def group_text(name: str) -> str:
@@ -205,7 +184,7 @@ def group_text(name: str) -> str:
 def _print_trials(printer: Printer, view: View) -> None:
     trials = view["trials"]
     if not trials:
-        if view["tries"] and view["pair"]["outcome"] != FUSED:
+        if view["tries"] and view["pair"].outcome != FUSED:
             settings = " or ".join(settings_text(item) for item in view["tries"])
             printer.line(f"Worth a try (--try does it): {settings}", indent=4)
         return

@@ -104,7 +104,7 @@ def _decision_line(item: Consideration) -> str:
     about = f"{item.outcome:8} {item.first} + {item.second}" + (f" ({kind})" if kind else "")
     if item.outcome != "refused":
         return about
-    words = item.torch or item.explanation.words or "torch gives no reason"
+    words = item.torch or item.reason or "torch gives no reason"
     return f"{about}: {words}"
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import is_dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -15,6 +16,7 @@ from rich.console import Console
 from rich.text import Text
 
 from inductoscope.errors import ToolFailure
+from inductoscope.model.as_json import as_json
 from inductoscope.views.report.plain_text import visible
 
 HEADING = "bold"
@@ -70,9 +72,13 @@ class Printer:
             self._console.print(Text(" " * indent + label) + piece, soft_wrap=True)
 
 
+def _plain(value: Any) -> Any:
+    return as_json(value) if is_dataclass(value) else str(value)
+
+
 def write_json(view: Any, target: str) -> None:
     """Write a view as JSON to a file, or to standard output for '-'."""
-    text = json.dumps(view, indent=1, ensure_ascii=True, default=str) + "\n"
+    text = json.dumps(view, indent=1, ensure_ascii=True, default=_plain) + "\n"
     if target == "-":
         sys.stdout.write(text)
         return

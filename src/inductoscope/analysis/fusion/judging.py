@@ -1,0 +1,110 @@
+"""What became of a pair, by what torch decided each time that it considered the pair."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from inductoscope.analysis.fusion.decisions import Consideration
+from inductoscope.analysis.fusion.evidence import Evidence
+from inductoscope.analysis.fusion.never import Never
+from inductoscope.analysis.fusion.pairs import SHARED, Pair
+from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, Judgement
+from inductoscope.recording.values import members
+
+_OTHER_GROUPS = {"ForeachKernelSchedulerNode": "foreach kernel", "GroupedSchedulerNode": "group"}
+
+
+def judge_fused(pair: Pair, items: Sequence[Consideration], final: str, kind: str) -> Judgement:
+    """A pair that is one kernel in the end: the group `final`, which is of this kind."""
+    joined = next((item for item in items if item.outcome == FUSED), None)
+    if joined is None:
+        # Put together outside of the fusion rounds, or each with a third.
+        words = f"fused (through the group {final})"
+        return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
+    direct = {joined.first, joined.second} == {pair.first, pair.second}
+    words = f"fused in round {joined.round}"
+    if not direct:
+        words = f"fused (through the group {_through(pair, joined)}) in round {joined.round}"
+    score = members(joined.score).get("memory_score")
+    return Judgement(
+        outcome=FUSED,
+        kind=joined.kind,
+        score=float(score) if isinstance(score, (int, float)) else None,
+        reason=words,
+    )
+
+
+def _through(pair: Pair, joined: Consideration) -> str:
+    """The group by way of which two nodes came together."""
+    names = [
+        name for name in (joined.first, joined.second) if name not in (pair.first, pair.second)
+    ]
+    return " with ".join(names)
+
+
+def judge_refused(pair: Pair, items: Sequence[Consideration], evidence: Evidence) -> Judgement:
+    """The last refusal decides: later rounds ask again about what is left."""
+    last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
+    if last.outcome != REFUSED or items[-1].round > last.round:
+        last = items[-1]
+        judgement = Judgement(
+            outcome=REFUSED,
+            kind=last.kind,
+            reason="torch found it possible and did not do it; why is not known.",
+            condition="possible, not done",
+            confidence="unknown",
+        )
+    else:
+        judgement = _refused(items, last)
+    judgement = replace(judgement, values=evidence.values(pair, last))
+    is_read_by_both = pair.relation == SHARED and pair.certain
+    if is_read_by_both and last.torch.startswith("no shared data"):
+        return _other_parts(judgement) if not pair.bytes else _other_order(judgement)
+    return judgement
+
+
+def _refused(items: Sequence[Consideration], last: Consideration) -> Judgement:
+    explanation = last.explanation
+    return Judgement(
+        outcome=REFUSED,
+        kind=last.kind or next((item.kind for item in reversed(items) if item.kind), ""),
+        reason=explanation.words or last.torch or "torch refused without giving a reason.",
+        torch=last.torch,
+        what_to_change=explanation.change,
+        tries=explanation.tries,
+        condition=explanation.label or last.torch or "no reason given",
+        confidence=last.confidence,
+    )
+
+
+def _other_parts(judgement: Judgement) -> Judgement:
+    return replace(
+        judgement,
+        condition="different parts of a buffer",
+        reason="They read different parts of the same buffer: they have no data in common.",
+        what_to_change="Nothing to change: fused, they would read as much as now.",
+        tries=(),
+    )
+
+
+def _other_order(judgement: Judgement) -> Judgement:
+    return replace(
+        judgement,
+        condition="no shared data: another order",
+        reason="They read the same data, but each walks through it in another order, or with "
+        "another number of steps; torch counts as shared only what is read in step.",
+    )
+
+
+def judge_never(never: Never) -> Judgement:
+    """A pair that torch did not consider."""
+    explanation = never.explanation
+    return Judgement(
+        outcome=NEVER,
+        reason=explanation.words,
+        what_to_change=explanation.change,
+        tries=explanation.tries,
+        condition=explanation.label,
+        confidence=never.confidence,
+    )
