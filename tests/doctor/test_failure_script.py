@@ -15,7 +15,7 @@ from torch.fx import Graph, GraphModule, symbolic_trace
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.repro.failure_script import HANG_SECONDS, script_text
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.shrink.inputs import recipes_for
+from inductoscope.doctor.search.input_recipes import recipes_for
 from support.graphs import numbers
 
 Function = Callable[..., Any]

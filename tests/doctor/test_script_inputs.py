@@ -14,7 +14,7 @@ from torch.fx import Graph, GraphModule
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.shrink.inputs import make_inputs, recipes_for, recipes_of
+from inductoscope.doctor.search.input_recipes import make_inputs, recipes_for, recipes_of
 from support.graphs import numbers
 
 # --- recipes --------------------------------------------------------------------------------------

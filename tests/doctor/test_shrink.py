@@ -7,7 +7,10 @@ farther than to the stage that fails.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+import importlib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,11 +20,15 @@ from torch._inductor.lowering import lowerings
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.failure import Failure
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search import shrink
+from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle, examine, no_farther_than
-from inductoscope.doctor.search.shrink.constants import shrink_constants
-from inductoscope.doctor.search.shrink.dtypes import shrink_dtypes
+from inductoscope.doctor.search.shrink import SHRINK_PASSES, constants, nodes
+from inductoscope.doctor.search.shrink import dtypes as types
+from inductoscope.doctor.search.shrink.engine import apply_pass
+from inductoscope.doctor.search.shrink.engine import shrink as shrink_with
+from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
 aten = torch.ops.aten
 Plant = Callable[[Any, Callable[..., bool]], None]
@@ -70,6 +77,106 @@ def dtypes(candidate: Candidate) -> list[torch.dtype]:
     return [value.dtype for value in candidate.inputs]
 
 
+# --- the engine -----------------------------------------------------------------------------------
+
+
+def test_every_file_with_a_pass_is_in_the_table_once() -> None:
+    files = sorted(Path(shrink.__file__).parent.glob("*.py"))
+    modules = [importlib.import_module(f"{shrink.__name__}.{path.stem}") for path in files]
+    defined = [module.PASS for module in modules if hasattr(module, "PASS")]
+    assert sorted(map(id, defined)) == sorted(map(id, SHRINK_PASSES))
+    assert len({one.name for one in SHRINK_PASSES}) == len(SHRINK_PASSES)
+
+
+class Predicate(Oracle):
+    """Judges candidates without a compiler, and counts them."""
+
+    def __init__(self, shows: Callable[[Candidate], bool]) -> None:
+        super().__init__(Forks(workers=1))
+        self._shows = shows
+        self.tried = 0
+
+    def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
+        for number, candidate in enumerate(candidates):
+            if candidate is not None:
+                self.tried += 1
+                if self._shows(candidate):
+                    return number
+        return None
+
+
+def calls(candidate: Candidate) -> list[str]:
+    return [name_of(node) for node in candidate.operations]
+
+
+def a_chain(x: torch.Tensor) -> torch.Tensor:
+    for _ in range(7):
+        x = x.neg().abs()
+    return x.sin().exp()
+
+
+CHAIN = Subject(Candidate(symbolic_trace(a_chain), (torch.ones(64),)), Failure("error", "text"))
+
+
+def test_one_node_of_many_is_found_in_a_few_trials() -> None:
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    found = apply_pass(nodes.PASS, CHAIN, oracle)
+    assert calls(found) == ["sin"]
+    assert oracle.tried <= 10
+
+
+def test_a_suspect_that_is_enough_is_found_at_once() -> None:
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    found = apply_pass(nodes.PASS, replace(CHAIN, suspects=[["exp"], ["sin"]]), oracle)
+    assert calls(found) == ["sin"]
+    assert oracle.tried == 2
+
+
+def test_a_proposal_that_is_not_simpler_is_not_tried() -> None:
+    oracle = Predicate(lambda candidate: True)
+    same = replace(CHAIN.candidate, inputs=(torch.zeros(64),))
+
+    def propose(subject: Subject) -> Proposals:
+        found = yield [same, None]
+        assert found is None
+        return None
+
+    planted = ShrinkPass("planted", "text", lambda candidate: candidate.size, propose)
+    assert apply_pass(planted, CHAIN, oracle) is CHAIN.candidate
+    assert not oracle.mistakes
+    assert oracle.tried == 0
+
+
+def test_what_was_found_before_a_pass_fails_is_kept_and_the_others_go_on() -> None:
+    smaller = Candidate(symbolic_trace(lambda x: x.sin() * 3.7), (torch.ones(64),))
+
+    def propose(subject: Subject) -> Proposals:
+        yield [smaller]
+        raise ZeroDivisionError
+
+    failing = ShrinkPass("failing", "text", lambda candidate: candidate.size, propose)
+    oracle = Predicate(lambda candidate: True)
+    *_, last = shrink_with(CHAIN, oracle, [failing, constants.PASS])
+    assert numbers_in(last.candidate) == [1.0]
+    assert "ZeroDivisionError" in oracle.mistakes[0]
+
+
+def test_progress_says_what_is_done_next_with_the_smallest_so_far() -> None:
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    seen = [(step.candidate.size, step.text) for step in shrink_with(CHAIN, oracle, SHRINK_PASSES)]
+    assert seen[0] == (16, "looking for the smallest part of 16 nodes")
+    assert seen[1] == (1, "leaving out outputs (nodes left: 1)")
+    assert seen[-1] == (1, "")
+
+
+def test_the_smallest_of_all_is_simple_in_every_way() -> None:
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    *_, last = shrink_with(CHAIN, oracle, SHRINK_PASSES)
+    assert last.candidate.inputs[0].shape == (2,)
+    assert last.candidate.recipes == ("torch.randn(2)",)
+    assert oracle.tried <= 14
+
+
 # --- types ----------------------------------------------------------------------------------------
 
 
@@ -83,7 +190,7 @@ def test_types_that_the_failure_does_not_need_become_the_commonest(
     plant(aten.sin.default, lambda x: True)
     inputs = (torch.ones(4, dtype=torch.float64), torch.arange(4, dtype=torch.int32))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.float32, torch.int64]
     assert [value.tolist() for value in found.inputs] == [[1, 1, 1, 1], [0, 1, 2, 3]]
 
@@ -94,7 +201,7 @@ def test_a_type_that_the_failure_needs_stays_and_the_other_does_not(
     plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
     inputs = (torch.ones(4, dtype=torch.bfloat16), torch.arange(4, dtype=torch.int32))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.bfloat16, torch.int64]
 
 
@@ -108,14 +215,14 @@ def test_all_types_but_the_one_that_the_failure_needs_become_the_commonest(
     plant(aten.sin.default, lambda x: x.get_dtype() is torch.bfloat16)
     inputs = (torch.ones(4).bfloat16(), torch.ones(4).double(), torch.arange(4).int())
     candidate = Candidate(symbolic_trace(of_three_types), inputs)
-    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert dtypes(found) == [torch.bfloat16, torch.float32, torch.int64]
 
 
 def test_where_all_types_are_common_nothing_is_tried(oracle: Oracle) -> None:
     inputs = (torch.ones(4), torch.arange(4))
     candidate = Candidate(symbolic_trace(of_two_types), inputs)
-    assert shrink_dtypes(candidate, Failure("error", "text"), oracle) is candidate
+    assert apply_pass(types.PASS, Subject(candidate, Failure("error", "text")), oracle) is candidate
     assert oracle.forks.count == 0
 
 
@@ -123,7 +230,7 @@ def test_an_input_still_asks_for_gradients_in_its_new_type(plant: Plant, oracle:
     plant(aten.sin.default, lambda x: True)
     inputs = (torch.ones(4, dtype=torch.float64, requires_grad=True),)
     candidate = Candidate(symbolic_trace(lambda x: x.sin()), inputs)
-    found = shrink_dtypes(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(types.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     (x,) = found.inputs
     assert (x.dtype, x.requires_grad, x.is_leaf) == (torch.float32, True, True)
 
@@ -147,7 +254,7 @@ def with_numbers(x: torch.Tensor) -> torch.Tensor:
 def test_odd_numbers_become_simple(plant: Plant, oracle: Oracle) -> None:
     plant(aten.sin.default, lambda x: True)
     candidate = Candidate(symbolic_trace(with_numbers), (torch.ones(4),))
-    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     # The 8 is small and may well be a size: it stays.
     assert numbers_in(found) == [1.0, 1.0, 1, 8]
     assert [type(number) for number in numbers_in(found)] == [float, float, int, int]
@@ -157,18 +264,21 @@ def test_odd_numbers_become_simple(plant: Plant, oracle: Oracle) -> None:
 def test_a_number_that_the_failure_needs_stays(plant: Plant, oracle: Oracle) -> None:
     plant(aten.mul.Tensor, lambda x, by: by == 3.7)
     candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7 + 12.25), (torch.ones(4),))
-    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert numbers_in(found) == [3.7, 1.0]
 
 
 def test_the_simplest_number_that_keeps_the_failure_is_taken(plant: Plant, oracle: Oracle) -> None:
     plant(aten.mul.Tensor, lambda x, by: by > 1)
     candidate = Candidate(symbolic_trace(lambda x: x.sin() * 3.7), (torch.ones(4),))
-    found = shrink_constants(candidate, failure_of(candidate, oracle), oracle)
+    found = apply_pass(constants.PASS, Subject(candidate, failure_of(candidate, oracle)), oracle)
     assert numbers_in(found) == [2.0]
 
 
 def test_where_all_numbers_are_simple_nothing_is_tried(oracle: Oracle) -> None:
     candidate = Candidate(symbolic_trace(lambda x: x * 2 + 0.5 - 1), (torch.ones(4),))
-    assert shrink_constants(candidate, Failure("error", "text"), oracle) is candidate
+    assert (
+        apply_pass(constants.PASS, Subject(candidate, Failure("error", "text")), oracle)
+        is candidate
+    )
     assert oracle.forks.count == 0

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn
@@ -40,15 +40,12 @@ from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.shrink.constants import shrink_constants
-from inductoscope.doctor.search.shrink.dtypes import shrink_dtypes
-from inductoscope.doctor.search.shrink.inputs import simplify_inputs
-from inductoscope.doctor.search.shrink.nodes import nodes_wrong_alone, shrink_nodes
-from inductoscope.doctor.search.shrink.outputs import shrink_outputs
-from inductoscope.doctor.search.shrink.settings import shrink_settings
-from inductoscope.doctor.search.shrink.shapes import shrink_shapes
+from inductoscope.doctor.search.shrink import SHRINK_PASSES
+from inductoscope.doctor.search.shrink.engine import shrink
+from inductoscope.doctor.search.shrink.shrink_pass import Subject
 from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
+from inductoscope.doctor.search.suspects import nodes_wrong_alone
 from inductoscope.doctor.search.wrong_result_location import (
     aten_operations,
     locate_wrong_result,
@@ -239,7 +236,7 @@ class Investigation:
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
 
-    def _locate_roughly(self) -> list[tuple[str, ...]]:
+    def _locate_roughly(self) -> list[Sequence[str]]:
         """Suspected nodes in the whole graph, for a wrong result."""
         if self._failure.kind not in (WRONG, NAN):
             names = [node.name for node in self._whole.operations]
@@ -249,38 +246,30 @@ class Investigation:
         self._location = locate_wrong_result(self._whole, self._oracle.forks, self._failure.aspect)
         self._found.location = self._location
         self._save()
-        return [self._location.suspects] if self._location.suspects else []
+        located = [self._location.suspects] if self._location.suspects else []
+        return [*self._wrong_alone(), *located]
 
-    def _shrink(self, hints: Sequence[Sequence[str]]) -> None:
-        smaller = self._whole
-        if smaller.earlier is not None:
-            self._keep(smaller)
+    def _shrink(self, suspects: Sequence[Sequence[str]]) -> None:
+        if self._whole.earlier is not None:
+            self._keep(self._whole)
             return  # Two calls have to fit together: it is left as it is.
-        self._say(f"looking for the smallest part of {smaller.size} nodes")
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
-        if not has_transforms(smaller):
-            self._shrink_graph(hints)
-        self._say("trying simpler input values")
-        self._attempt(lambda c: simplify_inputs(c, self._failure, self._oracle))
+        subject = Subject(self._whole, self._failure, suspects)
+        for progress in shrink(subject, self._oracle, SHRINK_PASSES):
+            self._keep(progress.candidate)
+            if progress.text:
+                self._say(progress.text)
 
-    def _shrink_graph(self, hints: Sequence[Sequence[str]]) -> None:
-        self._attempt(lambda c: shrink_nodes(c, self._failure, self._oracle, hints))
-        self._say(f"{self._smallest.size} nodes left; simplifying outputs and settings")
-        self._attempt(lambda c: shrink_outputs(c, self._failure, self._oracle))
-        self._attempt(lambda c: shrink_settings(c, self._failure, self._oracle))
-        self._say("trying smaller shapes, commoner types, simpler numbers")
-        self._attempt(lambda c: shrink_shapes(c, self._failure, self._oracle))
-        self._attempt(lambda c: shrink_dtypes(c, self._failure, self._oracle))
-        self._attempt(lambda c: shrink_constants(c, self._failure, self._oracle))
-
-    def _attempt(self, step: Callable[[Candidate], Candidate]) -> None:
-        """One step of making it smaller; a graph that the step cannot handle stays as it is."""
+    def _wrong_alone(self) -> list[list[str]]:
+        """Nodes that are wrong on their own."""
+        if has_transforms(self._whole) or self._whole.earlier is not None:
+            return []
         try:
-            self._keep(step(self._smallest))
-        except Exception:
+            return nodes_wrong_alone(record_values(self._whole), self._oracle)
+        except Exception:  # They are only a hint.
             self._oracle.mistakes.append(traceback.format_exc()[-3000:])
-            self._keep(self._smallest)
+            return []
 
     def _keep(self, candidate: Candidate) -> Candidate:
         self._smallest = candidate

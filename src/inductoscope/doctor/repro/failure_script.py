@@ -16,8 +16,8 @@ import torch
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.input_recipes import shared_name
 from inductoscope.doctor.search.program_settings import to_be_made
-from inductoscope.doctor.search.shrink.inputs import shared_name
 
 _LINE = 96
 # A compile that has not ended by then, in a process that has to load the compiler too, hangs.

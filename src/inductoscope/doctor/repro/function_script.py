@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.search.shrink.inputs import recipes_for
+from inductoscope.doctor.search.input_recipes import recipes_for
 from inductoscope.errors import ToolFailure
 
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)

@@ -1,24 +1,46 @@
-"""Searches over subsets and numbers, as pure functions of a predicate.
+"""Searches over subsets and numbers, pure: they ask, and are told what holds.
 
-A predicate gets several attempts at once and returns the number of the first that holds, or None;
-whoever provides it may try them side by side.
+A search is a generator. It yields several attempts at once and is sent the number of the first one
+that holds, or None; whoever drives it may try them side by side.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
 
 Item = TypeVar("Item")
+Attempts = TypeVar("Attempts")
+Result = TypeVar("Result")
 First = Callable[[Sequence[Sequence[Item]]], "int | None"]
 
 
-def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
-    """A subset that holds and from which no single item can be taken (delta debugging).
+def drive(
+    search: Generator[Attempts, int | None, Result], first: Callable[[Attempts], int | None]
+) -> Result:
+    """Run a search to its end; `first` says which of its attempts holds."""
+    try:
+        attempts = next(search)
+        while True:
+            attempts = search.send(first(attempts))
+    except StopIteration as end:
+        result: Result = end.value
+        return result
 
-    `items` as a whole is taken to hold. The order of items is kept.
+
+def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
+    """A subset that holds and from which no single item can be removed (delta debugging).
+
+    All items together are assumed to hold. Their order is kept.
     """
+    return drive(subset_search(items), first)
+
+
+def subset_search(
+    items: Sequence[Item],
+) -> Generator[Sequence[Sequence[Item]], int | None, list[Item]]:
+    """The search of `smallest_subset`."""
     kept = list(items)
     parts = 2
     while len(kept) >= 2:
@@ -26,11 +48,10 @@ def smallest_subset(items: Sequence[Item], first: First[Item]) -> list[Item]:
         attempts = list(chunks)
         if len(chunks) > 2:
             attempts += [_without(kept, chunk) for chunk in chunks]
-        found = first(attempts)
+        found = yield attempts
         if found is not None:
-            smaller = list(attempts[found])
+            kept = list(attempts[found])
             parts = 2 if found < len(chunks) else max(parts - 1, 2)
-            kept = smaller
         elif parts >= len(kept):
             break
         else:
@@ -51,7 +72,7 @@ def _without(items: Sequence[Item], chunk: Sequence[Item]) -> list[Item]:
 def last_needed(count: int, holds: Callable[[int], bool]) -> int:
     """The smallest number n in 1…count for which `holds(n)`, given that it holds for count.
 
-    This is fuel: with the first n applications allowed the failure shows, with n - 1 it does not.
+    This is fuel: with the first n applications permitted the failure shows, with n - 1 it does not.
     """
     low, high = 0, count
     while high - low > 1:

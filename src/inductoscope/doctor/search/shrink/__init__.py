@@ -1,1 +1,26 @@
-"""Makes a failing candidate smaller: nodes, then shapes, constants, values and settings."""
+"""Makes a failing candidate simpler. One pass per file: a new one is a file and a line here."""
+
+from __future__ import annotations
+
+from inductoscope.doctor.search.shrink import (
+    constants,
+    dtypes,
+    inputs,
+    nodes,
+    outputs,
+    settings,
+    shapes,
+)
+from inductoscope.doctor.search.shrink.shrink_pass import ShrinkPass
+
+# In the order in which they are applied: what leaves out most comes first. `inputs` is last, since
+# its recipes fit only the shapes and types that the others have left.
+SHRINK_PASSES: tuple[ShrinkPass, ...] = (
+    nodes.PASS,
+    outputs.PASS,
+    settings.PASS,
+    shapes.PASS,
+    dtypes.PASS,
+    constants.PASS,
+    inputs.PASS,
+)

@@ -1,44 +1,39 @@
-"""Leaves nodes out by letting what follows read what they read.
+"""Bypasses nodes: their users read what they read.
 
 A part that is cut out gets a new input for every node that is missing. Some failures need two nodes
-to read the very same value; there a node is bypassed instead: its users take its input.
+to read the same value; for them a node is bypassed instead, so that its users read its input.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from dataclasses import replace
 from typing import Any
 
 import torch
 from torch.fx import Graph, GraphModule, Node
 
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate, is_unpacking
-from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.outputs import has_effect
+from inductoscope.doctor.search.shrink.shrink_pass import Batch, smallest_subset_of
 from inductoscope.doctor.search.subgraph import record_values
 
 
-def bypass_nodes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
+def bypassed(candidate: Candidate) -> Generator[Batch, int | None, Candidate]:
     """The candidate without the nodes that can be bypassed and are not needed."""
-    inputs = _stand_ins(candidate)
-    names = list(inputs)
+    stand_ins = _stand_ins(candidate)
+    names = list(stand_ins)
     if not names:
         return candidate
-
-    def first(attempts: Any) -> int | None:
-        return oracle.first([_bypassed(candidate, inputs, keep) for keep in attempts], failure)
-
-    if first([[]]) is not None:
-        return _bypassed(candidate, inputs, ())
-    kept = smallest_subset(names, first)
-    return candidate if len(kept) == len(names) else _bypassed(candidate, inputs, kept)
+    without_any = _bypassed(candidate, stand_ins, ())
+    if (yield [without_any]) is not None:
+        return without_any
+    kept = yield from smallest_subset_of(names, lambda keep: _bypassed(candidate, stand_ins, keep))
+    return candidate if len(kept) == len(names) else _bypassed(candidate, stand_ins, kept)
 
 
 def _stand_ins(candidate: Candidate) -> dict[str, str]:
-    """Nodes that can be bypassed, each with the input of the same form that takes its place."""
+    """Nodes that can be bypassed, each with an input of the same shape and type to stand in."""
     made = record_values(candidate).made
     found = {}
     for node in candidate.operations:
@@ -47,13 +42,13 @@ def _stand_ins(candidate: Candidate) -> dict[str, str]:
             continue
         for source in node.all_input_nodes:
             other = made.get(source.name)
-            if isinstance(other, torch.Tensor) and _form(other) == _form(value):
+            if isinstance(other, torch.Tensor) and _shape_and_type(other) == _shape_and_type(value):
                 found[node.name] = source.name
                 break
     return found
 
 
-def _form(value: torch.Tensor) -> tuple[Any, ...]:
+def _shape_and_type(value: torch.Tensor) -> tuple[Any, ...]:
     return value.shape, value.dtype, value.device
 
 
@@ -66,7 +61,7 @@ def _bypassed(candidate: Candidate, stand_ins: dict[str, str], keep: Collection[
         if name not in keep:
             new[name].replace_all_uses_with(new[source])
             graph.erase_node(new[name])
-            # Those that were to be read in its place are read through it.
+            # Nodes for which it was to stand in are replaced by its own stand-in.
             new[name] = new[source]
     graph.eliminate_dead_code(has_effect)
     placeholders = [node for node in graph.nodes if node.op == "placeholder"]

@@ -1,4 +1,4 @@
-"""Replaces numbers in the graph by simpler ones, as far as the failure allows."""
+"""Replaces numbers in the graph by simpler ones where the failure allows it."""
 
 from __future__ import annotations
 
@@ -9,25 +9,28 @@ from typing import Any
 from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_map
 
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
 # Numbers that nobody would have to think about, the simplest first.
 _SIMPLE = (1, 2, 0.5)
 _MANY = 6
 
 
-def shrink_constants(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
-    """The candidate with its odd numbers made simple, one after the other."""
+def _measure(candidate: Candidate) -> int:
+    return sum(1 for _ in _odd_numbers(candidate.module))
+
+
+def _propose(subject: Subject) -> Proposals:
+    candidate = subject.candidate
     for number in list(dict.fromkeys(_odd_numbers(candidate.module)))[:_MANY]:
         attempts = [
             _replaced(candidate, number, type(number)(s)) for s in _SIMPLE if _fits(s, number)
         ]
-        found = oracle.first(attempts, failure)
+        found = yield attempts
         if found is not None:
             candidate = attempts[found]
-    return candidate
+    return None
 
 
 def _fits(simple: float, number: float) -> bool:
@@ -60,3 +63,6 @@ def _replaced(candidate: Candidate, number: float, simple: float) -> Candidate:
         if node.op in ("call_function", "call_method"):
             node.args, node.kwargs = tree_map(change, (node.args, node.kwargs))
     return replace(candidate, module=GraphModule(candidate.module, graph))
+
+
+PASS = ShrinkPass("constants", "trying simpler constants", _measure, _propose)

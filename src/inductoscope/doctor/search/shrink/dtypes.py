@@ -1,4 +1,4 @@
-"""Gives the inputs the commonest types that the failure allows: float32, and int64."""
+"""Gives the inputs common types where the failure allows it: float32 and int64."""
 
 from __future__ import annotations
 
@@ -7,24 +7,30 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.values import is_plain
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
 
-def shrink_dtypes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
-    """The candidate with all inputs of the commonest types, or with as many as can be."""
+def _measure(candidate: Candidate) -> int:
+    """How many inputs are of an uncommon type."""
+    return sum(_common_dtype(value) is not None for value in candidate.inputs)
+
+
+def _propose(subject: Subject) -> Proposals:
+    candidate = subject.candidate
+    uncommon = [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
+    if not uncommon:
+        return None
     together = tuple(_common(value) for value in candidate.inputs)
-    changed = [n for n, value in enumerate(together) if value is not candidate.inputs[n]]
-    if not changed:
-        return candidate
-    if oracle.first([candidate.with_inputs(together)], failure) is not None:
-        return candidate.with_inputs(together)
-    for number in changed if len(changed) > 1 else ():
+    found = yield [candidate.with_inputs(together)]
+    if found is not None or len(uncommon) == 1:
+        return None
+    for number in uncommon:
         attempt = _with_one(candidate, number, together[number])
-        if oracle.first([attempt], failure) is not None:
+        found = yield [attempt]
+        if found is not None:
             candidate = attempt
-    return candidate
+    return None
 
 
 def _with_one(candidate: Candidate, number: int, value: Any) -> Candidate:
@@ -34,11 +40,22 @@ def _with_one(candidate: Candidate, number: int, value: Any) -> Candidate:
 
 
 def _common(value: Any) -> Any:
-    """The same values in the commonest type of their kind; the value itself if it has that."""
-    if not isinstance(value, torch.Tensor) or not is_plain(value):
+    """The same values in the common type of their kind; the value itself if it has that already."""
+    dtype = _common_dtype(value)
+    if dtype is None:
         return value
+    return value.detach().to(dtype).requires_grad_(value.requires_grad)
+
+
+def _common_dtype(value: Any) -> torch.dtype | None:
+    """The common type that could replace the type of an input, if it has an uncommon one."""
+    if not isinstance(value, torch.Tensor) or not is_plain(value):
+        return None
     if value.dtype in (torch.float16, torch.bfloat16, torch.float64):
-        return value.detach().float().requires_grad_(value.requires_grad)
+        return torch.float32
     if value.dtype in (torch.uint8, torch.int8, torch.int16, torch.int32):
-        return value.long()
-    return value
+        return torch.int64
+    return None
+
+
+PASS = ShrinkPass("dtypes", "trying common dtypes", _measure, _propose)

@@ -2,80 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator
 
-from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.shrink.bypass import bypass_nodes
+from inductoscope.doctor.search.shrink.bypass import bypassed
+from inductoscope.doctor.search.shrink.shrink_pass import (
+    Batch,
+    Proposals,
+    ShrinkPass,
+    Subject,
+    smallest_subset_of,
+)
 from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 
 
-def shrink_nodes(
-    candidate: Candidate, failure: Failure, oracle: Oracle, hints: Sequence[Sequence[str]] = ()
-) -> Candidate:
-    """The smallest subgraph of the candidate that still shows the failure.
+def _measure(candidate: Candidate) -> tuple[int, int, int]:
+    """Fewer operations; with as many, fewer attributes of the module, or else fewer inputs."""
+    attributes = sum(node.op == "get_attr" for node in candidate.module.graph.nodes)
+    return candidate.size, attributes, len(candidate.inputs)
 
-    `hints` are sets of nodes that are suspected, the strongest suspicion first.
-    """
-    recorded = record_values(candidate)
-    start = _suspected(recorded, failure, oracle, hints)
+
+def _propose(subject: Subject) -> Proposals:
+    recorded = record_values(subject.candidate)
+    start = yield from _suspected(recorded, subject)
     if start is None:
-        # Nothing is wrong by itself: it takes several nodes, that may have to read one value.
-        candidate = bypass_nodes(candidate, failure, oracle)
+        # No suspicion is enough: it takes several nodes, which may have to read the same value.
+        candidate = yield from bypassed(subject.candidate)
         recorded = record_values(candidate)
-    kept = smallest_subset(
-        start or recorded.names,
-        lambda attempts: oracle.first([subgraph(recorded, names) for names in attempts], failure),
+    kept = yield from smallest_subset_of(
+        start or recorded.names, lambda names: subgraph(recorded, names)
     )
-    smaller = subgraph(recorded, kept)
-    if smaller is None or oracle.first([smaller], failure) is None:
-        return candidate
-    return smaller
+    # Where no node can be left out, inputs that no node reads can, and attributes become inputs.
+    yield [subgraph(recorded, kept)]
+    return None
 
 
 def _suspected(
-    recorded: RecordedGraph, failure: Failure, oracle: Oracle, hints: Sequence[Sequence[str]]
-) -> list[str] | None:
-    """The first suspicion that shows the failure on its own."""
-    known = set(recorded.names)
-    suspects = [[name for name in recorded.names if name in hint] for hint in hints]
-    suspects = [hint for hint in suspects if hint and len(hint) < len(known)]
-    if failure.kind in (WRONG, NAN):
-        suspects = nodes_wrong_alone(recorded, oracle) + suspects
-    found = oracle.first([subgraph(recorded, hint) for hint in suspects], failure)
+    recorded: RecordedGraph, subject: Subject
+) -> Generator[Batch, int | None, list[str] | None]:
+    """The first set of suspects that shows the failure by itself."""
+    suspects = [
+        [name for name in recorded.names if name in names_of_suspects]
+        for names_of_suspects in subject.suspects
+    ]
+    suspects = [names for names in suspects if names and len(names) < len(recorded.names)]
+    found = yield [subgraph(recorded, names) for names in suspects]
     return None if found is None else suspects[found]
 
 
-def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]]:
-    """Nodes that are wrong even when each stands alone, on the values that it has in eager.
-
-    One compile of all nodes side by side tells; rounding of one cannot reach another.
-    """
-    apart = subgraph(recorded, recorded.names, separate=True)
-    if apart is None:
-        return []
-    found = oracle.failure(apart)
-    if found is None or found.kind not in (WRONG, NAN):
-        return []
-    outputs = apart.module.graph.output_node().args[0]
-    wrong = []
-    for place in found.where:
-        words = place.split()
-        if words[:1] == ["output"] and isinstance(outputs, tuple):
-            node = outputs[int(words[1])]
-            source = getattr(node, "name", "")
-            wrong.append([_owner(recorded, source)])
-    return wrong
-
-
-def _owner(recorded: RecordedGraph, name: str) -> str:
-    """The node itself, or the one that made the results that it takes one of."""
-    known = set(recorded.names)
-    while name not in known:
-        node = next((n for n in recorded.candidate.module.graph.nodes if n.name == name), None)
-        if node is None or not node.all_input_nodes:
-            return name
-        name = node.all_input_nodes[0].name
-    return name
+PASS = ShrinkPass("nodes", "looking for the smallest part of {size} nodes", _measure, _propose)

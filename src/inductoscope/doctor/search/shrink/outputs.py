@@ -6,39 +6,42 @@ from dataclasses import replace
 
 from torch.fx import Graph, GraphModule, Node
 
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.delta_debugging import smallest_subset
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink.shrink_pass import (
+    Proposals,
+    ShrinkPass,
+    Subject,
+    smallest_subset_of,
+)
 
 
-def shrink_outputs(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
-    """The candidate with as few outputs as show the failure."""
-    count = len(candidate.module.graph.output_node().args[0])
+def _count(candidate: Candidate) -> int:
+    return len(candidate.module.graph.output_node().args[0])
+
+
+def _propose(subject: Subject) -> Proposals:
+    candidate = subject.candidate
+    count = _count(candidate)
     if count < 2:
-        return candidate
+        return None
     suspected = [
-        int(words[1]) for place in failure.where if (words := place.split())[:1] == ["output"]
+        int(words[1])
+        for place in subject.failure.where
+        if (words := place.split())[:1] == ["output"]
     ]
-    start = list(range(count))
-    if suspected and oracle.first([_with_outputs(candidate, suspected[:1])], failure) is not None:
-        start = suspected[:1]
-    kept = smallest_subset(
-        start,
-        lambda attempts: oracle.first(
-            [_with_outputs(candidate, list(numbers)) for numbers in attempts], failure
-        ),
+    if suspected and (yield [_with_outputs(candidate, suspected[:1])]) is not None:
+        return None
+    yield from smallest_subset_of(
+        range(count), lambda numbers: _with_outputs(candidate, list(numbers))
     )
-    if len(kept) == count:
-        return candidate
-    return _with_outputs(candidate, kept)
+    return None
 
 
 def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     graph = Graph()
     outputs = graph.graph_copy(candidate.module.graph, {})
     graph.output(tuple(outputs[number] for number in numbers))
-    # Inputs that nothing reads any more go too; operations that write in place stay.
+    # Inputs that nothing reads any more are dropped; operations that write in place stay.
     graph.eliminate_dead_code(has_effect)
     unused = [n for n in graph.nodes if n.op == "placeholder" and not n.users]
     placeholders = [n for n in graph.nodes if n.op == "placeholder"]
@@ -55,8 +58,11 @@ def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
 
 
 def has_effect(node: Node) -> bool:
-    """Whether a node does more than give a result."""
+    """Whether a node does more than compute a result."""
     if node.op in ("placeholder", "output"):
         return True
     name = node.target if isinstance(node.target, str) else getattr(node.target, "__name__", "")
     return name == "setitem" or (name.endswith("_") and not name.endswith("__"))
+
+
+PASS = ShrinkPass("outputs", "leaving out outputs (nodes left: {size})", _count, _propose)

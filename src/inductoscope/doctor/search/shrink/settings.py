@@ -1,4 +1,4 @@
-"""Drops what the failure does not need of how it is compiled: options, settings, dynamic shapes."""
+"""Leaves out what the compile does not need: options, settings, dynamic shapes, gradients."""
 
 from __future__ import annotations
 
@@ -7,21 +7,24 @@ from dataclasses import replace
 
 import torch
 
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.program_settings import as_when_fresh, to_be_made
+from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
 
-def shrink_settings(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
-    """The candidate compiled in the plainest way that shows the failure."""
-    attempts = list(_plainer(candidate))
-    found = oracle.first(attempts, failure)
-    while found is not None:
+def _measure(candidate: Candidate) -> int:
+    settings = len(candidate.options) + len(to_be_made(candidate.config))
+    return settings + bool(candidate.dynamic) + candidate.backward
+
+
+def _propose(subject: Subject) -> Proposals:
+    candidate = subject.candidate
+    while attempts := list(_plainer(candidate)):
+        found = yield attempts
+        if found is None:
+            return None
         candidate = attempts[found]
-        attempts = list(_plainer(candidate))
-        found = oracle.first(attempts, failure)
-    return candidate
+    return None
 
 
 def _plainer(candidate: Candidate) -> Iterator[Candidate]:
@@ -44,3 +47,6 @@ def _without(settings: dict[str, object], name: str) -> dict[str, object]:
 
 def _without_gradients(inputs: tuple[object, ...]) -> tuple[object, ...]:
     return tuple(value.detach() if isinstance(value, torch.Tensor) else value for value in inputs)
+
+
+PASS = ShrinkPass("settings", "leaving out settings", _measure, _propose)

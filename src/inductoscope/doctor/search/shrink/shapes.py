@@ -1,4 +1,4 @@
-"""Makes dimensions smaller: one size at a time, wherever it occurs in the inputs and the graph."""
+"""Makes dimensions smaller: one size at a time, wherever it occurs in inputs and graph."""
 
 from __future__ import annotations
 
@@ -10,30 +10,31 @@ from torch.fx import Graph, GraphModule
 from torch.utils._pytree import tree_map
 
 from inductoscope.doctor.compare.values import is_plain
-from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
-# Sizes to try, the smallest first; vectors of the machine need up to 16 elements.
+# Sizes to try, the smallest first; a vector register holds up to 16 elements.
 _SIZES = (2, 4, 8, 17, 33)
 
 
-def shrink_shapes(candidate: Candidate, failure: Failure, oracle: Oracle) -> Candidate:
-    """The candidate with every size as small as the failure allows."""
-    together = [all_resized(candidate, smaller) for smaller in _SIZES[:3]]
-    found = oracle.first(together, failure)
-    if found is not None and together[found] is not None:
-        return together[found] or candidate
+def _measure(candidate: Candidate) -> int:
+    return sum(sum(v.shape) for v in candidate.inputs if isinstance(v, torch.Tensor))
+
+
+def _propose(subject: Subject) -> Proposals:
+    candidate = subject.candidate
+    if (yield [all_resized(candidate, smaller) for smaller in _SIZES[:3]]) is not None:
+        return None
     for size in sorted(_sizes(candidate), reverse=True):
         attempts = [_resized(candidate, size, smaller) for smaller in _SIZES if smaller < size]
-        found = oracle.first(attempts, failure)
+        found = yield attempts
         if found is not None:
             candidate = attempts[found] or candidate
-    return candidate
+    return None
 
 
 def all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
-    """The candidate with every larger size made `smaller`; None where that does not go."""
+    """The candidate with every larger size made `smaller`; None where eager cannot run that."""
     attempt: Candidate | None = candidate
     sizes = [size for size in _sizes(candidate) if size > smaller]
     for size in sizes:
@@ -52,7 +53,7 @@ def _sizes(candidate: Candidate) -> set[int]:
 
 
 def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
-    """The candidate with `smaller` in the place of `size`; None if eager cannot run it."""
+    """The candidate with `smaller` in place of `size`; None if eager cannot run it."""
     try:
         inputs = tuple(_cut(value, size, smaller) for value in candidate.inputs)
         module = _with_number(candidate.module, size, smaller)
@@ -77,7 +78,7 @@ def _cut(value: Any, size: int, smaller: int) -> Any:
 
 
 def _same_order(part: torch.Tensor, like: torch.Tensor) -> torch.Tensor:
-    """A compact copy whose dimensions lie in memory in the same order."""
+    """A dense copy whose dimensions have the same order in memory."""
     order = sorted(range(like.dim()), key=lambda d: (like.stride(d), -d), reverse=True)
     compact = part.permute(order).contiguous()
     back = [order.index(dimension) for dimension in range(like.dim())]
@@ -98,3 +99,6 @@ def _with_number(module: GraphModule, size: int, smaller: int) -> GraphModule:
             node.args = tree_map(change, node.args)
             node.kwargs = tree_map(change, node.kwargs)
     return GraphModule(module, graph)
+
+
+PASS = ShrinkPass("shapes", "trying smaller shapes", _measure, _propose)
