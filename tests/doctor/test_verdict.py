@@ -24,9 +24,10 @@ from inductoscope.doctor.outside.last_position import compiler_functions
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.suppressing_axes import suppressing
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
-from inductoscope.doctor.verdict import CLEAN, NOT_A_BUG, Culprit, Repro, Verdict, Workaround
+from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.verdicts import CLEAN, NOT_A_BUG
 
 VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
@@ -160,7 +161,7 @@ def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised(
     verdict = verdict_on(found(failure, location=Location(function="Scheduler.fuse")))
     assert verdict.culprit.function == "Scheduler.fuse"
     assert verdict.summary == (
-        "The compiler or a kernel that it made breaks down, in Scheduler.fuse (stage scheduler): "
+        "The compiler, or a kernel it generated, crashed, in Scheduler.fuse (stage scheduler): "
         "KeyError: 'buf0'"
     )
 

@@ -6,11 +6,11 @@ import ast
 import importlib.util
 import re
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 from inductoscope.analysis.rules import RULES
-from inductoscope.doctor import verdict
 from inductoscope.views.explain import (
     STAGES,
     VERDICTS,
@@ -21,6 +21,7 @@ from inductoscope.views.explain import (
     stages_by_symptom,
 )
 from inductoscope.views.report.explanation import catalogue
+from inductoscope.vocabulary import verdicts
 from inductoscope.vocabulary.stages import SHOWN, VERDICT_STAGES
 from support.examples import inductoscope
 
@@ -47,10 +48,11 @@ def test_every_rule_verdict_and_stall_is_explained() -> None:
     assert set(found["finding"]) == {rule.__module__.rpartition(".")[2] for rule in RULES}
     for entry in found["finding"].values():
         assert list(entry["parts"]) == ["What it finds", "Why it matters", "Example", "What to do"]
-    constants = [str(value) for name, value in vars(verdict).items() if name.isupper()]
+    constants = [str(value) for name, value in vars(verdicts).items() if name.isupper()]
     kinds = {value for value in constants if re.fullmatch(r"[a-z-]+", value)}
     assert "wrong-result" in kinds
-    assert kinds <= {topic.name for topic in VERDICTS}
+    assert kinds == {topic.name for topic in VERDICTS}
+    assert set(get_args(verdicts.Confidence)) == found["confidence"].keys()
     assert {"ptxas", "pool-deadlock", "worker-stopped", "unknown"} <= found["stall"].keys()
 
 

@@ -9,18 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.recording.layout import VERDICT
+from inductoscope.vocabulary.verdicts import CLEAN, Confidence
 
 SCHEMA = 1
-
-CLEAN = "clean"
-WRONG_RESULT = "wrong-result"
-NOT_A_NUMBER = "nan"
-CRASH = "crash"
-COMPILE_ERROR = "compile-error"
-HANG = "hang"
-NOT_A_BUG = "not-a-bug"
-NOT_INDUCTOR = "not-inductor"
-UNKNOWN = "unknown"
 
 
 @dataclass
@@ -63,7 +54,7 @@ class Verdict:
     verdict: str
     stage: str
     summary: str
-    confidence: str = "unknown"
+    confidence: Confidence = "unknown"
     culprit: Culprit = field(default_factory=Culprit)
     evidence: list[dict[str, str]] = field(default_factory=list)
     repro: Repro | None = None

@@ -27,71 +27,89 @@ class Definition:
     """A word that a user reads: what it means, and what to do about it."""
 
     name: str
-    meaning: str
+    # A sentence without its full stop, so that a summary can go on with where and why.
+    headline: str
+    # More sentences, where one is not enough.
+    details: str
     what_to_do: str
+
+    @property
+    def meaning(self) -> str:
+        """The definition in whole sentences."""
+        return f"{self.headline}. {self.details}".strip()
 
 
 VERDICTS: tuple[Definition, ...] = (
-    Definition(CLEAN, "Nothing wrong was found.", "The evidence lists what was checked."),
+    Definition(CLEAN, "Nothing wrong was found", "", "The evidence lists what was checked."),
     Definition(
         WRONG_RESULT,
-        "The compiled program returns a different result from eager, far beyond rounding error.",
+        "The compiled program gives a wrong result",
+        "It differs from eager by far more than rounding, judged against float64.",
         "Use the tested workaround, and report the bug with the reproducer.",
     ),
     Definition(
         NOT_A_NUMBER,
-        "The compiled program returns NaN or infinity where eager does not.",
+        "The compiled program gives NaN or Inf where eager is finite",
+        "",
         "Look at the operation that is named; the reproducer holds the values it was given.",
     ),
     Definition(
         CRASH,
-        "The compiler, or a kernel it generated, crashed.",
+        "The compiler, or a kernel it generated, crashed",
+        "It raised an exception, or a signal ended the process.",
         "Use the tested workaround; the reproducer crashes without the rest of the program.",
     ),
     Definition(
         COMPILE_ERROR,
-        "The compiler raised an exception for a program that runs in eager.",
-        "Use the tested workaround, or rewrite the operation that is named.",
+        "The C++ or Triton compiler rejected the code that Inductor generated",
+        "Or it cannot compile anything on this machine: the summary says which.",
+        "Use the tested workaround, or install the compiler that is missing.",
     ),
     Definition(
         HANG,
-        "The program made no progress for longer than its stage should take.",
+        "The program hangs",
+        "It made no progress for longer than the stage should take.",
         "The kind of stall says who waits for whom: 'inductoscope explain KIND'.",
     ),
     Definition(
         SLOW,
-        "The compiled program, or compiling it, takes longer than it should.",
+        "The compiled program, or compiling it, takes longer than it should",
+        "",
         "Check graph breaks and recompiles first, then kernels and fusion.",
     ),
     Definition(
         NOT_A_BUG,
-        "It also fails in eager, is not seeded, reads uninitialized memory, or differs only by "
-        "rounding.",
-        "Look at the program: the compiler did what it was asked to do.",
+        "The compiler did what it was asked to do",
+        "The program fails in eager too, is not seeded, reads uninitialized memory, breaks its own "
+        "declarations, or differs only by rounding.",
+        "Look at the program; the evidence says what is wrong with it.",
     ),
     Definition(
         NOT_INDUCTOR,
-        "Dynamo or AOTAutograd caused it, before Inductor received the graph.",
+        "It fails before the graph reaches Inductor",
+        "Dynamo, AOTAutograd or another backend caused it.",
         "Report it against the stage that is named, not against Inductor.",
     ),
     Definition(
         UNKNOWN,
-        "Something is wrong, but no run proved where.",
+        "Something is wrong, but no run proved where",
+        "",
         "The evidence says how far the search came. Run it again with a longer time limit.",
     ),
 )
 
 CONFIDENCES: tuple[Definition, ...] = (
-    Definition("proven", "A run showed it.", "Rely on it."),
+    Definition("proven", "A run showed it", "", "Rely on it."),
     Definition(
         "likely",
-        "A rule matched what was recorded; no run showed it.",
+        "A rule matched what was recorded; no run showed it",
+        "",
         "Check it before you rely on it.",
     ),
-    Definition("unknown", "Nothing has established it.", "Take it as a hint."),
+    Definition("unknown", "Nothing has established it", "", "Take it as a hint."),
 )
 
 
-def meaning(name: str) -> str:
-    """What a verdict means, in one sentence."""
-    return next(one.meaning for one in VERDICTS if one.name == name)
+def headline(verdict: str) -> str:
+    """The start of a summary: what a verdict means, without a full stop."""
+    return next(one.headline for one in VERDICTS if one.name == verdict)

@@ -7,7 +7,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.doctor import verdict as v
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
@@ -26,6 +25,7 @@ from inductoscope.kernels.plans import Wish, make_plans
 from inductoscope.kernels.script import script_text
 from inductoscope.processes.limited import Limits
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 
 Say = Callable[[str], None]
 Rerun = Callable[[Instructions, str], Watched]

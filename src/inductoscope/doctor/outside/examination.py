@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
-from inductoscope.doctor import verdict as v
 from inductoscope.doctor.failure import HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found, read_found
 from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
@@ -44,6 +43,7 @@ from inductoscope.hangs.choices.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import open_recording
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 
 # A program that takes longer is not run once more only to confirm that it is well.
 _SHORT_RUN = 600.0

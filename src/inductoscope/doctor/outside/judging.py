@@ -7,11 +7,11 @@ import re
 from pathlib import Path
 
 from inductoscope.doctor import failure as f
-from inductoscope.doctor import verdict as v
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 
 
 def verdict_on(found: Found) -> Verdict:
@@ -162,7 +162,7 @@ def _relative(place: str) -> str:
     return place
 
 
-def _confidence(found: Found, stage: str) -> str:
+def _confidence(found: Found, stage: str) -> v.Confidence:
     if not stage:
         return "unknown"
     if not found.reproduces:
@@ -177,15 +177,8 @@ def _confidence(found: Found, stage: str) -> str:
     return "proven"
 
 
-_KIND_TEXT = {
-    v.WRONG_RESULT: "The compiled program gives a wrong result",
-    v.NOT_A_NUMBER: "The compiled program gives NaN or Inf where eager is finite",
-    v.CRASH: "The compiler or a kernel that it made breaks down",
-    v.COMPILE_ERROR: "The code that Inductor generated is refused by the native compiler",
-    v.HANG: "The compile does not end",
-    v.NOT_INDUCTOR: "Something goes wrong before Inductor is reached",
-    v.NOT_A_BUG: "An operator of the program's own does not do what it declares",
-}
+# The only mistake of the program itself that is judged here.
+_BROKEN_DECLARATION = "A custom operator of the program does not do what it declares"
 
 
 def _summary(result: Verdict, found: Found) -> str:
@@ -202,7 +195,9 @@ def _summary(result: Verdict, found: Found) -> str:
         who = f", in {culprit.function}"
     stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
     text = found.failure.text.strip().splitlines()
-    return f"{_KIND_TEXT[result.verdict]}{at}{who}{stage}: {text[0][:300] if text else ''}"
+    is_own = result.verdict == v.NOT_A_BUG
+    what = _BROKEN_DECLARATION if is_own else v.headline(result.verdict)
+    return f"{what}{at}{who}{stage}: {text[0][:300] if text else ''}"
 
 
 def _add_evidence(result: Verdict, found: Found) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 
 from inductoscope.analysis.rules import diagnose
-from inductoscope.doctor import verdict as v
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.last_position import last_compile
 from inductoscope.doctor.outside.other_levels import (
@@ -26,6 +25,7 @@ from inductoscope.model.entities import CompileError, Recording
 from inductoscope.model.fold import load
 from inductoscope.recording.reader import Event, open_recording
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.frames import is_users
 
 

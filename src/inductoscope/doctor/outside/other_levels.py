@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from inductoscope.doctor import verdict as v
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
@@ -19,6 +18,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.recording.reader import Event
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 
 Rerun = Callable[[Instructions, str], Watched]
 

@@ -16,9 +16,10 @@ from inductoscope.views.explain.frontend import FRONTEND
 from inductoscope.views.explain.graphs import GRAPHS
 from inductoscope.views.explain.inductor import INDUCTOR_STAGES
 from inductoscope.views.explain.output import OUTPUT
-from inductoscope.views.explain.topics import VERDICTS, VIEWS
+from inductoscope.views.explain.topics import CONFIDENCES, VERDICTS, VIEWS
 
 __all__ = [
+    "CONFIDENCES",
     "STAGES",
     "VERDICTS",
     "VIEWS",

@@ -62,7 +62,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Topic:
-    """A verdict of the doctor, or a view of the page."""
+    """A verdict of the doctor, a word for how sure it is, or a view of the page."""
 
     name: str
     summary: str

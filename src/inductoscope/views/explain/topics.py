@@ -1,57 +1,12 @@
-"""Verdicts of the doctor, and views of the page."""
+"""Verdicts of the doctor, how sure they are, and views of the page."""
 
 from __future__ import annotations
 
 from inductoscope.views.explain.entities import Topic
+from inductoscope.vocabulary import verdicts
 
-VERDICTS = (
-    Topic("clean", "Nothing was found to be wrong.", "The evidence says what was checked."),
-    Topic(
-        "wrong-result",
-        "Compiled code gives another result than eager, far beyond rounding as float64 shows it.",
-        "Use the workaround that was tried, and report the bug with the reproducer.",
-    ),
-    Topic(
-        "nan",
-        "Compiled code gives NaN or infinity where eager does not.",
-        "Look at the operation that is named; the reproducer has the values that it was given.",
-    ),
-    Topic(
-        "crash",
-        "The process died of a signal in compiled code or in the compiler.",
-        "Use the workaround; the reproducer shows it without the rest of the program.",
-    ),
-    Topic(
-        "compile-error",
-        "The compiler raised an exception for a program that runs in eager.",
-        "Use the workaround, or rewrite the operation that is named.",
-    ),
-    Topic(
-        "hang",
-        "Nothing moved for longer than the stage should take.",
-        "The kind of the stall says who waits for whom: 'inductoscope explain KIND'.",
-    ),
-    Topic(
-        "slow",
-        "The compiled program, or its compile, takes longer than it should.",
-        "Look at graph breaks and recompiles first, then at kernels and fusion.",
-    ),
-    Topic(
-        "not-a-bug",
-        "It fails in eager too, is not seeded, reads uninitialised memory, or differs by rounding.",
-        "Look at the program: the compiler did what it was asked.",
-    ),
-    Topic(
-        "not-inductor",
-        "Dynamo or AOTAutograd did it, before Inductor got the graph.",
-        "Report it for the stage that is named, not for Inductor.",
-    ),
-    Topic(
-        "unknown",
-        "Something is wrong, and no run proved where.",
-        "The evidence says how far it got. Run it again with a longer time limit.",
-    ),
-)
+VERDICTS = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.VERDICTS)
+CONFIDENCES = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.CONFIDENCES)
 
 # The views of the HTML page, besides those that are called like a stage.
 VIEWS = (

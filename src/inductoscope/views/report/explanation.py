@@ -16,6 +16,7 @@ from inductoscope.analysis.rules import RULES
 from inductoscope.errors import UsageError
 from inductoscope.hangs.watch.classify import KINDS
 from inductoscope.views.explain import (
+    CONFIDENCES,
     STAGES,
     VERDICTS,
     VIEWS,
@@ -73,7 +74,7 @@ def _kinds_of(rule: Any) -> list[str]:
 
 def catalogue() -> dict[str, dict[str, View]]:
     """Everything that can be explained, by kind and name."""
-    topics = {"verdict": VERDICTS, "view": VIEWS}
+    topics = {"verdict": VERDICTS, "confidence": CONFIDENCES, "view": VIEWS}
     return {
         "stage": {stage.name: {"summary": stage.summary} for stage in STAGES},
         "finding": _findings(),
@@ -176,6 +177,7 @@ _TITLES = {
     "stage": "Stages, in the order of the compiler",
     "finding": "Findings",
     "verdict": "Verdicts of the doctor",
+    "confidence": "How sure a statement is",
     "view": "Views of the page",
     "stall": "Kinds of stalls",
 }
