@@ -4,6 +4,7 @@
 # make bench-doctor    the doctor beside torch's bisector and minifier
 # make bench-logs      reading large logs, beside tlparse
 # make bench-report    the page of 2,000 kernels, beside tlparse's
+# make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
 
@@ -12,7 +13,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check web bench-capture bench-doctor bench-logs bench-report battery recordings clean
+.PHONY: demo test check docs web bench-capture bench-doctor bench-logs bench-report battery recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -22,9 +23,12 @@ test: $(VENV)/.installed-dev check
 	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 check: $(VENV)/.installed-dev
-	$(BIN)/ruff check src tests bench battery
-	$(BIN)/ruff format --check src tests bench battery
+	$(BIN)/ruff check src tests bench battery docs
+	$(BIN)/ruff format --check src tests bench battery docs
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed
+	$(BIN)/python docs/generate.py
 
 bench-capture: $(VENV)/.installed
 	$(BIN)/python bench/capture.py

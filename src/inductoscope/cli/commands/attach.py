@@ -15,7 +15,8 @@ from inductoscope.cli.parameters import json_option
     default=5.0,
     show_default=True,
     type=click.FloatRange(0.5, 3600.0),
-    help="Watch the process for this long.",
+    metavar="N",
+    help="Watch the process for N seconds.",
 )
 @json_option("the result")
 @click.option(

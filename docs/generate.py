@@ -1,0 +1,146 @@
+"""Writes the parts of the docs that follow from the code.
+
+    python docs/generate.py            rewrites them
+    python docs/generate.py --check    exits with 1 if one is out of date
+
+A generated part stands between two markers, which name its generator and its arguments:
+
+    <!-- generated: options doctor -->
+    ...
+    <!-- end -->
+
+To add a generator, write a function that returns Markdown and list it in GENERATORS.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from inductoscope.cli import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+
+_PART = re.compile(r"(<!-- generated: ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def command_called(name: str) -> click.Command:
+    """The click command called `name`."""
+    found = importlib.import_module(f"inductoscope.cli.commands.{name}").command
+    assert isinstance(found, click.Command)
+    return found
+
+
+def commands() -> str:
+    """One line per command: its arguments and what it does."""
+    rows = (
+        f"| `{name}{_arguments(command)}` | {command.get_short_help_str(200).rstrip('.')} |"
+        for name in COMMANDS
+        for command in [command_called(name)]
+    )
+    return "\n".join(["| command | what it does |", "|---|---|", *rows])
+
+
+def options(name: str) -> str:
+    """The options of one command."""
+    found = [param for param in command_called(name).params if isinstance(param, click.Option)]
+    return "\n".join(["| option | what it does |", "|---|---|", *map(_option, found)])
+
+
+def _arguments(command: click.Command) -> str:
+    context = click.Context(command)
+    arguments = (param for param in command.params if isinstance(param, click.Argument))
+    return "".join(f" {_cell(param.make_metavar(context))}" for param in arguments)
+
+
+def _option(option: click.Option) -> str:
+    # The help has its default in brackets where it is not a value.
+    text, _, told = (option.help or "").partition("  [default: ")
+    default = told.rstrip("]") or (f"{option.default:g}" if _is_number(option) else option.default)
+    shown = option.show_default or told
+    value = _cell(f" {_value(option)}") if not option.is_flag else ""
+    names = ", ".join(sorted(option.opts, key=len))
+    return f"| `{names}{value}` | {text}{f' Default: {default}.' if shown else ''} |"
+
+
+def _is_number(option: click.Option) -> bool:
+    return isinstance(option.default, (int, float)) and not isinstance(option.default, bool)
+
+
+def _value(option: click.Option) -> str:
+    if option.metavar:
+        return option.metavar
+    if isinstance(option.type, click.Choice):
+        return "|".join(map(str, option.type.choices))
+    return (option.type.name if option.type else "value").upper()
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def output(lines: str, *words: str) -> str:
+    """What a command prints in 80 columns, as far as LINES, such as 1-12,20-22, says.
+
+    The command reads what is kept under tests/data, so that it prints the same everywhere.
+    """
+    done = subprocess.run(
+        [sys.executable, "-m", "inductoscope", *words],
+        cwd=ROOT,
+        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    printed = done.stdout.rstrip().splitlines()
+    shown, last = [f"$ inductoscope {' '.join(words)}"], 0
+    for first, end in (map(int, part.split("-")) for part in lines.split(",")):
+        shown += [_left_out(first - last - 1)] if first - last > 1 else []
+        shown += printed[first - 1 : end]
+        last = end
+    shown += [_left_out(len(printed) - last)] if last < len(printed) else []
+    return "\n".join(f"    {line}".rstrip() for line in shown)
+
+
+def _left_out(count: int) -> str:
+    return f"[... {count} more line{'' if count == 1 else 's'}]"
+
+
+# Name of a generator, as markers spell it, and the function that writes the part.
+GENERATORS: dict[str, Callable[..., str]] = {
+    "commands": commands,
+    "options": options,
+    "output": output,
+}
+
+
+def regenerated(text: str) -> str:
+    """The text of a document with all its generated parts made anew."""
+
+    def part(match: re.Match[str]) -> str:
+        name, *arguments = match[2].split()
+        return f"{match[1]}\n{GENERATORS[name](*arguments)}\n\n{match[3]}"
+
+    return _PART.sub(part, text)
+
+
+def main() -> int:
+    """Rewrite what is out of date, or with --check only name it."""
+    stale = [path for path in FILES if regenerated(path.read_text("utf-8")) != path.read_text()]
+    for path in stale:
+        print(f"{path.relative_to(ROOT)} is out of date")
+        if "--check" not in sys.argv:
+            path.write_text(regenerated(path.read_text("utf-8")), "utf-8")
+    return 1 if stale and "--check" in sys.argv else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
