@@ -29,8 +29,8 @@ from inductoscope.doctor.search.forks import (
     _is_late,
     _is_ready,
     _RunningFork,
-    processor_seconds,
 )
+from inductoscope.processes.status import cpu_seconds
 
 # Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
 AGES = 120.0
@@ -167,7 +167,7 @@ def process(*command: str) -> Iterator[_RunningFork]:
 def test_one_that_works_is_late_when_it_has_had_half_its_time_of_the_processor() -> None:
     with process("sh", "-c", "while :; do :; done") as busy:
         assert not _is_late(busy, now=1000.5, limit=1000.0), "the machine did other things"
-        assert wait_until(lambda: processor_seconds(busy.pid) > 0.1)
+        assert wait_until(lambda: cpu_seconds(busy.pid) > 0.1)
         assert _is_late(busy, now=0.2, limit=0.2)
         assert not _is_late(busy, now=0.1, limit=0.2), "not before its time is over"
 
@@ -198,7 +198,7 @@ def test_one_whose_compiler_works_has_something_to_do(tmp_path: Path) -> None:
 def test_where_the_time_of_the_processor_is_not_known_the_clock_decides() -> None:
     with process("true") as gone:
         pass
-    assert processor_seconds(gone.pid) == float("inf")
+    assert cpu_seconds(gone.pid) == float("inf")
     assert _is_late(gone, now=1.0, limit=1.0)
 
 

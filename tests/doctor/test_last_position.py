@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.instructions import STACK_SIGNAL
 from inductoscope.doctor.outside.last_position import looping_function
+from inductoscope.processes.stack_signal import STACK_SIGNAL
 
 # A scheduler that goes round for ever, in a file that looks like the compiler's.
 SCHEDULER = """

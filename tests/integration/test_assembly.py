@@ -12,7 +12,7 @@ import pytest
 
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.kernels.assembly import (
-    Limits,
+    LIMITS,
     _demangled,
     _find_compiler,
     _own_flags,
@@ -308,7 +308,7 @@ def test_a_compiler_that_does_not_end_is_stopped() -> None:
         "int planted = F<60, 1>::v;"
     )
     with pytest.raises(ToolFailure, match=r"did not end within 1 s|CPU time limit"):
-        kernel_assembly(*with_source(endless), Limits(seconds=1))
+        kernel_assembly(*with_source(endless), replace(LIMITS, seconds=1))
 
 
 def test_source_that_does_not_compile_says_why_and_leaves_nothing_behind(

@@ -8,7 +8,6 @@ passed on to it. Its exit status is kept and reported.
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import shutil
 import signal
@@ -23,6 +22,7 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.scope import describe_process
 from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.processes.status import read_status
 from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
@@ -38,7 +38,6 @@ _WATCHED = {
 }
 _SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
 _LONGEST_WAIT = 1.0
-_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 
 # Given the program's pid, something that is entered while the program runs.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
@@ -51,12 +50,6 @@ class Ending:
     exit_code: int
     signal: int | None
     seconds: float
-
-
-def die_with_parent() -> None:
-    """Called in a child: it is killed when its parent is gone, however that came about."""
-    with contextlib.suppress(OSError, AttributeError):  # Only Linux has it.
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:
@@ -200,5 +193,5 @@ def _tidy(folder: Path) -> None:
     shutil.rmtree(folder / "cache" / "precompiled_headers", ignore_errors=True)
     for reserve in (folder / STREAMS).glob(f"*{RESERVE_SUFFIX}"):
         pid = reserve.name.partition("-")[0]
-        if pid.isdigit() and not Path("/proc", pid).exists():
+        if pid.isdigit() and read_status(int(pid)) is None:
             reserve.unlink(missing_ok=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -21,11 +20,7 @@ FINDING = "finding.json"
 PROGRESS = "progress.jsonl"
 JOURNAL = "journal.jsonl"
 INVESTIGATING = "investigating"
-STACKS = "stacks.txt"
 FUNCTION_SCRIPT = "function.py"
-
-# Asks a process for its stacks; a program of its own hardly ever uses it.
-STACK_SIGNAL = signal.SIGRTMIN + 11
 
 # A backend that runs each graph in eager with other roundings.
 MOVED = "moved"

@@ -18,8 +18,14 @@ from inductoscope.errors import ToolFailure
 from inductoscope.kernels.asking import has_torch
 from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
 from inductoscope.kernels.script import Plan, script_text
-from inductoscope.processes.groups import Process, blocking_child
-from inductoscope.processes.limited import Ended, Event, Limits, Order, run_child
+from inductoscope.kernels.waiting import WaitingProcess, blocking_child, waiting_processes
+from inductoscope.processes.limited import (
+    ChildEvent,
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
 
 FORMS = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 _KEPT = (*FORMS, "cubin", "hsaco", "spv")
@@ -47,8 +53,10 @@ class Attempt:
     seconds: float
     stages: tuple[Stage, ...]
     message: str = ""
-    waits_for: Process | None = None  # the child process that it waited for when its time was up
-    itself: Process | None = None
+    waits_for: WaitingProcess | None = (
+        None  # the child process that it waited for when its time was up
+    )
+    itself: WaitingProcess | None = None
     resources: Resources = field(default_factory=Resources)
     triton: str = ""
 
@@ -63,7 +71,7 @@ class Trial:
     """All attempts at one configuration, and what the last one left."""
 
     plan: Plan
-    limits: Limits
+    limits: ChildLimits
     attempts: tuple[Attempt, ...]
     files: Mapping[str, Path]
 
@@ -96,7 +104,7 @@ def check_triton(plan: Plan) -> None:
 class Request:
     """How to try one plan."""
 
-    limits: Limits
+    limits: ChildLimits
     times: int = 1
     output: Path | None = None  # where to keep what the stages made
 
@@ -130,11 +138,11 @@ def _keep(folder: Path, output: Path) -> dict[str, Path]:
         raise ToolFailure(f"{output} cannot be written: {error.strerror}.") from error
 
 
-def _attempt(plan: Plan, limits: Limits, folder: Path, say: Callable[[str], None]) -> Attempt:
+def _attempt(plan: Plan, limits: ChildLimits, folder: Path, say: Callable[[str], None]) -> Attempt:
     script = folder / "alone.py"
     script.write_text(script_text(plan), "utf-8")
     script.with_suffix(".target").write_text(plan.target.kind)
-    order = Order(
+    program = ChildProgram(
         Path(__file__).with_name("probe.py"),
         (str(script), str(folder)),
         {
@@ -144,17 +152,17 @@ def _attempt(plan: Plan, limits: Limits, folder: Path, say: Callable[[str], None
             "TMPDIR": str(folder),  # What ptxas leaves when it is killed goes with the folder.
         },
     )
-    ended = run_child(order, limits, folder, lambda event: _tell(event, say))
+    ended = run_child(program, limits, folder, lambda event: _tell(event, say))
     _check_start(plan, limits, ended)
     return _judged(plan, ended, folder)
 
 
-def _tell(event: Event, say: Callable[[str], None]) -> None:
+def _tell(event: ChildEvent, say: Callable[[str], None]) -> None:
     if event.get("event") == "start" and event.get("stage") not in _OUTSIDE_TRITON:
         say(f"stage {event.get('stage')}")
 
 
-def _check_start(plan: Plan, limits: Limits, ended: Ended) -> None:
+def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
     """A child that never came to compiling says nothing about the kernel."""
     said = {str(event.get("event")): event for event in ended.events}
     if "no backend" in said:
@@ -175,11 +183,11 @@ def _check_start(plan: Plan, limits: Limits, ended: Ended) -> None:
     raise ToolFailure(f"The kernel's script could not be loaded: {message}.{advice}")
 
 
-def _version(ended: Ended) -> str:
+def _version(ended: ChildResult) -> str:
     return next((str(e.get("version")) for e in ended.events if e.get("event") == "triton"), "")
 
 
-def _judged(plan: Plan, ended: Ended, folder: Path) -> Attempt:
+def _judged(plan: Plan, ended: ChildResult, folder: Path) -> Attempt:
     stages, began = _stages(ended)
     compiled = next((e for e in ended.events if e.get("event") == "compiled"), None)
     finished = _moment(compiled) if compiled else ended.stopped_at
@@ -189,7 +197,7 @@ def _judged(plan: Plan, ended: Ended, folder: Path) -> Attempt:
         resources = _resources(plan, compiled, ended.output, folder)
         return Attempt("compiles", seconds, stages, resources=resources, triton=version)
     if ended.exit_code is None:
-        group = list(ended.group)
+        group = waiting_processes(ended.observed) if ended.observed is not None else []
         return Attempt(
             "does not end",
             seconds,
@@ -201,12 +209,12 @@ def _judged(plan: Plan, ended: Ended, folder: Path) -> Attempt:
     return Attempt("fails", seconds, stages, message=_failure(ended), triton=version)
 
 
-def _moment(event: Event) -> float:
+def _moment(event: ChildEvent) -> float:
     value = event.get("at")
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _stages(ended: Ended) -> tuple[tuple[Stage, ...], float]:
+def _stages(ended: ChildResult) -> tuple[tuple[Stage, ...], float]:
     """The stages with their seconds, and when the first began."""
     started: dict[str, float] = {}
     seconds: dict[str, float | None] = {}
@@ -224,7 +232,7 @@ def _stages(ended: Ended) -> tuple[tuple[Stage, ...], float]:
     return stages, min(started.values(), default=ended.stopped_at)
 
 
-def _failure(ended: Ended) -> str:
+def _failure(ended: ChildResult) -> str:
     error = next((e for e in ended.events if e.get("event") == "error"), None)
     if error is not None:
         text = f"{error.get('kind')}: {error.get('message')}"
@@ -237,7 +245,7 @@ def _failure(ended: Ended) -> str:
     return text.strip()
 
 
-def _resources(plan: Plan, compiled: Event, output: str, folder: Path) -> Resources:
+def _resources(plan: Plan, compiled: ChildEvent, output: str, folder: Path) -> Resources:
     metadata: Any = compiled.get("metadata")
     shared = metadata.get("shared") if isinstance(metadata, dict) else None
     shared = shared if isinstance(shared, int) else None

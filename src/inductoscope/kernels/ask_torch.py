@@ -1,6 +1,6 @@
 """Runs in a child process: asks the installed torch which configurations it would try.
 
-    python bounded.py MEMORY_BYTES ask_torch.py MODULE EVENTS_FD
+    python bounded.py LIMITS file ask_torch.py MODULE EVENTS_FD
 
 MODULE is written by `asking.py`: the kernel's functions under torch's own heuristic. Importing it
 makes torch choose; the configurations go to EVENTS_FD as JSON, and nothing is compiled.

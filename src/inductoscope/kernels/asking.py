@@ -10,7 +10,7 @@ from typing import Any
 from inductoscope.kernels.configs import Config
 from inductoscope.kernels.file import KernelFile
 from inductoscope.kernels.literals import code, is_plain
-from inductoscope.processes.limited import Event, Limits, Order, run_child
+from inductoscope.processes.limited import ChildEvent, ChildLimits, ChildProgram, run_child
 
 _IMPORTS = """\
 import triton
@@ -36,20 +36,20 @@ def has_torch() -> bool:
     return importlib.util.find_spec("torch") is not None
 
 
-def ask_torch(kernel: KernelFile, limits: Limits, folder: Path) -> tuple[list[Config], str]:
+def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[list[Config], str]:
     """What torch would try for this kernel, or nothing and why."""
     if not has_torch():
         return [], "torch is not installed"
     module = folder / "asked.py"
     module.write_text(module_text(kernel), "utf-8")
-    answers: list[Event] = []
-    order = Order(
+    answers: list[ChildEvent] = []
+    program = ChildProgram(
         Path(__file__).with_name("ask_torch.py"),
         (str(module),),
         {"TRITON_CACHE_DIR": str(folder / "cache"), "TORCHINDUCTOR_CACHE_DIR": str(folder)},
     )
-    bound = Limits(_SECONDS, _SECONDS, limits.memory_gib)
-    ended = run_child(order, bound, folder, answers.append)
+    bound = ChildLimits(_SECONDS, _SECONDS, limits.memory_gib)
+    ended = run_child(program, bound, folder, answers.append)
     for answer in (*answers, *ended.events):
         if answer.get("event") == "configs":
             return _configs(kernel, answer), ""
@@ -60,7 +60,7 @@ def ask_torch(kernel: KernelFile, limits: Limits, folder: Path) -> tuple[list[Co
     return [], f"torch gave no answer ({ended.output[-300:].strip() or ended.exit_code})"
 
 
-def _configs(kernel: KernelFile, answer: Event) -> list[Config]:
+def _configs(kernel: KernelFile, answer: ChildEvent) -> list[Config]:
     origin = f"the heuristics of the installed torch {answer.get('torch')}"
     found = answer.get("configs")
     given = [c for c in found if isinstance(c, Mapping)] if isinstance(found, list) else []

@@ -12,9 +12,7 @@ import os
 import re
 import shlex
 import shutil
-import signal
 import subprocess
-import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -25,6 +23,7 @@ from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.kernels.assembly_text import Listing, listing
 from inductoscope.model.entities import Kernel, NativeCompile, Recording
 from inductoscope.model.native import compile_of_kernel
+from inductoscope.processes.limited import ChildLimits, run_program
 
 _SOURCE = "kernel.cpp"
 _COMPILERS = ("g++", "c++", "clang++")
@@ -61,28 +60,9 @@ _UNSAFE = re.compile(
 )
 _HEADER = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_+.-]*(?:/[A-Za-z0-9_+-][A-Za-z0-9_+.-]*)*")
 
-# Sets limits, then becomes the compiler: in a process of its own, so it is safe beside threads.
-# Python ignores the signal of a file that gets too large, and so would what it becomes.
-_LIMITER = (
-    "import os, resource, signal, sys\n"
-    "signal.signal(signal.SIGXFSZ, signal.SIG_DFL)\n"
-    "for name, most in zip(('CPU', 'AS', 'FSIZE', 'CORE'), sys.argv[1:5]):\n"
-    "    resource.setrlimit(getattr(resource, 'RLIMIT_' + name), (int(most), int(most)))\n"
-    "os.execvp(sys.argv[5], sys.argv[5:])\n"
-)
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What one run of the compiler may take."""
-
-    seconds: int = 60
-    memory_bytes: int = 4 << 30
-    output_bytes: int = 64 << 20
-
-
+LIMITS = ChildLimits(seconds=60, memory_gib=4, file_bytes=64 << 20)
 # Names that refer to each other grow without bounds when they are written out.
-_DEMANGLING = Limits(seconds=10, memory_bytes=1 << 30, output_bytes=16 << 20)
+_DEMANGLING = ChildLimits(seconds=10, memory_gib=1, file_bytes=16 << 20)
 
 
 @dataclass(frozen=True)
@@ -110,7 +90,7 @@ class Assembly:
         )
 
 
-def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None = None) -> Assembly:
+def kernel_assembly(recording: Recording, kernel: Kernel, limits: ChildLimits = LIMITS) -> Assembly:
     """Compile a recorded kernel as it was compiled then, up to assembly."""
     native = _compiled(recording, kernel)
     whole, own = recording.payload(native.digest), recording.payload(kernel.digest)
@@ -120,7 +100,7 @@ def kernel_assembly(recording: Recording, kernel: Kernel, limits: Limits | None 
     compiler = _find_compiler(native.command)
     version = _version(compiler)
     command = [compiler, *flags, *_torch_includes(), *_own_flags(version), "-S", "-o", "-"]
-    made = _run([*command, _SOURCE], whole, limits or Limits())
+    made = _run([*command, _SOURCE], whole, limits)
     found = listing(made, _SOURCE, range(first, first + len(own.splitlines())))
     return Assembly(
         kernel=kernel.name,
@@ -247,47 +227,24 @@ def _torch_includes() -> list[str]:
 # --- the compiler's process -----------------------------------------------------------------------
 
 
-def _run(command: list[str], source: str, limits: Limits) -> str:
+def _run(command: list[str], source: str, limits: ChildLimits) -> str:
     with tempfile.TemporaryDirectory(prefix="inductoscope-assembly-") as name:
         folder = Path(name)
         (folder / _SOURCE).write_text(source, "utf-8", errors="replace")
         code = _limited(command, folder, limits)
         if code is None:
-            raise ToolFailure(f"The compiler did not end within {limits.seconds} s.")
+            raise ToolFailure(f"The compiler did not end within {limits.seconds:g} s.")
         if code != 0:
             raise ToolFailure(_failure(command[0], code, folder))
         return (folder / "stdout").read_text("utf-8", errors="replace")
 
 
 def _limited(
-    command: list[str], folder: Path, limits: Limits, given: str = os.devnull
+    command: list[str], folder: Path, limits: ChildLimits, given: str = os.devnull
 ) -> int | None:
-    """The exit code; None where its time was up. `given`: the file that it reads."""
-    most = (limits.seconds, limits.memory_bytes, limits.output_bytes, 0)
-    words = [sys.executable, "-I", "-S", "-c", _LIMITER, *map(str, most), *command]
+    """The exit code; None if its time was up. `given`: the file that it reads."""
     environment = {"PATH": os.environ.get("PATH", ""), "LC_ALL": "C", "TMPDIR": str(folder)}
-    with (
-        open(folder / given, "rb") as read,
-        open(folder / "stdout", "wb") as out,
-        open(folder / "stderr", "wb") as err,
-    ):
-        child = subprocess.Popen(
-            words,
-            cwd=folder,
-            env=environment,
-            stdin=read,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        try:
-            return child.wait(timeout=limits.seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if child.returncode is None:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+    return run_program(command, limits, folder, environment=environment, given=given)
 
 
 def _failure(compiler: str, code: int, folder: Path) -> str:

@@ -21,7 +21,7 @@ from inductoscope.kernels.configs import (
 from inductoscope.kernels.file import KernelFile, Scalar
 from inductoscope.kernels.script import Plan, make_plan, script_text
 from inductoscope.kernels.target import Target, parse_target
-from inductoscope.processes.limited import Limits
+from inductoscope.processes.limited import ChildLimits
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Wish:
     target: str | None = None
     settings: Mapping[str, Scalar] = field(default_factory=dict)
     all_configs: bool = False
-    limits: Limits = field(default_factory=Limits)
+    limits: ChildLimits = field(default_factory=ChildLimits)
     times: int = 1
     output: Path | None = None
 

@@ -1,6 +1,6 @@
 """Runs in a child process: runs a kernel's script and says where in Triton it is.
 
-    python bounded.py MEMORY_BYTES probe.py SCRIPT FOLDER EVENTS_FD
+    python bounded.py LIMITS file probe.py SCRIPT FOLDER EVENTS_FD
 
 Run as a file, so that nothing but the standard library and Triton is loaded. One line of JSON
 per event goes to EVENTS_FD, before a stage begins and after it has ended, so that the parent knows

@@ -1,4 +1,4 @@
-"""Runs a Python file in a process group of its own, under limits, and leaves nothing behind."""
+"""Runs a child in a process group of its own, under limits, and leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -10,40 +10,97 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
-from inductoscope.processes.groups import Process, end_group, look_at_group
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.own_limits import die_with_parent
+from inductoscope.processes.tree import Observation, observe_group
 
-Event = dict[str, Any]
+ChildEvent = dict[str, Any]
 
 _LOOK_EVERY = 0.25  # seconds
 _MOST_OUTPUT = 200_000  # characters kept of what the child printed
+_BOUNDED = str(Path(__file__).with_name("bounded.py"))
 
 
 @dataclass(frozen=True)
-class Limits:
+class ChildLimits:
     """What one child may take."""
 
     seconds: float = 60.0
     start_seconds: float = 300.0  # until Triton, and torch where needed, are imported
     memory_gib: float = 16.0
+    file_bytes: int = 4 << 30
 
-    @property
-    def memory_bytes(self) -> int:
-        return int(self.memory_gib * 2**30)
+    def as_json(self, **more: int) -> str:
+        """For `bounded.py`."""
+        memory = int(self.memory_gib * 2**30)
+        return json.dumps({"memory": memory, "file_size": self.file_bytes, **more})
+
+
+# --- a program ------------------------------------------------------------------------------------
+
+
+def run_program(
+    command: Sequence[str],
+    limits: ChildLimits,
+    folder: Path,
+    *,
+    environment: Mapping[str, str],
+    given: str = os.devnull,
+) -> int | None:
+    """Run a program in `folder`; its output goes to the files stdout and stderr there.
+
+    Returns its exit code, or None if its time was up. `given` is the file that it reads.
+    """
+    bounds = limits.as_json(cpu_seconds=int(limits.seconds))
+    with (
+        open(folder / given, "rb") as read,
+        open(folder / "stdout", "wb") as out,
+        open(folder / "stderr", "wb") as err,
+    ):
+        # The limits are set in a process of its own, which is safe beside threads.
+        child = subprocess.Popen(
+            [sys.executable, "-I", "-S", _BOUNDED, bounds, "program", *command],
+            cwd=folder,
+            env=dict(environment),
+            stdin=read,
+            stdout=out,
+            stderr=err,
+            start_new_session=True,
+        )
+        try:
+            return child.wait(timeout=limits.seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            end_child(child)
+
+
+# --- a Python file that reports what it does ------------------------------------------------------
 
 
 @dataclass(frozen=True)
-class Ended:
-    """How a child ended, and what it had said."""
+class ChildProgram:
+    """What to run: a Python file, its arguments, and settings of the environment."""
 
-    events: tuple[Event, ...]
+    file: Path
+    arguments: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ChildResult:
+    """How a child ended, and what it reported."""
+
+    events: tuple[ChildEvent, ...]
     output: str
     exit_code: int | None  # None: it was stopped because its time was up
-    group: tuple[Process, ...] = ()  # what it and its children did when its time was up
+    # What it and its children did when its time was up.
+    observed: Observation | None = None
     stopped_at: float = 0.0
 
     @property
@@ -56,59 +113,44 @@ class Ended:
         return f"signal {-self.exit_code}"
 
 
-@dataclass(frozen=True)
-class Order:
-    """What to run: a Python file, its arguments, and settings of the environment."""
-
-    program: Path
-    arguments: tuple[str, ...]
-    environment: Mapping[str, str] = field(default_factory=dict)
-
-
 def run_child(
-    order: Order, limits: Limits, folder: Path, on_event: Callable[[Event], None]
-) -> Ended:
-    """Run it to its end or to the end of its time. Its whole process group is ended in any case."""
+    program: ChildProgram,
+    limits: ChildLimits,
+    folder: Path,
+    on_event: Callable[[ChildEvent], None],
+) -> ChildResult:
+    """Run it until it ends or its time is up. Its whole process group is ended in any case."""
     reading, writing = os.pipe()
+    words = (str(program.file), *program.arguments, str(writing))
     with open(folder / "output.txt", "wb") as output:
         child = subprocess.Popen(
-            [
-                sys.executable,
-                str(Path(__file__).with_name("bounded.py")),
-                str(limits.memory_bytes),
-                str(order.program),
-                *order.arguments,
-                str(writing),
-            ],
+            [sys.executable, _BOUNDED, limits.as_json(), "file", *words],
             stdin=subprocess.PIPE,  # Ends when this process does; see bounded.py.
             stdout=output,
             stderr=subprocess.STDOUT,
             pass_fds=(writing,),
             start_new_session=True,
             cwd=folder,
-            env={**os.environ, **order.environment},
+            env={**os.environ, **program.environment},
         )
     os.close(writing)
     try:
         return _follow(child, _Lines(reading), limits, folder, on_event)
     finally:
-        end_group(child.pid)
-        child.wait()
+        end_child(child)
         os.close(reading)
-        if child.stdin is not None:
-            child.stdin.close()
 
 
 def _follow(
     child: subprocess.Popen[bytes],
     lines: _Lines,
-    limits: Limits,
+    limits: ChildLimits,
     folder: Path,
-    on_event: Callable[[Event], None],
-) -> Ended:
-    events: list[Event] = []
+    on_event: Callable[[ChildEvent], None],
+) -> ChildResult:
+    events: list[ChildEvent] = []
     deadline = time.monotonic() + limits.start_seconds
-    group: tuple[Process, ...] = ()
+    observed: Observation | None = None
     while True:
         for event in lines.wait(_LOOK_EVERY):
             events.append(event)
@@ -118,12 +160,12 @@ def _follow(
         if child.poll() is not None:
             break
         if time.monotonic() >= deadline:
-            group = tuple(look_at_group(child.pid))
+            observed = observe_group(child.pid)
             break
     stopped_at = time.monotonic()
     exit_code = child.poll()
     events += lines.wait(0)
-    return Ended(tuple(events), _output(folder), exit_code, group, stopped_at)
+    return ChildResult(tuple(events), _output(folder), exit_code, observed, stopped_at)
 
 
 def _output(folder: Path) -> str:
@@ -135,15 +177,15 @@ def _output(folder: Path) -> str:
 
 
 class _Lines:
-    """Events from a pipe, as they come."""
+    """Events from a pipe, as they arrive."""
 
     def __init__(self, reading: int) -> None:
         self._reading = reading
         self._rest = b""
         self._ended = False
 
-    def wait(self, seconds: float) -> Iterator[Event]:
-        """What has come; waits for it for at most this long."""
+    def wait(self, seconds: float) -> Iterator[ChildEvent]:
+        """What has arrived; waits for at most this long."""
         if self._ended:
             time.sleep(min(seconds, 0.05))
             return
@@ -159,3 +201,39 @@ class _Lines:
                     if isinstance(event, dict):
                         yield event
             seconds = 0
+
+
+# --- the user's program, and scripts made for it --------------------------------------------------
+
+
+def start_group(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    stdin: int | IO[bytes],
+    stdout: int | IO[bytes],
+    folder: Path | None = None,
+    niceness: int | None = None,
+) -> subprocess.Popen[bytes]:
+    """Start a child that leads a process group and dies with this process; it has no limits.
+
+    With a niceness it stays in this session: systems that share the processor among sessions would
+    give it as much as anything else.
+    """
+
+    def prepare() -> None:
+        die_with_parent()
+        if niceness is not None:
+            os.setpgid(0, 0)
+            os.nice(niceness)
+
+    return subprocess.Popen(
+        command,
+        env=dict(environment),
+        cwd=folder,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=subprocess.STDOUT,
+        start_new_session=niceness is None,
+        preexec_fn=prepare,
+    )

@@ -1,7 +1,7 @@
-"""Locks on files: who holds one, who waits, and lock files that nobody holds any more.
+"""Locks on files: who holds one, who waits for it, and lock files that nobody holds any more.
 
-torch takes its locks in a loop, with a pause between two tries, so that the kernel knows of no
-waiter. A waiter is seen by its stack, or by the lock file being opened again and again.
+torch takes its locks in a loop, with a pause between two tries, so the kernel knows of no waiter.
+A waiter shows in its stack, or by opening the lock file again and again.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from inductoscope.processes.tree import PROC
+from inductoscope.processes.status import PROC, all_pids
 
 _IN_OPEN = 0x20
 _EVENT = struct.Struct("iIII")
@@ -29,19 +29,19 @@ class FileLock:
 
     path: str
     holder: int
-    # Processes that the kernel holds back until it is free.
+    # Processes that the kernel blocks until the lock is free.
     waiters: tuple[int, ...] = ()
     # How often the file was opened while we looked; the holder opens it once.
     tries: int = 0
 
     @property
     def is_wanted(self) -> bool:
-        """Whether someone is seen to wait for it."""
+        """Whether someone visibly waits for it."""
         return bool(self.waiters) or self.tries >= _TRIES_OF_A_WAITER
 
 
 def held_locks() -> list[FileLock]:
-    """All locks on files that this user may see, with the path where it can be found out."""
+    """All file locks that this user can see, with their paths where known."""
     try:
         lines = (PROC / "locks").read_text().splitlines()
     except OSError:
@@ -86,9 +86,8 @@ def open_files(pid: int) -> Iterator[str]:
 
 
 def who_has_open(path: str) -> list[int]:
-    """Processes that have a file open, as far as this user may see."""
-    pids = [int(name) for name in os.listdir(PROC) if name.isdigit()]
-    return [pid for pid in pids if path in open_files(pid)]
+    """Processes that have a file open, as far as this user can see."""
+    return [pid for pid in all_pids() if path in open_files(pid)]
 
 
 def count_tries(paths: Iterable[str], seconds: float) -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Lets a process of the recorded program write its Python stacks when it is asked from outside.
 
-Asked means: sent a signal that programs hardly ever use. Whoever asks has to make sure first that
-the handler and the open file are still there; `watch.stacks` does.
+Asking means sending a signal that programs hardly ever use. Whoever asks has to make sure first
+that the handler is still there: `stacks.ask_for_stacks` does.
 """
 
 from __future__ import annotations
@@ -12,21 +12,41 @@ import os
 import signal
 from pathlib import Path
 
-# Real-time signals are there on Linux alone, and so is /proc, which the asking side needs.
+# Only Linux has real-time signals, and /proc, which the asking side needs.
 STACK_SIGNAL: int | None = signal.SIGRTMIN + 12 if hasattr(signal, "SIGRTMIN") else None
 FOLDER = "stacks"
 SUFFIX = "-stacks.txt"
+
+# All looks at a process with some threads.
+_MOST_TEXT = 1_000_000
 
 # So high a number leaves the program the numbers that it would get without us.
 _LOWEST_DESCRIPTOR = 700
 
 
-def answer_with_stacks(folder: Path) -> None:
-    """Write the stacks of all threads into a file of the recording whenever asked."""
-    if STACK_SIGNAL is None or signal.getsignal(STACK_SIGNAL) != signal.SIG_DFL:
-        return  # The program uses the signal itself.
+def answer_with_stacks(folder: Path, *, on_crash: bool = False) -> None:
+    """Write the stacks of all threads into a file of the recording whenever asked.
+
+    With `on_crash` they are written when a signal kills the process, too. Never every few seconds
+    from a thread: reading the stack of a thread that runs may crash it.
+    """
     with contextlib.suppress(OSError, ValueError, ImportError, RuntimeError):
-        faulthandler.register(STACK_SIGNAL, file=_opened(folder / FOLDER), all_threads=True)
+        file = _opened(folder / FOLDER)
+        if on_crash and not faulthandler.is_enabled():
+            faulthandler.enable(file)
+        # A program that uses the signal itself keeps it.
+        if STACK_SIGNAL is not None and signal.getsignal(STACK_SIGNAL) == signal.SIG_DFL:
+            faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
+
+
+def written_stacks(folder: Path) -> str:
+    """What the process of a recording that was started last wrote of its stacks."""
+    for path in sorted((folder / FOLDER).glob(f"*{SUFFIX}"), reverse=True):
+        with contextlib.suppress(OSError):
+            text = path.read_text("utf-8", "replace")
+            if text.strip():
+                return text[-_MOST_TEXT:]
+    return ""
 
 
 def _opened(folder: Path) -> int:

@@ -1,8 +1,9 @@
-"""Stacks of a process, had without its help where possible.
+"""Stacks of a running process, read without its help where possible.
 
-Three ways, the best that works: py-spy, which reads the memory of the process (it needs the right
-to trace it); the process itself, if it runs under `inductoscope run` and answers a signal; and
-what the kernel says of each thread. Which it was, and what is missing, is part of the result.
+There are three ways, and the best that works is taken: py-spy, which reads the memory of the
+process and needs the right to trace it; the process itself, if it is recorded and answers a
+signal; and what the kernel says about each thread. The result says which one it was and what is
+missing.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -21,7 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.processes import stack_signal
-from inductoscope.processes.tree import PROC
+from inductoscope.processes.dumps import StackFrame, ThreadStack, parse_dump
+from inductoscope.processes.locks import open_files
+from inductoscope.processes.status import PROC, read_text
 
 _SPY_SECONDS = 4.0
 _ANSWER_SECONDS = 1.0
@@ -32,42 +34,14 @@ INSTALL_SPY = "pip install py-spy"
 
 
 @dataclass(frozen=True)
-class Frame:
-    """One call on a stack. Native frames have no line."""
-
-    function: str
-    file: str
-    line: int = 0
-
-    @property
-    def name(self) -> str:
-        """The function without the class or function around it, which only some sources tell."""
-        return self.function.rpartition(".")[2]
-
-    @property
-    def text(self) -> str:
-        place = f" ({self.file}:{self.line})" if self.line else f" ({self.file})"
-        return self.function + (place if self.file else "")
-
-
-@dataclass(frozen=True)
-class ThreadStack:
-    """The calls of one thread, innermost first."""
-
-    name: str
-    frames: tuple[Frame, ...]
-    is_active: bool | None = None
-
-
-@dataclass(frozen=True)
 class Stacks:
-    """The stacks of one process, and how they were had."""
+    """The stacks of one process, and how they were read."""
 
     pid: int
     # 'py-spy', 'signal' or 'kernel'.
     source: str
     threads: tuple[ThreadStack, ...]
-    # What could not be seen, and how to get it; empty if nothing is missing.
+    # What could not be read, and how to get it; empty if nothing is missing.
     missing: str = ""
 
     @property
@@ -76,7 +50,7 @@ class Stacks:
 
 
 def read_stacks(pid: int, *, native: bool = False, is_stopped: bool = False) -> Stacks:
-    """The stacks of a process by the best way that works."""
+    """The stacks of a process, read in the best way that works."""
     found, why_not = _by_spy(pid, native=native, is_stopped=is_stopped)
     if found is not None:
         return found
@@ -99,7 +73,7 @@ def _by_spy(pid: int, *, native: bool, is_stopped: bool) -> tuple[Stacks | None,
     program = spy()
     if program is None:
         return None, f"no Python stack: py-spy is not installed ({INSTALL_SPY})"
-    # Without a pause the process never notices, but a stack that changes may be misread.
+    # Without a pause the process notices nothing, but a stack that changes may be misread.
     ways: list[tuple[str, ...]] = (
         [("--native",)] if native and not is_stopped else [("--nonblocking",)] * 3
     )
@@ -158,13 +132,13 @@ def _spied_threads(data: Any) -> tuple[ThreadStack, ...]:
     return tuple(thread for thread in found if thread.frames)
 
 
-def _spied_frames(frames: Iterable[Any]) -> tuple[Frame, ...]:
+def _spied_frames(frames: Iterable[Any]) -> tuple[StackFrame, ...]:
     found = []
     for frame in frames:
         if isinstance(frame, dict):
             line = frame.get("line")
             found.append(
-                Frame(
+                StackFrame(
                     function=str(frame.get("name")),
                     file=str(frame.get("filename") or ""),
                     line=line if isinstance(line, int) else 0,
@@ -193,41 +167,47 @@ def spied_locals(pid: int, names: frozenset[str]) -> dict[str, str]:
 
 def _by_signal(pid: int) -> Stacks | None:
     """Ask a process that answers; None if it cannot, or does not in time."""
-    number, path = stack_signal.STACK_SIGNAL, answer_file(pid)
-    if number is None or path is None or not _catches(pid, number):
+    path = answer_file(pid)
+    if path is None:
         return None
     try:
         start = os.path.getsize(path)
-        os.kill(pid, number)
+        threads = parse_dump(_new_text(path, start)) if ask_for_stacks(pid) else ()
     except OSError:
         return None
-    text = _new_text(path, start)
-    threads = parse_dump(text)
     return Stacks(pid, "signal", threads, missing="native frames") if threads else None
+
+
+def ask_for_stacks(pid: int) -> bool:
+    """Have a process write its stacks into its answer file; False if it would not answer.
+
+    A process is asked only if it handles the signal: without a handler, the signal would kill it.
+    """
+    number = stack_signal.STACK_SIGNAL
+    if number is None or not _handles(pid, number):
+        return False
+    try:
+        os.kill(pid, number)
+    except OSError:
+        return False
+    return True
 
 
 def answer_file(pid: int) -> str | None:
     """The file that a process would write its stacks into, if it still has it open."""
-    with contextlib.suppress(OSError):
-        for name in os.listdir(PROC / str(pid) / "fd"):
-            with contextlib.suppress(OSError):
-                path = os.readlink(PROC / str(pid) / "fd" / name)
-                if path.endswith(stack_signal.SUFFIX) and f"/{stack_signal.FOLDER}/" in path:
-                    return path
-    return None
+    folder, suffix = f"/{stack_signal.FOLDER}/", stack_signal.SUFFIX
+    return next((p for p in open_files(pid) if p.endswith(suffix) and folder in p), None)
 
 
-def _catches(pid: int, number: int) -> bool:
-    """Whether a process has a handler for a signal: without one, the signal would end it."""
-    with contextlib.suppress(OSError, ValueError):
-        for line in (PROC / str(pid) / "status").read_text().splitlines():
-            if line.startswith("SigCgt:"):
-                return bool(int(line.split()[1], 16) >> (number - 1) & 1)
+def _handles(pid: int, number: int) -> bool:
+    for line in read_text(pid, "status").splitlines():
+        if line.startswith("SigCgt:"):
+            return bool(int(line.split()[1], 16) >> (number - 1) & 1)
     return False
 
 
 def _new_text(path: str, start: int) -> str:
-    """What is written behind `start`, once nothing more comes."""
+    """What is written after `start`, once nothing more comes."""
     until, size = time.monotonic() + _ANSWER_SECONDS, start
     while time.monotonic() < until:
         time.sleep(0.05)
@@ -240,31 +220,11 @@ def _new_text(path: str, start: int) -> str:
         return file.read(_LONGEST_ANSWER).decode("utf-8", "replace")
 
 
-_THREAD = re.compile(r"^(?:Current thread|Thread) (0x[0-9a-f]+)(?: \[([^\]]*)\])?")
-_CALL = re.compile(r'^  File "(.*)", line (\d+|\?\?\?) in (.*)$')
-
-
-def parse_dump(text: str) -> tuple[ThreadStack, ...]:
-    """The stacks in a text that Python's faulthandler wrote; the main thread is the last."""
-    found: list[tuple[str, list[Frame]]] = []
-    for line in text.splitlines():
-        thread, call = _THREAD.match(line), _CALL.match(line)
-        if thread:
-            found.append((thread[2] or thread[1], []))
-        elif call and found:
-            number = int(call[2]) if call[2].isdigit() else 0
-            found[-1][1].append(Frame(function=call[3], file=call[1], line=number))
-    found.reverse()
-    return tuple(
-        ThreadStack(name, tuple(frames[:_MOST_FRAMES])) for name, frames in found if frames
-    )
-
-
 # --- the kernel -----------------------------------------------------------------------------------
 
 
 def _by_kernel(pid: int) -> tuple[ThreadStack, ...]:
-    """For each thread where in the kernel it waits; that much anyone may read, as a rule."""
+    """Where in the kernel each thread waits; as a rule, anyone may read that much."""
     found = []
     with contextlib.suppress(OSError):
         for thread in sorted(os.listdir(PROC / str(pid) / "task"), key=int)[:64]:
@@ -274,14 +234,14 @@ def _by_kernel(pid: int) -> tuple[ThreadStack, ...]:
     return tuple(thread for thread in found if thread.frames)
 
 
-def _kernel_calls(place: Path) -> list[Frame]:
+def _kernel_calls(place: Path) -> list[StackFrame]:
     lines = (line.split("]", 1)[-1].strip() for line in _read(place / "stack").splitlines())
-    return [Frame(line.partition("+")[0], "kernel") for line in lines if line]
+    return [StackFrame(line.partition("+")[0], "kernel") for line in lines if line]
 
 
-def _wait_channel(place: Path) -> list[Frame]:
+def _wait_channel(place: Path) -> list[StackFrame]:
     name = _read(place / "wchan")
-    return [Frame(name, "kernel")] if name not in ("", "0") else []
+    return [StackFrame(name, "kernel")] if name not in ("", "0") else []
 
 
 def _read(path: Path) -> str:

@@ -1,30 +1,33 @@
-"""A tree of processes, read from /proc.
+"""Trees and groups of processes.
 
-One sample says what there is; two samples say what each process did in between: whether it used
-the processor or slept, whether its memory grew, and which processes came and went.
+One sample shows which processes exist. Two samples show what each one did in between: whether it
+used the processor or slept, whether its memory grew, and which processes came and went.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
-PROC = Path("/proc")
+from inductoscope.processes.status import (
+    PROC,
+    all_pids,
+    command_of,
+    group_members,
+    read_status,
+    read_text,
+    uptime,
+)
 
-_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
-_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
-_LONGEST_COMMAND = 4096
 _MOST_PROCESSES = 500
 
-# A process that uses less than this share of a core sleeps; more than the other, it spins.
+# A process that uses less than this share of a core sleeps; one that uses more than that spins.
 _ASLEEP = 0.05
 _BUSY = 0.5
 
-# What a program is called, and what it is.
+# The name of a program, and what kind of compiler it is.
 _COMPILERS = {
     "ptxas": "ptxas",
     "cc1plus": "C++ compiler",
@@ -48,7 +51,7 @@ _WORKER_FILE = "torch/_inductor/compile_worker/__main__.py"
 
 
 @dataclass(frozen=True)
-class Process:
+class ProcessSample:
     """One process at one moment."""
 
     pid: int
@@ -60,21 +63,21 @@ class Process:
     cpu_seconds: float
     memory: int
     faults: int
-    # Seconds since the machine started at which it was started; with the pid it names a process.
+    # Seconds since boot; together with the pid it identifies a process.
     started: float
     age: float
     wait_channel: str = ""
-    # How often its first thread gave up the processor of its own accord.
+    # How often its first thread gave up the processor voluntarily.
     switches: int = 0
 
     @property
     def is_stopped(self) -> bool:
-        """Whether a signal or a debugger holds it."""
+        """Whether a signal or a debugger has stopped it."""
         return self.state in "Tt"
 
     @property
     def is_zombie(self) -> bool:
-        """Whether it is dead and its parent has not asked how it ended."""
+        """Whether it is dead and its parent has not reaped it."""
         return self.state in "ZX"
 
     @property
@@ -85,12 +88,12 @@ class Process:
 
     @property
     def is_torch_worker(self) -> bool:
-        """Whether it is a compile worker of torch: the sidecar, or one that it forked."""
+        """Whether it is one of torch's compile workers: the sidecar, or one that it forked."""
         return any(word.endswith(_WORKER_FILE) for word in self.command[:4])
 
     @property
     def worker_of(self) -> int | None:
-        """The process that a worker of torch works for."""
+        """The process that this compile worker of torch works for."""
         if not self.is_torch_worker:
             return None
         given = (w.partition("=")[2] for w in self.command if w.startswith("--parent="))
@@ -109,7 +112,7 @@ class Process:
 
     @property
     def source(self) -> str:
-        """The file that a compiler was given."""
+        """The file that a compiler compiles."""
         words = [word for word in self.command[1:] if word.endswith((".ptx", *_SOURCES))]
         return next((word for word in words if not word.endswith((".h", ".hpp"))), "") or (
             words[0] if words else ""
@@ -122,7 +125,7 @@ class Process:
 
 
 def _compiler_by_arguments(command: tuple[str, ...]) -> str:
-    """A stand-in or a wrapper has any name, but it is given what a compiler is given."""
+    """A wrapper may have any name, but it gets the arguments that a compiler gets."""
     if "-o" not in command and "--output-file" not in command:
         return ""
     if any(word.endswith(".ptx") for word in command):
@@ -134,24 +137,24 @@ def _compiler_by_arguments(command: tuple[str, ...]) -> str:
 
 @dataclass(frozen=True)
 class Tree:
-    """A process with everything below it, at one moment, and torch's workers that lost their way.
+    """A process with all its descendants at one moment, and torch's workers that were orphaned.
 
-    The first process is the root. It is empty when the root is gone.
+    The first process is the root. The tree is empty if the root is gone.
     """
 
     time: float
-    processes: tuple[Process, ...]
+    processes: tuple[ProcessSample, ...]
 
     @property
-    def root(self) -> Process | None:
+    def root(self) -> ProcessSample | None:
         return self.processes[0] if self.processes else None
 
-    def get(self, pid: int) -> Process | None:
+    def get(self, pid: int) -> ProcessSample | None:
         return next((process for process in self.processes if process.pid == pid), None)
 
-    def below(self, pid: int) -> list[Process]:
+    def below(self, pid: int) -> list[ProcessSample]:
         """The descendants of a process."""
-        found: list[Process] = []
+        found: list[ProcessSample] = []
         wanted = {pid}
         while wanted:
             level = [p for p in self.processes if p.parent in wanted and p not in found]
@@ -160,20 +163,20 @@ class Tree:
         return found
 
     @property
-    def compilers(self) -> list[Process]:
-        """Compilers at work, the innermost first: cc1plus comes before the g++ that started it."""
+    def compilers(self) -> list[ProcessSample]:
+        """Running compilers, innermost first: cc1plus comes before the g++ that started it."""
         found = [p for p in self.processes if p.compiler and not p.is_zombie]
         return sorted(found, key=lambda process: -self._depth(process))
 
-    def _depth(self, process: Process) -> int:
+    def _depth(self, process: ProcessSample) -> int:
         depth, above = 0, self.get(process.parent)
         while above is not None and depth < 50:
             depth, above = depth + 1, self.get(above.parent)
         return depth
 
     @property
-    def workers(self) -> list[Process]:
-        """Compile workers of torch that live, the sidecar first."""
+    def workers(self) -> list[ProcessSample]:
+        """Live compile workers of torch, the sidecar first."""
         return [p for p in self.processes if p.is_torch_worker and not p.is_zombie]
 
 
@@ -223,82 +226,79 @@ def activity(before: Tree, after: Tree) -> dict[int, Activity]:
     return found
 
 
+@dataclass(frozen=True)
+class Observation:
+    """Processes that were sampled twice: the later sample, and what each did in between."""
+
+    tree: Tree
+    activity: Mapping[int, Activity]
+
+
+def observe_group(leader: int, *, seconds: float = 0.5) -> Observation:
+    """Watch a process group for a short while. The leader comes first."""
+    before = sample_group(leader)
+    time.sleep(seconds)
+    after = sample_group(leader)
+    return Observation(after, activity(before, after))
+
+
+def sample_group(leader: int) -> Tree:
+    """The live processes of a process group, now."""
+    pids = sorted((s.pid for s in group_members(leader)), key=lambda pid: (pid != leader, pid))
+    found = (read_process(pid) for pid in pids)
+    return Tree(time.monotonic(), tuple(process for process in found if process is not None))
+
+
 def sample_tree(root: int) -> Tree:
-    """The process `root` and everything below it, now."""
-    uptime = _uptime()
-    found: list[Process] = []
+    """The process `root` and all its descendants, now."""
+    now = uptime()
+    found: list[ProcessSample] = []
     queue = [root]
     while queue and len(found) < _MOST_PROCESSES:
-        process = read_process(queue.pop(0), uptime)
+        process = read_process(queue.pop(0), now)
         if process is not None:
             found.append(process)
             queue += _children(process.pid)
     if found and found[0].pid == root:
-        found += _strays(found, uptime)
+        found += _orphans(found, now)
         return Tree(time.monotonic(), tuple(found))
     return Tree(time.monotonic(), ())
 
 
-def _strays(found: list[Process], uptime: float) -> Iterator[Process]:
-    """Workers whose sidecar is gone: they are no one's children, but say whom they work for."""
+def _orphans(found: list[ProcessSample], now: float) -> Iterator[ProcessSample]:
+    """Workers whose sidecar is gone: nobody's children, but their command names their owner."""
     known = {process.pid for process in found}
-    for pid in _all_pids():
-        if pid not in known and any(word.endswith(_WORKER_FILE) for word in _command(pid)[:4]):
-            process = read_process(pid, uptime)
+    for pid in all_pids():
+        if pid not in known and any(word.endswith(_WORKER_FILE) for word in command_of(pid)[:4]):
+            process = read_process(pid, now)
             if process is not None and process.worker_of in known:
                 yield process
 
 
-def _all_pids() -> list[int]:
-    with contextlib.suppress(OSError):
-        return [int(name) for name in os.listdir(PROC) if name.isdigit()]
-    return []
-
-
-def read_process(pid: int, uptime: float | None = None) -> Process | None:
-    """One process; None if there is none."""
-    fields = _stat_fields(pid)
-    if not fields:
+def read_process(pid: int, now: float | None = None) -> ProcessSample | None:
+    """One process; None if there is no such process. `now`: seconds since boot, if known."""
+    status = read_status(pid)
+    if status is None:
         return None
-    started = int(fields[19]) / _TICKS
-    return Process(
+    return ProcessSample(
         pid=pid,
-        parent=int(fields[1]),
-        name=_text(pid, "comm"),
-        command=_command(pid),
-        state=fields[0],
-        threads=int(fields[17]),
-        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
-        memory=int(fields[21]) * _PAGE,
-        faults=int(fields[7]) + int(fields[9]),
-        started=started,
-        age=max(0.0, (_uptime() if uptime is None else uptime) - started),
-        wait_channel=_text(pid, "wchan").strip("0"),
+        parent=status.parent,
+        name=read_text(pid, "comm"),
+        command=command_of(pid),
+        state=status.state,
+        threads=status.threads,
+        cpu_seconds=status.cpu_seconds,
+        memory=status.memory,
+        faults=status.faults,
+        started=status.started,
+        age=max(0.0, (uptime() if now is None else now) - status.started),
+        wait_channel=read_text(pid, "wchan").strip("0"),
         switches=_switches(pid),
     )
 
 
-def _stat_fields(pid: int) -> list[str]:
-    """The fields of /proc/PID/stat behind the name, which may hold anything."""
-    fields = _text(pid, "stat").rpartition(")")[2].split()
-    return fields if len(fields) > 21 else []
-
-
-def _text(pid: int, name: str) -> str:
-    with contextlib.suppress(OSError):
-        return (PROC / str(pid) / name).read_bytes()[:65536].decode("utf-8", "replace").strip()
-    return ""
-
-
-def _command(pid: int) -> tuple[str, ...]:
-    with contextlib.suppress(OSError):
-        data = (PROC / str(pid) / "cmdline").read_bytes()[:_LONGEST_COMMAND]
-        return tuple(data.decode("utf-8", "replace").rstrip("\0").split("\0")) if data else ()
-    return ()
-
-
 def _switches(pid: int) -> int:
-    for line in _text(pid, "status").splitlines():
+    for line in read_text(pid, "status").splitlines():
         name, _, value = line.partition(":")
         if name == "voluntary_ctxt_switches":
             return int(value)
@@ -307,27 +307,9 @@ def _switches(pid: int) -> int:
 
 def _children(pid: int) -> list[int]:
     """The children of all threads of a process."""
-    found: list[int] = []
     try:
-        threads: Iterable[str] = os.listdir(PROC / str(pid) / "task")
+        threads = os.listdir(PROC / str(pid) / "task")
     except OSError:
-        return found
-    for thread in threads:
-        text = _text(pid, f"task/{thread}/children")
-        found += [int(word) for word in text.split()]
-    return sorted(found)
-
-
-def _uptime() -> float:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return float((PROC / "uptime").read_text().split()[0])
-    return 0.0
-
-
-def environment_of(pid: int) -> dict[str, str]:
-    """The environment that a process was started with; empty where it may not be read."""
-    with contextlib.suppress(OSError):
-        data = (PROC / str(pid) / "environ").read_bytes().decode("utf-8", "replace")
-        pairs = (entry.partition("=") for entry in data.split("\0"))
-        return {name: value for name, separator, value in pairs if separator}
-    return {}
+        return []
+    texts = (read_text(pid, f"task/{thread}/children") for thread in threads)
+    return sorted(int(word) for text in texts for word in text.split())

@@ -82,7 +82,7 @@ def command(
     """
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.outside.examination import Doctor, Request
-    from inductoscope.doctor.outside.program import Limits
+    from inductoscope.doctor.outside.program import RunLimits
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.doctor import print_verdict
@@ -95,7 +95,7 @@ def command(
         raise UsageError("--resume continues in the folder it names. Remove --output.")
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
-    limits = Limits(stall, time_limit)
+    limits = RunLimits(stall, time_limit)
     request = Request(
         to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs
     )

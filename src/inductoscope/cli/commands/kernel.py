@@ -97,7 +97,7 @@ def command(
     from inductoscope.kernels.configs import parse_config
     from inductoscope.kernels.file import read_kernel_file
     from inductoscope.kernels.plans import Wish
-    from inductoscope.processes.limited import Limits
+    from inductoscope.processes.limited import ChildLimits
 
     # SIGTERM acts like Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -106,7 +106,7 @@ def command(
         target=target,
         settings=parse_config(settings or ""),
         all_configs=all_configs,
-        limits=Limits(seconds=timeout, memory_gib=memory),
+        limits=ChildLimits(seconds=timeout, memory_gib=memory),
         times=times,
         output=output,
     )

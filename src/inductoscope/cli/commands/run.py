@@ -220,10 +220,9 @@ def _end_as(exit_code: int, number: int | None) -> NoReturn:
 
 
 def _die_of(number: int) -> None:
-    import resource
+    from inductoscope.processes.own_limits import limit_resources
 
-    # The program has dumped its core already, if it was to.
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    limit_resources()  # The program itself has dumped its core already, if it was to.
     with contextlib.suppress(OSError, ValueError):  # SIGKILL has no handler to reset.
         signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)

@@ -7,10 +7,8 @@ is replaced by one that also runs in eager and compares.
 from __future__ import annotations
 
 import atexit
-import faulthandler
 import functools
 import gc
-import os
 import sys
 import types
 from collections.abc import Callable
@@ -23,11 +21,10 @@ from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.instructions import (
     FOLDER,
-    STACK_SIGNAL,
-    STACKS,
     Instructions,
     instructions_from,
 )
+from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -47,7 +44,7 @@ def start(folder: str) -> Installer:
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)
-    _keep_stacks(place)
+    answer_with_stacks(Path(folder), on_crash=True)
     return installer
 
 
@@ -67,20 +64,6 @@ def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callab
         exec(f"import torch\n{instructions.workaround}", {})
 
     return {"torch": begin, "torch._inductor.config": settle}
-
-
-def _keep_stacks(place: Path) -> None:
-    """Python's stacks, written when the process dies of a signal and when it is asked for them.
-
-    Not every few seconds from a thread: reading the stack of a thread that runs may crash it.
-    """
-    try:
-        file = open(place / f"{os.getpid()}-{STACKS}", "w")  # noqa: SIM115
-    except OSError:
-        return
-    if not faulthandler.is_enabled():
-        faulthandler.enable(file)
-    faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:

@@ -53,6 +53,7 @@ from inductoscope.doctor.search.wrong_result_location import (
 )
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.status import is_alive
 from inductoscope.vocabulary import stages
 
 # How long a compile may take before it is said to hang, and the least that may be waited while
@@ -107,18 +108,9 @@ def _wait_for_others(place: Path) -> None:
         pass
     except OSError:
         return
-    while _is_running(mark.read_text() or "self"):
+    while is_alive(int(mark.read_text() or os.getpid())):
         time.sleep(0.5)
     os._exit(STOPPED)
-
-
-def _is_running(pid: str) -> bool:
-    """Whether a process is there; one that has ended may have to be waited for by its parent."""
-    try:
-        status = Path("/proc", pid, "stat").read_text()
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] not in "ZX"
 
 
 def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:

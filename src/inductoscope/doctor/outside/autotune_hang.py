@@ -23,7 +23,7 @@ from inductoscope.kernels.alone import Trial, try_alone
 from inductoscope.kernels.file import KernelFile, read_kernel_file
 from inductoscope.kernels.plans import Wish, make_plans
 from inductoscope.kernels.script import script_text
-from inductoscope.processes.limited import Limits
+from inductoscope.processes.limited import ChildLimits
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
@@ -145,7 +145,7 @@ def _compile_alone(
     kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
 ) -> tuple[Trial | None, str]:
     """Under a limit well above what it took those that finished. With a folder, keep the script."""
-    limits = Limits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
+    limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
     try:
         if kernel is None:
             return None, "its file could not be read"

@@ -34,7 +34,7 @@ from inductoscope.doctor.outside.other_levels import (
     other_random_numbers,
     random_operations,
 )
-from inductoscope.doctor.outside.program import Limits, Watched
+from inductoscope.doctor.outside.program import RunLimits, Watched
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_standstill
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses, Verification
@@ -59,7 +59,7 @@ class Request:
     command: Sequence[str]
     folder: Path
     calls: int = 8
-    limits: Limits = field(default_factory=Limits)
+    limits: RunLimits = field(default_factory=RunLimits)
     with_workaround: bool = True
     proofs: int = TIMES
 

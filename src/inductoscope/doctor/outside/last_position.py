@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.doctor.outside.program import Watched, open_stages
+from inductoscope.processes.dumps import StackFrame, parse_dump, threads_in
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.reader import Event, open_recording
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary.frames import is_compilers, is_users, shorten
 from inductoscope.vocabulary.stages import RUNTIME
 
-_FRAME = re.compile(r'^  File "(?P<file>[^"]+)", line (?P<line>\d+) in (?P<name>\S+)', re.MULTILINE)
-_THREAD = re.compile(r"^(?:Current t|T)hread (0x\w+)[^\n]*\n((?:  File [^\n]*\n?)*)", re.MULTILINE)
 # Stacks from which on what is on all of them says something.
 _FEWEST_LOOKS = 4
 # Rounds of fusion that torch makes at most, with some to spare.
@@ -91,10 +91,9 @@ def _how(run: Watched, signal_name: str) -> str:
 def compiler_functions(stacks: str) -> list[str]:
     """The compiler's functions on the last stack that was written, innermost first."""
     last = re.split(r"^Timeout|^Fatal Python error", stacks, flags=re.MULTILINE)[-1]
-    threads = re.split(r"^(?:Current t|T)hread 0x", last, flags=re.MULTILINE)
-    # The main thread comes last; others wait for it, or for compilers.
-    every = [found for thread in threads if (found := _functions_on(thread))]
-    return every[-1] if every else []
+    # The main thread is the first; others wait for it, or for compilers.
+    every = (_functions_on(thread.frames) for thread in parse_dump(last))
+    return next(filter(None, every), [])
 
 
 def _function_of(run: Watched, functions: list[str]) -> str:
@@ -121,31 +120,31 @@ def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
     are called anew each time, where nearly all time is spent in them: `returns` names those. Empty
     where there were too few looks to tell.
     """
-    looks: dict[str, list[list[re.Match[str]]]] = {}
-    for head, thread in _THREAD.findall(stacks):
-        if _functions_on(thread):
-            looks.setdefault(head, []).append([*_FRAME.finditer(thread)][::-1])
+    looks: dict[str, list[Sequence[StackFrame]]] = {}
+    for number, thread in threads_in(stacks):
+        if _functions_on(thread.frames):
+            looks.setdefault(number, []).append(thread.frames[::-1])
     longest = max(looks.values(), key=len, default=[])
     if len(longest) < _FEWEST_LOOKS:
         return ""
     name = ""
     for frames in zip(*longest, strict=False):
-        if len({(frame["file"], frame["name"]) for frame in frames}) > 1:
+        if len({(frame.file, frame.function) for frame in frames}) > 1:
             break
-        if frames[0]["name"] in returns:
+        if frames[0].function in returns:
             break
-        if is_compilers(frames[0]["file"]) or (name and is_users(frames[0]["file"])):
-            name = frames[0]["name"]
+        if is_compilers(frames[0].file) or (name and is_users(frames[0].file)):
+            name = frames[0].function
     return name
 
 
-def _functions_on(thread: str) -> list[str]:
+def _functions_on(frames: Sequence[StackFrame]) -> list[str]:
     found = []
-    for frame in _FRAME.finditer(thread):
-        path = shorten(frame["file"])
+    for frame in frames:
+        path = shorten(frame.file)
         in_compiler = is_compilers(path)
-        if in_compiler or is_users(frame["file"]):
-            found.append((in_compiler, f"{frame['name']} ({path}:{frame['line']})"))
+        if in_compiler or is_users(frame.file):
+            found.append((in_compiler, f"{frame.function} ({path}:{frame.line})"))
     # What the compiler called, such as the user's own pass, counts; what called it does not.
     last = max((n for n, (in_compiler, _) in enumerate(found) if in_compiler), default=-1)
     return [text for _, text in found[: last + 1]][:12]

@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -18,7 +17,6 @@ from typing import IO, Any
 from inductoscope.capture import private_cache
 from inductoscope.capture.launch import (
     Ending,
-    die_with_parent,
     environment_for,
     record_ending,
 )
@@ -27,13 +25,15 @@ from inductoscope.doctor.instructions import (
     FOLDER,
     INVESTIGATING,
     PROGRESS,
-    STACK_SIGNAL,
-    STACKS,
     Instructions,
 )
 from inductoscope.doctor.outside.stall_evidence import keep_standstill
-from inductoscope.doctor.search.forks import processor_seconds
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.limited import start_group
+from inductoscope.processes.stack_signal import written_stacks
+from inductoscope.processes.stacks import ask_for_stacks
+from inductoscope.processes.status import cpu_seconds, read_status
 from inductoscope.recording.layout import STREAMS
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.values import real
@@ -45,8 +45,6 @@ _TICK = 0.25
 _TIME_TO_WRITE = 0.1
 # How often a process that has stalled is asked where it is: what is there each time goes round.
 _LOOKS = 12
-# Characters: all looks of a process with some threads.
-_MOST_OF_STACKS = 1_000_000
 _TIME_FOR_INPUT = 2.0
 # A call of a compiled graph, which is also made in eager and in float64, may take longer than a
 # step of the compiler.
@@ -83,16 +81,11 @@ class Watched:
     @property
     def stacks(self) -> str:
         """The last stacks that the program's processes wrote."""
-        for path in sorted((self.folder / FOLDER).glob(f"*-{STACKS}"), reverse=True):
-            with contextlib.suppress(OSError):
-                text = path.read_text("utf-8", "replace")
-                if text.strip():
-                    return text[-_MOST_OF_STACKS:]
-        return ""
+        return written_stacks(self.folder)
 
 
 @dataclass(frozen=True)
-class Limits:
+class RunLimits:
     """When a run is given up."""
 
     stall: float = 60.0
@@ -106,7 +99,7 @@ def run_program(
     *,
     cache: Path,
     stdin: Path | None,
-    limits: Limits,
+    limits: RunLimits,
     say: Say,
 ) -> Watched:
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
@@ -134,7 +127,7 @@ def run_program(
         try:
             stalled, over_time = _watch(child, folder, limits, say, started)
         finally:
-            end_group(child)
+            end_child(child)
     seconds = time.monotonic() - started
     ending = record_ending(stream, child.pid, child.returncode, seconds)
     return Watched(ending, folder, stalled, over_time)
@@ -144,15 +137,7 @@ def _start(
     command: Sequence[str], environment: Mapping[str, str], given: Any, output: IO[bytes]
 ) -> subprocess.Popen[bytes]:
     try:
-        return subprocess.Popen(
-            command,
-            env=dict(environment),
-            stdin=given,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-            preexec_fn=die_with_parent,
-        )
+        return start_group(command, environment=environment, stdin=given, stdout=output)
     except OSError as error:
         raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
 
@@ -200,17 +185,8 @@ def _is_pipe_or_file(descriptor: int) -> bool:
     return stat.S_ISFIFO(mode) or stat.S_ISREG(mode)
 
 
-def end_group(child: subprocess.Popen[bytes]) -> None:
-    """End the program and everything that it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(child.pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        child.kill()
-    child.wait()
-
-
 def _watch(
-    child: subprocess.Popen[bytes], folder: Path, limits: Limits, say: Say, started: float
+    child: subprocess.Popen[bytes], folder: Path, limits: RunLimits, say: Say, started: float
 ) -> tuple[bool, bool]:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
     progress = _Progress(folder / FOLDER / PROGRESS, say)
@@ -281,7 +257,7 @@ class StreamState:
                 with contextlib.suppress(ValueError, AttributeError):
                     self._take(json.loads(line))
         if self.moved != before:
-            self.used = processor_seconds(self.pid)
+            self.used = cpu_seconds(self.pid)
         return self
 
     @property
@@ -324,7 +300,7 @@ class StallWatch:
         return [state for state in self._streams.values() if self._has_stalled(state)]
 
     def _has_stalled(self, state: StreamState) -> bool:
-        if not (state.stages or state.is_in_call) or not Path(f"/proc/{state.pid}").exists():
+        if not (state.stages or state.is_in_call) or read_status(state.pid) is None:
             return False
         patience = self._patience(state)
         waited = time.time() - state.moved
@@ -347,19 +323,16 @@ class StallWatch:
         stalled = self._stalled()
         for look in range(_LOOKS):
             for state in stalled:
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(state.pid, STACK_SIGNAL)
+                ask_for_stacks(state.pid)
             time.sleep(_TIME_TO_WRITE * (1 + look / 7))
 
 
 def _is_starved(state: StreamState, patience: float) -> bool:
     """Whether a process would go on if others let it: ready to, and with little processor time."""
-    try:
-        status = Path(f"/proc/{state.pid}/stat").read_text()
-    except OSError:
+    status = read_status(state.pid)
+    if status is None or status.state != "R":
         return False
-    is_ready = status.rpartition(")")[2].split()[0] == "R"
-    return is_ready and processor_seconds(state.pid) - state.used < patience / 2
+    return status.cpu_seconds - state.used < patience / 2
 
 
 def open_stages(stream: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
 from inductoscope.doctor.outside.other_levels import IN_EAGER
-from inductoscope.doctor.outside.program import Limits, Watched, keep_stdin, run_program
+from inductoscope.doctor.outside.program import RunLimits, Watched, keep_stdin, run_program
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.reader import open_recording
@@ -29,7 +29,7 @@ _LEAST_SPACE = 1 << 20
 class Runs:
     """Makes runs, and knows how many there were."""
 
-    def __init__(self, command: Sequence[str], folder: Path, limits: Limits, say: Say) -> None:
+    def __init__(self, command: Sequence[str], folder: Path, limits: RunLimits, say: Say) -> None:
         self._command, self._limits, self._say = command, limits, say
         self.cache = folder / "cache"
         self.place = folder / FOLDER
@@ -115,7 +115,7 @@ class Runs:
         if os.strerror(errno.ENOSPC) in message and free < elsewhere:
             raise _no_space_in(self.cache)
 
-    def _limits_for(self, instructions: Instructions, seconds: float) -> Limits:
+    def _limits_for(self, instructions: Instructions, seconds: float) -> RunLimits:
         """With a workaround, or after a first run that went well, none has reason to take long."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
         if instructions.workaround or self._first_ended_well:

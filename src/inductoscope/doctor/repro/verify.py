@@ -6,9 +6,6 @@ early, beside something else: they load them, wait for a script, run that one an
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -16,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from inductoscope.capture.launch import die_with_parent
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.limited import start_group
 
 TIMES = 3
 
@@ -60,7 +58,7 @@ class FreshProcesses:
         self._environment = dict(environment)
         self._folder = folder
         self._times = times
-        self._children: list[subprocess.Popen[str]] = []
+        self._children: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
         """Have them load torch, if they do not do so yet."""
@@ -91,48 +89,28 @@ class FreshProcesses:
     def close(self) -> None:
         """End those that wait or run."""
         for child in self._children:
-            _end(child)
+            end_child(child)
 
 
 def _start(
     environment: Mapping[str, str], folder: Path, niceness: int = _NICENESS
-) -> subprocess.Popen[str]:
-    def prepare() -> None:
-        die_with_parent()
-        # Not a session of its own: systems that share the processor among sessions would give it
-        # as much as the program.
-        os.setpgid(0, 0)
-        os.nice(niceness)
-
-    return subprocess.Popen(
+) -> subprocess.Popen[bytes]:
+    return start_group(
         [sys.executable, "-c", _WAITING],
-        env=dict(environment),
-        cwd=folder,
+        environment=environment,
+        folder=folder,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        preexec_fn=prepare,
+        niceness=niceness,
     )
 
 
-def _run(child: subprocess.Popen[str], script: Path, seconds: float) -> tuple[int | None, str]:
+def _run(child: subprocess.Popen[bytes], script: Path, seconds: float) -> tuple[int | None, str]:
     """Exit code and output; None for a run that did not end in time."""
     try:
-        output, _ = child.communicate(f"{script.absolute()}\n", timeout=seconds)
-        return child.returncode, output
+        output, _ = child.communicate(f"{script.absolute()}\n".encode(), timeout=seconds)
+        return child.returncode, output.decode("utf-8", "replace")
     except subprocess.TimeoutExpired:
         return None, ""
     finally:
-        _end(child)
-
-
-def _end(child: subprocess.Popen[str]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child.pid, signal.SIGKILL)
-    child.wait()
-    for stream in (child.stdin, child.stdout):
-        if stream is not None:
-            with contextlib.suppress(OSError):
-                stream.close()
+        end_child(child)

@@ -13,7 +13,6 @@ import contextvars
 import gc
 import json
 import os
-import resource
 import selectors
 import signal
 import sys
@@ -24,9 +23,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.capture.launch import die_with_parent
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.codec import encode
+from inductoscope.processes.ending import end_fork
+from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
+from inductoscope.processes.status import cpu_seconds, group_members
 
 Work = Callable[[], Any]
 
@@ -114,7 +115,7 @@ class Forks:
                     yield from self._collect(selector, running, limit)
             finally:
                 for reading, child in running.items():
-                    _end(child.pid)
+                    end_fork(child.pid)
                     os.close(reading)
 
     def _one_by_one(self, works: Sequence[Work]) -> Iterator[tuple[int, ForkAnswer]]:
@@ -153,7 +154,7 @@ class Forks:
                 selector.unregister(reading)
                 del running[reading]
                 os.close(reading)
-                status = _end(child.pid) if late else _wait(child.pid)
+                status = end_fork(child.pid) if late else _wait(child.pid)
                 yield child.number, _answer(child, status, late=late)
 
 
@@ -166,7 +167,7 @@ def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
     seconds = now - child.started
     if seconds < limit:
         return False
-    if processor_seconds(child.pid) > limit / 2 or seconds > min(4 * limit, limit + _PATIENCE):
+    if cpu_seconds(child.pid) > limit / 2 or seconds > min(4 * limit, limit + _PATIENCE):
         return True
     if _is_ready(child.pid):
         child.idle_since = None
@@ -176,26 +177,8 @@ def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
 
 
 def _is_ready(group: int) -> bool:
-    """Whether a process of a group would go on if it were given the processor, or its data."""
-    for entry in os.scandir("/proc") if os.path.isdir("/proc/self") else ():
-        if not entry.name.isdigit():
-            continue
-        with (
-            contextlib.suppress(OSError, ValueError, IndexError),
-            open(f"{entry.path}/stat") as file,
-        ):
-            state, _, of_group = file.read().rpartition(")")[2].split()[:3]
-            if int(of_group) == group and state in "RD":
-                return True
-    return False
-
-
-def processor_seconds(pid: int) -> float:
-    """Seconds of processor time that a process has used."""
-    with contextlib.suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat") as file:
-        used = file.read().rpartition(")")[2].split()[11:13]
-        return sum(map(int, used)) / os.sysconf("SC_CLK_TCK")
-    return float("inf")  # Where this cannot be told, the clock decides.
+    """Whether a process of a group would go on if it got the processor, or its data."""
+    return any(member.state in "RD" for member in group_members(group))
 
 
 def can_fork() -> bool:
@@ -254,18 +237,6 @@ def _own_cores() -> set[int]:
 
 def _wait(pid: int) -> int:
     return os.waitpid(pid, 0)[1]
-
-
-def _end(pid: int) -> int:
-    """End a child and everything that it started."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
-    try:
-        return _wait(pid)
-    except ChildProcessError:
-        return signal.SIGKILL
 
 
 # --- in the child ---------------------------------------------------------------------------------
@@ -363,13 +334,4 @@ def _limit_self() -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
-    with contextlib.suppress(OSError, ValueError):
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    with contextlib.suppress(OSError, ValueError):
-        _, hard = resource.getrlimit(resource.RLIMIT_AS)
-        resource.setrlimit(resource.RLIMIT_AS, (_own_memory() + _MORE_MEMORY, hard))
-
-
-def _own_memory() -> int:
-    with open("/proc/self/statm") as file:
-        return int(file.read().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    limit_resources(memory=own_memory() + _MORE_MEMORY)

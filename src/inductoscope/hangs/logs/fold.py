@@ -10,7 +10,7 @@ from inductoscope.hangs.logs.numbered import LineNumbers
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.hangs.logs.records import Record
-from inductoscope.hangs.logs.tracebacks import Failure
+from inductoscope.hangs.logs.tracebacks import LoggedStack
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
@@ -51,7 +51,7 @@ class LogFold:
             self._take(event, file)
 
     def _take(self, event: Event, file: str) -> None:
-        if isinstance(event, Failure) or (isinstance(event, Line) and not event.module):
+        if isinstance(event, LoggedStack) or (isinstance(event, Line) and not event.module):
             self._take_unmarked(event, file)
             return
         program = self._program(event)
@@ -63,25 +63,25 @@ class LogFold:
             if event.level == "E" and event.module.startswith(_LAUNCHER):
                 self._take_exit(event, origin)
 
-    def _take_unmarked(self, event: Failure | Line, file: str) -> None:
+    def _take_unmarked(self, event: LoggedStack | Line, file: str) -> None:
         """Take what has no header, and so names no process."""
         if isinstance(event, Line) and event.pattern == ASIDE:
             self._aside[event.label] = (file, event.line)
             return
-        if isinstance(event, Failure) and event.is_of_launcher and self.programs:
+        if isinstance(event, LoggedStack) and event.is_of_launcher and self.programs:
             return  # It says that a program ended, and those that did are here.
         writers = self._writers(event.label)
         program = writers[0] if len(writers) == 1 else self._fitting(event, writers)
         origin = Origin(program.program, file, event.line)
         sure = len(writers) == 1
-        if isinstance(event, Failure):
+        if isinstance(event, LoggedStack):
             program.take_failure(
                 SeenFailure(event, origin, sure), aside=self._is_aside(event, file)
             )
         else:
             program.take_printed(event, origin, sure=sure)
 
-    def _is_aside(self, failure: Failure, file: str) -> bool:
+    def _is_aside(self, failure: LoggedStack, file: str) -> bool:
         before, line = self._aside.get(failure.label, ("", 0))
         announced = before == file and 0 < failure.line - line <= 3
         return announced or failure.is_of_thread or failure.is_of_worker
@@ -93,16 +93,16 @@ class LogFold:
         running = [p for p in same if p.ending is None and not p.was_over_before(latest)]
         return running or [latest]
 
-    def _fitting(self, event: Failure | Line, writers: list[ProgramFold]) -> ProgramFold:
+    def _fitting(self, event: LoggedStack | Line, writers: list[ProgramFold]) -> ProgramFold:
         """The one of several whose own lines fit; else one that stands for all of them."""
-        if isinstance(event, Failure):
+        if isinstance(event, LoggedStack):
             stage = stage_of_frames([(frame.file, frame.function) for frame in event.frames])[0]
         else:
             stage = {COLLECTIVE: stages.RUNTIME, TABLE: stages.BENCHMARK}.get(
                 event.pattern, stages.NO_STAGE
             )
         fitting = [program for program in writers if program.may_be_in(stage)]
-        if isinstance(event, Failure) and event.is_interrupt:
+        if isinstance(event, LoggedStack) and event.is_interrupt:
             # Ctrl-C reaches all of them, and each prints its own.
             fitting = [p for p in fitting if p.last_interrupt is None][:1] or fitting[:1]
         if len(fitting) == 1:

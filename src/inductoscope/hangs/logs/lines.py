@@ -19,7 +19,7 @@ from typing import NamedTuple
 from inductoscope.hangs.logs.final_lines import COLLECTIVE, PRINTED, may_stand_before
 from inductoscope.hangs.logs.records import Record, read_record
 from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
-from inductoscope.hangs.logs.tracebacks import Failure, find_failures, prefix_of
+from inductoscope.hangs.logs.tracebacks import LoggedStack, find_failures, prefix_of
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern
 
@@ -61,7 +61,7 @@ class Line(NamedTuple):
     artifact: bool = False
 
 
-Event = Line | Record | Failure
+Event = Line | Record | LoggedStack
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def _numbered(data: bytes, found: list[tuple[int, Event]]) -> Iterator[Event]:
     for position, event in found:
         line += data.count(b"\n", place, position)
         place = position
-        yield event.moved(line - 1) if isinstance(event, Failure) else event._replace(line=line)
+        yield event.moved(line - 1) if isinstance(event, LoggedStack) else event._replace(line=line)
 
 
 class _Header(NamedTuple):

@@ -12,7 +12,7 @@ from inductoscope.hangs.logs.lines import SETTING, Line, pattern_of
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.phases import PhaseFold
 from inductoscope.hangs.logs.records import Record
-from inductoscope.hangs.logs.tracebacks import Failure
+from inductoscope.hangs.logs.tracebacks import LoggedStack
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import Sign
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
@@ -39,7 +39,7 @@ class Seen:
 class SeenFailure:
     """A traceback, where it stands, and whether it is surely of this program."""
 
-    failure: Failure
+    failure: LoggedStack
     origin: Origin
     sure: bool = True
 
@@ -279,7 +279,7 @@ class ProgramFold:
 
     def _crashed(self, line: Line, origin: Origin, sure: bool) -> None:
         if self.last_crash is None:
-            failure = Failure(origin.line, line.label, origin.line, line.text[:200], ())
+            failure = LoggedStack(origin.line, line.label, origin.line, line.text[:200], ())
             self.take_failure(SeenFailure(failure, origin, sure))
 
     @property

@@ -19,7 +19,7 @@ from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, op
 from inductoscope.hangs.logs.fold import LogFold
 from inductoscope.hangs.logs.lines import Found
 from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.hangs.logs.tracebacks import Failure
+from inductoscope.hangs.logs.tracebacks import LoggedStack
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -98,7 +98,7 @@ def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[Found]]) -> 
 
 def _take(fold: LogFold, found: Found, file: ReadFile) -> None:
     for event in found.events:
-        if isinstance(event, Failure):
+        if isinstance(event, LoggedStack):
             fold.take(event.moved(file.lines), file.path)
         else:
             fold.take(event._replace(line=event.line + file.lines), file.path)

@@ -13,12 +13,14 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from inductoscope.hangs.logs.text import HEADER, decode, has_label, label_of
+from inductoscope.processes.dumps import FORMATS, DumpFormat, StackFrame
 
 _BEGIN = b"Traceback (most recent call last):"
 _FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')
 # A traceback is looked for so far and no further.
 _REACH = 1 << 17
 _LONGEST_PREFIX = 200
+_LONGEST_HEAD = 400
 _MOST_FRAMES = 60
 
 # These raise nothing themselves: an exception out of one of them is a signal that was handled.
@@ -36,22 +38,14 @@ _LAUNCHERS = re.compile(
 DUMP = "a dump of the stack"
 
 
-class Frame(NamedTuple):
-    """Where a function was."""
-
-    file: str
-    line: int
-    function: str
-
-
-class Failure(NamedTuple):
+class LoggedStack(NamedTuple):
     """One stack: where it begins and ends in the log, and its last frames, innermost last."""
 
     line: int
     label: str
     last_line: int
     error: str
-    frames: tuple[Frame, ...]
+    frames: tuple[StackFrame, ...]
 
     @property
     def is_dump(self) -> bool:
@@ -81,16 +75,16 @@ class Failure(NamedTuple):
         begins = bool(self.frames) and _place(self.frames[0]) == ("process.py", "_bootstrap")
         return begins and not any("torch/_" in frame.file for frame in self.frames)
 
-    def moved(self, lines: int) -> Failure:
+    def moved(self, lines: int) -> LoggedStack:
         """The same so many lines further down."""
         return self._replace(line=self.line + lines, last_line=self.last_line + lines)
 
 
-def _place(frame: Frame) -> tuple[str, str]:
+def _place(frame: StackFrame) -> tuple[str, str]:
     return re.split(r"[/\\]", frame.file)[-1], frame.function
 
 
-def find_failures(data: bytes, end: int) -> Iterator[tuple[int, Failure]]:
+def find_failures(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
     """Every stack that begins before `end`, with the place of its line; lines count from 1."""
     yield from _tracebacks(data, end)
     yield from _dumps(data, end)
@@ -99,7 +93,7 @@ def find_failures(data: bytes, end: int) -> Iterator[tuple[int, Failure]]:
 # --- tracebacks -----------------------------------------------------------------------------------
 
 
-def _tracebacks(data: bytes, end: int) -> Iterator[tuple[int, Failure]]:
+def _tracebacks(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
     place = data.find(_BEGIN, 0, end + len(_BEGIN))
     while 0 <= place < end:
         start = data.rfind(b"\n", 0, place) + 1
@@ -117,9 +111,9 @@ def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
     return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix
 
 
-def _read(text: bytes, prefix: bytes) -> Failure:
+def _read(text: bytes, prefix: bytes) -> LoggedStack:
     """The traceback that begins on the first line of `text`."""
-    label, frames = label_of(prefix), list[Frame]()
+    label, frames = label_of(prefix), list[StackFrame]()
     lines = text.split(b"\n")
     if prefix.strip() and _FRAME.match(lines[1] if len(lines) > 1 else b""):
         prefix = b""  # Written by whoever caught it, and before the first line only.
@@ -129,11 +123,11 @@ def _read(text: bytes, prefix: bytes) -> Failure:
             continue  # Of another rank or thread, written in between.
         frame = _FRAME.match(content)
         if frame is not None:
-            frames.append(Frame(decode(frame[1]), int(frame[2][:9]), decode(frame[3])))
+            frames.append(StackFrame(decode(frame[3]), decode(frame[1]), int(frame[2][:9])))
         elif not content[:1].isspace():
             error = decode(content[:2000]).rstrip("\r")
-            return Failure(1, label, number, error, tuple(frames[-_MOST_FRAMES:]))
-    return Failure(1, label, len(lines), "", tuple(frames[-_MOST_FRAMES:]))
+            return LoggedStack(1, label, number, error, tuple(frames[-_MOST_FRAMES:]))
+    return LoggedStack(1, label, len(lines), "", tuple(frames[-_MOST_FRAMES:]))
 
 
 def _content(line: bytes, prefix: bytes, further: int) -> bytes | None:
@@ -164,51 +158,40 @@ def _alike(prefix: bytes) -> re.Pattern[bytes]:
 
 # --- dumps ----------------------------------------------------------------------------------------
 
-# What faulthandler prints, and py-spy: the innermost frame first.
-_THREADS = (
-    (
-        b" (most recent call first):",
-        re.compile(rb"(?:Current t|T)hread 0x[0-9a-f]+(?: \[[^\]\n]*\])?$"),
-        re.compile(rb'  File "(?P<file>[^"\n]+)", line (?P<line>\d+) in (?P<function>[^\r\n]+)'),
-    ),
-    (
-        b'): "MainThread"',
-        re.compile(rb"Thread (?:0x[0-9A-Fa-f]+|\d+) \([a-z+]+$"),
-        re.compile(rb"    (?P<function>[^\n]+) \((?P<file>[^()\n]+):(?P<line>\d+)\)"),
-    ),
-)
 # Where the main thread begins; the other threads do not say what the program waits for.
 _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "_start")
 
 
-def _dumps(data: bytes, end: int) -> Iterator[tuple[int, Failure]]:
-    for begin, thread, frame in _THREADS:
+def _dumps(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
+    for format_ in FORMATS:
+        begin = format_.begin.encode()
         place = data.find(begin, 0, end)
         while place >= 0:
             start = data.rfind(b"\n", 0, place) + 1
-            head = thread.search(data[max(start, place - 400) : place])
+            # One character per byte, so that its length is known whatever the bytes are.
+            before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
+            head = format_.thread.search(before)
             if head is not None:
                 prefix = data[start : place - len(head[0])]
-                found = _read_dump(data[start : start + _REACH], prefix, frame)
+                found = _read_dump(data[start : start + _REACH], prefix, format_)
                 if found is not None:
                     yield start, found
             place = data.find(begin, place + 1, end)
 
 
-def _read_dump(text: bytes, prefix: bytes, expression: re.Pattern[bytes]) -> Failure | None:
+def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack | None:
     """The stack of a thread, if it is the main one."""
-    frames: list[Frame] = []
+    frames: list[StackFrame] = []
     last = 1
     for number, line in enumerate(text.split(b"\n")[1:], start=2):
         content = _content(line, prefix, number - 1)
         if content is None:
             continue
-        frame = expression.match(content)
+        frame = format_.frame(decode(content))
         if frame is None:
             break
-        place = decode(frame["file"]), int(frame["line"][:9])
-        frames.append(Frame(*place, decode(frame["function"]).rstrip()))
+        frames.append(frame)
         last = number
     if not frames or frames[-1].function not in _OUTERMOST:
         return None
-    return Failure(1, label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))
+    return LoggedStack(1, label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))

@@ -12,7 +12,7 @@ from typing import Any
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.hangs.watch.classify import classify
-from inductoscope.hangs.watch.ending import Ended, end_stuck
+from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck
 from inductoscope.hangs.watch.following import Stream, Streams
 from inductoscope.hangs.watch.frames import mark
 from inductoscope.hangs.watch.judgement import Judgement
@@ -20,14 +20,8 @@ from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.hangs.watch.stall import Stall, describe
 from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.tree import (
-    PROC,
-    Process,
-    Tree,
-    environment_of,
-    read_process,
-    sample_tree,
-)
+from inductoscope.processes.status import PROC, environment_of
+from inductoscope.processes.tree import ProcessSample, Tree, read_process, sample_tree
 
 Mark = tuple[str, ...]
 
@@ -45,7 +39,7 @@ class Attached:
     moves: str
     stall: Stall
     missing: tuple[str, ...]
-    ended: Ended | None = None
+    ended: EndedProcesses | None = None
 
     def as_data(self) -> dict[str, Any]:
         return {**asdict(self), "schema": 1, "is_stuck": not self.moves}
@@ -93,7 +87,7 @@ def end_attached(attached: Attached) -> Attached:
     return replace(attached, ended=end_stuck(attached.stall.judgement))
 
 
-def _python_process(pid: int) -> Process:
+def _python_process(pid: int) -> ProcessSample:
     process = read_process(pid) if pid > 0 else None
     if process is None:
         raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists those of Python.")

@@ -10,7 +10,7 @@ from inductoscope.hangs.watch.frames import (
 )
 from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
-from inductoscope.processes.stacks import Frame
+from inductoscope.processes.dumps import StackFrame
 from inductoscope.vocabulary.stages import (
     AOT,
     AUTOTUNE,
@@ -180,7 +180,7 @@ def fx_pass(scene: Scene) -> Judgement | None:
     )
 
 
-def _pass_advice(function: Frame | None) -> str:
+def _pass_advice(function: StackFrame | None) -> str:
     if function is not None and is_users_frame(function):
         return "The pass is your own. Leave it out to get past it."
     return (

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inductoscope.processes.stacks import Frame, Stacks, ThreadStack
+from inductoscope.processes.dumps import StackFrame, ThreadStack
+from inductoscope.processes.stacks import Stacks
 from inductoscope.vocabulary.frames import is_users
 from inductoscope.vocabulary.stage_lookup import entered_stage
 from inductoscope.vocabulary.stages import GENERATED, LOWERING, PASSES
@@ -34,17 +35,17 @@ class Position:
     thread: str
     stage: str
     # The frame that the stage was entered with.
-    entry: Frame
+    entry: StackFrame
     # Frames inside of the stage, outermost first.
-    inside: tuple[Frame, ...]
+    inside: tuple[StackFrame, ...]
 
 
-def is_users_frame(frame: Frame) -> bool:
+def is_users_frame(frame: StackFrame) -> bool:
     """Whether a frame is at a line of the user's code."""
     return bool(frame.line) and is_users(frame.file)
 
 
-def stage_of(frame: Frame) -> str:
+def stage_of(frame: StackFrame) -> str:
     """The stage that a frame enters; empty for any other frame."""
     return entered_stage(frame.file, frame.name)
 
@@ -70,7 +71,7 @@ def has_stage(thread: ThreadStack, stage: str) -> bool:
     return any(stage_of(frame) == stage for frame in thread.frames)
 
 
-def user_frame(stacks: Stacks) -> Frame | None:
+def user_frame(stacks: Stacks) -> StackFrame | None:
     """The innermost frame of the user's own files, on the main thread before all others."""
     ordered = sorted(stacks.threads, key=lambda thread: thread.name != "MainThread")
     for thread in ordered:
@@ -80,7 +81,7 @@ def user_frame(stacks: Stacks) -> Frame | None:
     return None
 
 
-def pass_function(position: Position) -> Frame | None:
+def pass_function(position: Position) -> StackFrame | None:
     """The function of the pass that is under way in a group of passes."""
     for frame in position.inside:
         is_group = frame.name.endswith(_GROUPS) and "torch/_inductor" in frame.file
@@ -89,7 +90,7 @@ def pass_function(position: Position) -> Frame | None:
     return None
 
 
-def lowering_function(position: Position) -> Frame | None:
+def lowering_function(position: Position) -> StackFrame | None:
     """The function that lowers the operation under way."""
     plumbing = ("torch/_inductor/graph.py", "torch/fx/interpreter.py", *_PASS_PLUMBING)
     for frame in position.inside:

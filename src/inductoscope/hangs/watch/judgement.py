@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from inductoscope.hangs.watch.scene import Scene
-from inductoscope.processes.tree import Process
+from inductoscope.processes.tree import ProcessSample
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Judgement:
     moves: str = ""
 
 
-def endable(scene: Scene, processes: Sequence[Process]) -> tuple[int, ...]:
+def endable(scene: Scene, processes: Sequence[ProcessSample]) -> tuple[int, ...]:
     """Compilers and workers among the processes, and what they started; never the user's own."""
     found: list[int] = []
     for process in processes:

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.hangs.watch.ending import Ended, end_stuck
+from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck
 from inductoscope.hangs.watch.stall import Event, Follower, Moved, Stall
 
 _TICK = 0.5
@@ -22,7 +22,7 @@ class Killed:
     """What `--kill-stuck` did about a stall."""
 
     stall: Stall
-    ended: Ended
+    ended: EndedProcesses
 
 
 Say = Callable[["Event | Killed"], None]

@@ -18,7 +18,8 @@ from inductoscope.processes.locks import (
     who_has_open,
 )
 from inductoscope.processes.stacks import Stacks, read_stacks, spied_locals
-from inductoscope.processes.tree import Process, Tree, activity, environment_of, sample_tree
+from inductoscope.processes.status import environment_of
+from inductoscope.processes.tree import ProcessSample, Tree, activity, sample_tree
 
 # Locals of the functions that wait for a lock, in torch and in the library that it uses.
 _LOCK_NAMES = frozenset({"lock_filename", "lock_path", "lock_file", "lockfile", "build_directory"})
@@ -56,7 +57,7 @@ def read_all_stacks(tree: Tree, *, native: bool = False) -> dict[int, Stacks]:
     return found
 
 
-def _worth_reading(tree: Tree) -> list[Process]:
+def _worth_reading(tree: Tree) -> list[ProcessSample]:
     others = [p for p in tree.processes[1:] if p.is_python and not p.is_zombie]
     return [*tree.processes[:1], *others]
 

@@ -6,7 +6,7 @@ from inductoscope.hangs.watch.frames import has_stage
 from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.locks import FileLock
-from inductoscope.processes.tree import Process
+from inductoscope.processes.tree import ProcessSample
 from inductoscope.vocabulary import stages
 
 _WAITS = ("waiting", stages.AUTOTUNE)
@@ -36,7 +36,7 @@ def stopped(scene: Scene) -> Judgement | None:
     )
 
 
-def _role(scene: Scene, process: Process) -> str:
+def _role(scene: Scene, process: ProcessSample) -> str:
     if process.pid == scene.root.pid:
         return "The program itself"
     if process.compiler:
@@ -44,7 +44,7 @@ def _role(scene: Scene, process: Process) -> str:
     return "A compile worker of torch" if process.is_torch_worker else f"The child {process.name}"
 
 
-def _native_stage(process: Process) -> str:
+def _native_stage(process: ProcessSample) -> str:
     if process.compiler and process.compiler != "ptxas":
         return stages.CPP_COMPILE
     return stages.TRITON_COMPILE if process.compiler or process.is_torch_worker else stages.NO_STAGE
@@ -196,7 +196,7 @@ def _compiler(
     )
 
 
-def _signs_of_work(scene: Scene, process: Process) -> str:
+def _signs_of_work(scene: Scene, process: ProcessSample) -> str:
     """A compiler that gets somewhere takes memory; one that spins in a loop does not.
 
     That long a compile is slow for as long as a compile may well be; after that it is stuck.
@@ -209,7 +209,7 @@ def _signs_of_work(scene: Scene, process: Process) -> str:
     return ""
 
 
-def _family_sleeps(scene: Scene, process: Process) -> bool:
+def _family_sleeps(scene: Scene, process: ProcessSample) -> bool:
     family = [process, *scene.tree.below(process.pid)]
     seen = [scene.activity[p.pid] for p in family if p.pid in scene.activity]
     return all(item.is_asleep for item in seen)
@@ -252,7 +252,7 @@ def worker_died(scene: Scene) -> Judgement | None:
     )
 
 
-def _death_title(victim: Process, strays: list[Process]) -> str:
+def _death_title(victim: ProcessSample, strays: list[ProcessSample]) -> str:
     if strays and victim in strays:
         return (
             f"The process that runs torch's compile workers is dead; pid {victim.pid} is what is "
@@ -326,12 +326,12 @@ def workers_work(scene: Scene) -> Judgement | None:
     )
 
 
-def _is_active(scene: Scene, worker: Process) -> bool:
+def _is_active(scene: Scene, worker: ProcessSample) -> bool:
     doing = scene.activity.get(worker.pid)
     return doing is None or not doing.is_asleep or worker.state in "RD"
 
 
-def _is_in_a_job(scene: Scene, worker: Process) -> bool:
+def _is_in_a_job(scene: Scene, worker: ProcessSample) -> bool:
     stacks = scene.stacks.get(worker.pid)
     if stacks is None or not stacks.has_python:
         return False

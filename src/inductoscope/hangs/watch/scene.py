@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.hangs.watch.frames import Position, main_thread, positions
+from inductoscope.processes.dumps import ThreadStack
 from inductoscope.processes.locks import FileLock
-from inductoscope.processes.stacks import Stacks, ThreadStack
-from inductoscope.processes.tree import Activity, Process, Tree
+from inductoscope.processes.stacks import Stacks
+from inductoscope.processes.tree import Activity, ProcessSample, Tree
 
 
 @dataclass(frozen=True)
@@ -26,10 +27,10 @@ class Scene:
     wanted_lock: str = ""
     lock_openers: Sequence[int] = ()
     # Workers that were there before and are not now.
-    lost: Sequence[Process] = ()
+    lost: Sequence[ProcessSample] = ()
 
     @property
-    def root(self) -> Process:
+    def root(self) -> ProcessSample:
         """The user's own process."""
         assert self.tree.root is not None
         return self.tree.root

@@ -6,7 +6,6 @@ its stage, has started no new compiler, and none of its workers has written anyt
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -20,7 +19,8 @@ from inductoscope.hangs.watch.judgement import Judgement
 from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.tree import Tree, read_process, sample_tree
+from inductoscope.processes.status import command_of, is_alive
+from inductoscope.processes.tree import Tree, sample_tree
 from inductoscope.vocabulary.stages import (
     AUTOTUNE,
     CPP_COMPILE,
@@ -44,6 +44,7 @@ _LOOK_AGAIN = 5.0
 _LONGEST_PAUSE = 300.0
 # A process that gets little of a busy machine may take that much longer.
 _STARVED_PATIENCE = 5.0
+_WORKER_FILES = ("_inductor/compile_worker/__main__.py", "_inductor/autotune_process.py")
 
 
 def limit_of(stage: str, given: float | None) -> float:
@@ -130,7 +131,7 @@ class Follower:
     def look(self) -> Iterator[Event]:
         """What has stood still for too long, or moves again, since the last time."""
         streams = self._streams.catch_up()
-        alive = [s for s in streams if not s.has_ended and _lives(s.pid)]
+        alive = [s for s in streams if not s.has_ended and is_alive(s.pid)]
         workers = [s for s in alive if _is_worker(s)]
         for stream in alive:
             if stream not in workers:
@@ -227,11 +228,6 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
     )
 
 
-def _lives(pid: int) -> bool:
-    process = read_process(pid)
-    return process is not None and not process.is_zombie
-
-
 def _is_starved(scene: Scene) -> bool:
     """Whether the program would go on if others let it: ready to, and with little of a core."""
     doing = scene.activity.get(scene.root.pid)
@@ -240,12 +236,7 @@ def _is_starved(scene: Scene) -> bool:
 
 def _is_worker(stream: Stream) -> bool:
     """Whether a stream is of a process that works for another one of the program."""
-    with contextlib.suppress(OSError):
-        command = Path(f"/proc/{stream.pid}/cmdline").read_bytes()
-        return b"_inductor/compile_worker/__main__.py" in command or (
-            b"_inductor/autotune_process.py" in command
-        )
-    return False
+    return any(word.endswith(_WORKER_FILES) for word in command_of(stream.pid))
 
 
 def _belongs(stream: Stream, group: _Group) -> bool:

@@ -1,6 +1,6 @@
 """Runs in a child process: compiles what an order lists and says what came of each graph.
 
-    python bounded.py MEMORY_BYTES child.py ORDER EVENTS_FD
+    python bounded.py LIMITS file child.py ORDER EVENTS_FD
 
 The scope is inside this process, as in a recorded program, and writes the new recording.
 """

@@ -17,8 +17,13 @@ from inductoscope.capture.scope import describe_process
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.target import Target
 from inductoscope.model.entities import Recording
-from inductoscope.processes.limited import Ended, Event, Limits, run_child
-from inductoscope.processes.limited import Order as ChildOrder
+from inductoscope.processes.limited import (
+    ChildEvent,
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
 from inductoscope.recording.layout import MANIFEST
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.values import texts
@@ -110,10 +115,10 @@ def _details(recording: Recording, order: Order, made_with: Mapping[str, str]) -
 
 def _run(
     order: Order, folder: Path, limits: RecompileLimits, say: Say
-) -> tuple[Ended, dict[int, Event]]:
-    results: dict[int, Event] = {}
+) -> tuple[ChildResult, dict[int, ChildEvent]]:
+    results: dict[int, ChildEvent] = {}
 
-    def heard(event: Event) -> None:
+    def heard(event: ChildEvent) -> None:
         if event.get("event") == "graph-start":
             say(f"compiling graph {event.get('compile')}")
         elif event.get("event") == "graph" and isinstance(event.get("number"), int):
@@ -124,8 +129,8 @@ def _run(
     with tempfile.TemporaryDirectory(prefix="inductoscope-recompile-") as name:
         (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
         program = Path(__file__).with_name("child.py")
-        child = ChildOrder(program, (str(path),), _environment(folder, Path(name)))
-        bounds = Limits(seconds=limits.seconds, memory_gib=limits.memory_gib)
+        child = ChildProgram(program, (str(path),), _environment(folder, Path(name)))
+        bounds = ChildLimits(seconds=limits.seconds, memory_gib=limits.memory_gib)
         ended = run_child(child, bounds, Path(name), heard)
     status = -9 if ended.exit_code is None else ended.exit_code
     record_ending(stream, 0, status, time.monotonic() - started)
@@ -141,7 +146,9 @@ def _environment(folder: Path, scratch: Path) -> dict[str, str]:
     }
 
 
-def _left_out(order: Order, ended: Ended, results: Mapping[int, Event]) -> dict[str, str]:
+def _left_out(
+    order: Order, ended: ChildResult, results: Mapping[int, ChildEvent]
+) -> dict[str, str]:
     """The graphs that were not compiled, and why not."""
     failure = next((e for e in ended.events if e.get("event") == "error"), None)
     if failure is not None:
@@ -156,7 +163,7 @@ def _left_out(order: Order, ended: Ended, results: Mapping[int, Event]) -> dict[
     return left_out
 
 
-def _why_not(ended: Ended) -> str:
+def _why_not(ended: ChildResult) -> str:
     if ended.exit_code is None:
         return "the time for compiling was up"
     if ended.signal:
@@ -165,7 +172,7 @@ def _why_not(ended: Ended) -> str:
     return f"the compiler ended with exit code {ended.exit_code}: {last[0][:300]}"
 
 
-def _notes(order: Order, results: Mapping[int, Event]) -> list[dict[str, str]]:
+def _notes(order: Order, results: Mapping[int, ChildEvent]) -> list[dict[str, str]]:
     """What is not as it would be, per compile."""
     return [
         {"compile": order.graphs[number].compile, "note": note}

@@ -6,10 +6,8 @@ runs the user's script is often not the one that runs inductoscope.
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -17,6 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from inductoscope.processes.ending import end_child
 from inductoscope.views.env.machine import CACHE_VARIABLE
 
 SECONDS = 120.0
@@ -69,24 +68,12 @@ def _converse(process: subprocess.Popen[str], question: str, seconds: float) -> 
     except subprocess.TimeoutExpired:
         return {"problem": f"importing torch did not end within {seconds:g} s"}
     finally:
-        _end(process)
+        end_child(process)
     try:
         answer = json.loads(output)
     except ValueError:
         return {"problem": _ending(process.returncode, errors)}
     return answer if isinstance(answer, dict) else {"problem": "its answer is not understood"}
-
-
-def _end(process: subprocess.Popen[str]) -> None:
-    """End the process with all that it started, unless it has ended by itself."""
-    # Once its end is known the number may belong to another process.
-    if process.poll() is None:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-    for pipe in (process.stdin, process.stdout, process.stderr):
-        if pipe is not None:
-            with contextlib.suppress(OSError):
-                pipe.close()
 
 
 def _ending(returncode: int, errors: str) -> str:

@@ -1,0 +1,83 @@
+"""Ends processes: the only place that signals a process group.
+
+A group is asked to end if it is given some grace, then killed, then its leader is reaped, so that
+nothing is left behind, not even a zombie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Collection
+from typing import Any
+
+from inductoscope.processes.status import group_members, is_alive
+
+_LOOK_EVERY = 0.05
+
+
+def end_child(child: subprocess.Popen[Any], *, grace: float = 0.0) -> int:
+    """End a child that leads a process group, and the whole group. Returns its exit code."""
+    # Not a single process by its number: once the child is reaped, that may belong to another.
+    _end_group(child.pid, grace)
+    code = child.wait()
+    for pipe in (child.stdin, child.stdout, child.stderr):
+        if pipe is not None:
+            with contextlib.suppress(OSError):
+                pipe.close()
+    return code
+
+
+def end_fork(pid: int, *, grace: float = 0.0) -> int:
+    """The same for a child that was forked. Returns the status that os.waitpid gives."""
+    _end_group(pid, grace)
+    _send(pid, signal.SIGKILL)  # It may not have got as far as making a group of its own.
+    try:
+        return os.waitpid(pid, 0)[1]
+    except ChildProcessError:
+        return signal.SIGKILL
+
+
+def end_processes(pids: Collection[int], *, grace: float) -> list[int]:
+    """End single processes. Returns those that this user may not signal."""
+    denied: list[int] = []
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        denied = [pid for pid in pids if not _send(pid, number)]
+        if _wait(lambda: not any(map(is_alive, pids)), grace):
+            break
+    return denied
+
+
+def _end_group(leader: int, grace: float) -> None:
+    if grace:
+        _send_group(leader, signal.SIGTERM)
+        _wait(lambda: not any(group_members(leader)), grace)
+    _send_group(leader, signal.SIGKILL)
+
+
+def _send_group(leader: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(leader, number)
+
+
+def _send(pid: int, number: int) -> bool:
+    """False if this user may not signal the process."""
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass
+    except PermissionError:
+        return False
+    return True
+
+
+def _wait(is_over: Callable[[], bool], seconds: float) -> bool:
+    until = time.monotonic() + seconds
+    while not is_over():
+        if time.monotonic() >= until:
+            return False
+        time.sleep(_LOOK_EVERY)
+    return True

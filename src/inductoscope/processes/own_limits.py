@@ -1,0 +1,41 @@
+"""Limits that a child sets for itself, before it does anything else."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+
+from inductoscope.processes.status import read_text
+
+_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+
+
+def die_with_parent() -> None:
+    """Have this process killed when its parent is gone, for whatever reason."""
+    with contextlib.suppress(OSError, AttributeError):  # Only Linux has it.
+        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def limit_resources(
+    *, memory: int | None = None, file_size: int | None = None, cpu_seconds: int | None = None
+) -> None:
+    """Bound this process and what it starts, in bytes and seconds. It never dumps core."""
+    limits = {
+        resource.RLIMIT_CORE: 0,
+        resource.RLIMIT_AS: memory,
+        resource.RLIMIT_FSIZE: file_size,
+        resource.RLIMIT_CPU: cpu_seconds,
+    }
+    for which, most in limits.items():
+        if most is not None:
+            with contextlib.suppress(OSError, ValueError):  # A lower limit is set already.
+                resource.setrlimit(which, (most, most))
+
+
+def own_memory() -> int:
+    """Bytes of address space that this process has."""
+    pages = read_text(os.getpid(), "statm").split()
+    return int(pages[0]) * os.sysconf("SC_PAGE_SIZE") if pages else 0

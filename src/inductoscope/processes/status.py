@@ -1,0 +1,118 @@
+"""What the system says about a process: the only place that reads /proc/PID/stat."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+PROC = Path("/proc")
+
+_TICKS = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_LONGEST_COMMAND = 4096
+_LONGEST_TEXT = 65536
+_DEAD = "ZX"
+
+
+@dataclass(frozen=True)
+class ProcessStatus:
+    """One process, from /proc/PID/stat."""
+
+    pid: int
+    # R runs, S sleeps, D waits for the disk, T is stopped, Z is dead and not reaped; see proc(5).
+    state: str
+    parent: int
+    group: int
+    threads: int
+    cpu_seconds: float
+    # Bytes in memory.
+    memory: int
+    faults: int
+    # Seconds since boot; together with the pid it identifies a process.
+    started: float
+
+    @property
+    def is_alive(self) -> bool:
+        """False for a dead process whose parent has not reaped it."""
+        return self.state not in _DEAD
+
+
+def read_status(pid: int) -> ProcessStatus | None:
+    """The status of a process; None if there is no such process."""
+    # The name, in brackets, may contain anything, so the fields count from the last bracket.
+    fields = read_text(pid, "stat").rpartition(")")[2].split()
+    if len(fields) <= 21:
+        return None
+    return ProcessStatus(
+        pid=pid,
+        state=fields[0],
+        parent=int(fields[1]),
+        group=int(fields[2]),
+        threads=int(fields[17]),
+        cpu_seconds=(int(fields[11]) + int(fields[12])) / _TICKS,
+        memory=int(fields[21]) * _PAGE,
+        faults=int(fields[7]) + int(fields[9]),
+        started=int(fields[19]) / _TICKS,
+    )
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process exists and is not dead already."""
+    status = read_status(pid)
+    return status is not None and status.is_alive
+
+
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used; infinite where this cannot be read."""
+    status = read_status(pid)
+    return status.cpu_seconds if status is not None else float("inf")
+
+
+def all_pids() -> list[int]:
+    """Every process that this user can see."""
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(PROC) if name.isdigit()]
+    return []
+
+
+def group_members(leader: int) -> Iterator[ProcessStatus]:
+    """The live processes of a process group."""
+    for pid in all_pids():
+        status = read_status(pid)
+        if status is not None and status.group == leader and status.is_alive:
+            yield status
+
+
+def read_text(pid: int, name: str) -> str:
+    """A file of /proc/PID; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        data = (PROC / str(pid) / name).read_bytes()[:_LONGEST_TEXT]
+        return data.decode("utf-8", "replace").strip()
+    return ""
+
+
+def command_of(pid: int) -> tuple[str, ...]:
+    """The words of a process's command line."""
+    with contextlib.suppress(OSError):
+        data = (PROC / str(pid) / "cmdline").read_bytes()[:_LONGEST_COMMAND]
+        return tuple(data.decode("utf-8", "replace").rstrip("\0").split("\0")) if data else ()
+    return ()
+
+
+def environment_of(pid: int) -> dict[str, str]:
+    """The environment a process was started with; empty if it cannot be read."""
+    with contextlib.suppress(OSError):
+        data = (PROC / str(pid) / "environ").read_bytes().decode("utf-8", "replace")
+        pairs = (entry.partition("=") for entry in data.split("\0"))
+        return {name: value for name, separator, value in pairs if separator}
+    return {}
+
+
+def uptime() -> float:
+    """Seconds since boot."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return float((PROC / "uptime").read_text().split()[0])
+    return 0.0
