@@ -345,7 +345,9 @@ def test_a_verdict_can_be_read() -> None:
     assert text.startswith("wrong-result: The compiled program gives a wrong result at")
     assert "kernel cpp_fused_floor_divide_0" in text
     assert "repro.py: verified, failed 3 of 3 runs in fresh processes; 2 graph nodes" in text
-    assert "do without it (the program is right with it; the compiled call takes 1.02 times" in text
+    assert (
+        "do without it (the program is correct with it; the compiled call takes 1.02 times" in text
+    )
     assert "config.x = 1" in text
     assert text.endswith("took 41 s, 0 runs")
 
@@ -364,7 +366,7 @@ def test_a_verdict_that_is_not_proven_says_so() -> None:
 def test_a_clean_verdict_is_short() -> None:
     text = printed(Verdict(CLEAN, "none", "Nothing wrong.", recording="path"))
     assert "clean: Nothing wrong." in text
-    for heading in ("How it is known", "Reproducer", "Workaround", "bug report"):
+    for heading in ("Evidence", "Reproducer", "Workaround", "bug report"):
         assert heading not in text
 
 

@@ -93,7 +93,7 @@ def test_all_is_well(known: Environment) -> None:
     assert result.exit_code == 0
     assert known.torch.version in result.output
     assert f"Private torch names: {len(known.names)} found" in result.output
-    assert "All that inductoscope relies on is there." in result.output
+    assert "Nothing that inductoscope needs is missing." in result.output
     assert "TORCHINDUCTOR_NAN_ASSERTS" not in result.output
 
 
@@ -114,7 +114,7 @@ def test_json_on_stdout_is_nothing_but_json(known: Environment) -> None:
 def test_json_in_a_file_comes_with_the_text(known: Environment, tmp_path: Path) -> None:
     target = tmp_path / "env.json"
     result = run_env("--json", str(target))
-    assert "All that inductoscope relies on is there." in result.output
+    assert "Nothing that inductoscope needs is missing." in result.output
     assert json.loads(target.read_text("utf-8")) == environment_view(known, flags=False)
 
 
@@ -162,7 +162,7 @@ def test_without_torch_the_machine_is_still_described(broken_torch: Path) -> Non
     assert f"No torch to look at in {sys.executable}: ModuleNotFoundError" in text.replace(
         "- ", "-"
     )
-    assert "Give the Python that runs your script with --python PATH, or install torch" in text
+    assert "Name the Python that runs your script with --python PATH, or install torch" in text
     assert "C++ compiler" in text
 
 

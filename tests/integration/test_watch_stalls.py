@@ -261,5 +261,5 @@ def test_kill_stuck_ends_ptxas_and_the_run_goes_on_with_other_choices(
 def test_a_stall_is_json(endless: Program) -> None:
     endless.wait_for(lambda: endless.stalls)
     assert json.dumps(endless.stalls[0])
-    assert "inductoscope: stall 1: nothing has moved" in endless.stderr
+    assert "inductoscope: stall 1: no progress" in endless.stderr
     assert all(len(line) <= 80 for line in endless.stderr.splitlines() if line.startswith("  "))

@@ -132,8 +132,8 @@ def test_a_command_line_that_cannot_be(
         (("--runnable", "zzz"), "There is no graph called 'zzz'. Choose one of: 0/0 dynamo"),
         (("--op", "relu", "--stage", "ir"), "--stage and --op cannot be combined."),
         (("--kernel", "x", "--source", "y"), "--source and --kernel cannot be combined."),
-        (("--form", "ptx"), "--form is of a kernel: name it with --kernel."),
-        (("--to", "graph.py"), "--to is where --runnable writes: name the graph with --runnable."),
+        (("--form", "ptx"), "--form needs a kernel. Add --kernel NAME."),
+        (("--to", "graph.py"), "--to needs a graph to write. Add --runnable GRAPH."),
     ],
 )
 def test_what_a_recording_does_not_have_is_answered_with_what_it_has(
@@ -208,7 +208,7 @@ def test_an_output_that_cannot_be_made_is_a_failure_of_the_tool(tmp_path: Path) 
     (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
     done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
     assert done.returncode == 3
-    assert "cannot be made: Not a directory." in done.stderr
+    assert "cannot be created: Not a directory." in done.stderr
 
 
 def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:

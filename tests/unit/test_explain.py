@@ -191,5 +191,5 @@ def test_without_a_name_everything_is_listed() -> None:
 def test_an_unknown_name_suggests_the_nearest() -> None:
     answer = inductoscope("explain", "fuson")
     assert (answer.exit_code, answer.stdout) == (2, "")
-    assert "There is no explanation of fuson. Did you mean fusion?" in answer.words
+    assert "Nothing is called fuson. Did you mean fusion?" in answer.words
     assert "No stage lists a symptom" in inductoscope("explain", "purple", "monkey").words

@@ -114,5 +114,5 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(
     (tmp_path / "file").write_text("in the way")
     place = tmp_path / "file" / "recording"
     monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(place))
-    with pytest.raises(ToolFailure, match="cannot be made: Not a directory"):
+    with pytest.raises(ToolFailure, match="cannot be created: Not a directory"):
         create_recording(["python"], output=place if way == "chosen" else None)

@@ -157,7 +157,7 @@ def test_a_stage_that_is_empty_because_its_view_is_off_says_so(tmp_path: Path) -
     start = {"kind": "compile-start", "compile": "0/0"}
     folder = write_recording(tmp_path / "r", off, start)
     shown = inductoscope("show", folder, "--stage", "fusion").words
-    assert "Nothing was recorded for fusion. Views that are off: fusion pairs" in shown
+    assert "Nothing was recorded for fusion. Disabled views: fusion pairs" in shown
 
 
 def test_nothing_compiled_says_so_in_every_stage(tmp_path: Path) -> None:

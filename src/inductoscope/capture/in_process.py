@@ -42,8 +42,8 @@ def _recording_in_use(output: Path | None) -> Path:
     running = os.environ.get(RECORDING_VARIABLE)
     if running is None or output is not None:
         raise UsageError(
-            "A recording is being made in this process already. End that one first, or leave out "
-            "the output folder to use it."
+            "This process is already being recorded. End that recording first, or omit the "
+            "output folder to use it."
         )
     return Path(running)
 

@@ -92,7 +92,7 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
     if shutil.which(first) is None:
         raise UsageError(
             f"{first} is neither a script in {Path.cwd()} nor a program on PATH. "
-            "A module is run with: inductoscope run -m MODULE."
+            "To run a module: inductoscope run -m MODULE."
         )
     return list(words)
 

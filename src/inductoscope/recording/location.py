@@ -62,11 +62,15 @@ def command_of(recording: Path) -> list[str]:
         manifest = json.loads((recording / MANIFEST).read_text("utf-8"))
         command, folder = [str(word) for word in manifest["command"]], str(manifest["cwd"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise UnreadableRecording(f"{recording} does not say what it is a recording of.") from error
+        raise UnreadableRecording(
+            f"{recording} does not name the command that it recorded."
+        ) from error
     if folder != _working_directory():
-        raise UsageError(f"The program was started in {folder}: do the same now.")
+        raise UsageError(f"The program was started in {folder}. Change to that folder first.")
     if HIDDEN in " ".join(command):
-        raise UsageError("A recording holds no secrets, and the command has some: give it again.")
+        raise UsageError(
+            "The command holds secrets, which are not recorded. Repeat the command after --resume."
+        )
     return command
 
 
@@ -112,7 +116,7 @@ def _new_folder(command: Sequence[str]) -> Path:
             continue
         except OSError as error:
             raise ToolFailure(
-                f"The folder {path} cannot be made: {error.strerror}. "
+                f"The folder {path} cannot be created: {error.strerror}. "
                 f"Choose another place with --output or {FOLDER_VARIABLE}."
             ) from error
         return path
@@ -126,7 +130,7 @@ def _chosen_folder(output: Path) -> Path:
     try:
         output.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ToolFailure(f"The folder {output} cannot be made: {error.strerror}.") from error
+        raise ToolFailure(f"The folder {output} cannot be created: {error.strerror}.") from error
     return output
 
 

@@ -26,7 +26,7 @@ def why_unnamed(first: Side, second: Side) -> str:
 def _reason(side: Side, stage: str) -> str:
     hit = any(lookup.outcome == "hit" for lookup in side.compile.caches)
     if (side.graph is not None and side.graph.cached) or (hit and stage != DYNAMO):
-        return "the graph came out of a cache ('run --fresh' compiles anew)"
+        return "the graph came out of a cache ('run --fresh' recompiles everything)"
     raised = [error for error in side.compile.errors if not error.swallowed]
     if raised:
         return f"the compile raised {raised[-1].type} in stage {raised[-1].stage}"

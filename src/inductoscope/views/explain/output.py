@@ -164,7 +164,7 @@ CACHE = Stage(
     "graph, the code cache a library or cubin. After a hit there is no IR and no fusion to see.",
     lives=("torch/_inductor/codecache.py", "torch/_functorch/_aot_autograd/autograd_cache.py"),
     notions=(("bypass", "the graph cannot be cached, for the reason that is given"),),
-    look_here_when=("a change of a setting has no effect", "every start compiles anew"),
+    look_here_when=("a change of a setting has no effect", "every start recompiles everything"),
     symptoms=("nothing to see after the first run", "stale code", "cache miss at every start"),
     elsewhere=(("the same run compiles twice", "recompiles"),),
     flags=(
@@ -175,7 +175,7 @@ CACHE = Stage(
     ),
     commands=(
         ("inductoscope show --stage cache", "hits, misses, bypasses"),
-        ("inductoscope run --fresh SCRIPT", "compiles anew, in a private cache"),
+        ("inductoscope run --fresh SCRIPT", "recompiles everything, in a private cache"),
     ),
     aliases=("caches",),
 )

@@ -200,7 +200,7 @@ def _notes(recording: Recording) -> list[str]:
     if cached:
         notes.append(
             f"{', '.join(cached[:8])} came out of a cache: the stages before the kernels did not "
-            "run. 'inductoscope run --fresh' compiles anew, in a private cache."
+            "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
         )
     if recording.unknown_events:
         kinds = ", ".join(recording.unknown_events)

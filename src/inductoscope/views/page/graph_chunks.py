@@ -116,7 +116,7 @@ def _missing(join: GraphJoin) -> dict[str, str]:
     if join.graph.cached:
         why = (
             "This graph came out of a cache, so this stage did not run. "
-            "'inductoscope run --fresh' compiles anew, in a private cache."
+            "'inductoscope run --fresh' recompiles everything, in a private cache."
         )
         names = ("post-grad", "ir", "scheduler", "fused", "loop-body", "kernel")
         return dict.fromkeys(names, why)

@@ -64,7 +64,7 @@ def print_difference(printer: Printer, view: View) -> None:
     printer.pair("second", view["second"], indent=0, width=8)
     if view["surroundings"]:
         printer.line()
-        printer.heading("The runs themselves differ")
+        printer.heading("The runs differ")
         for fact in view["surroundings"]:
             printer.pair(fact["name"], f"{fact['first']} → {fact['second']}")
     printer.line()
@@ -129,7 +129,7 @@ def _kernel_text(kernel: View) -> str:
     names = ", ".join(kernel["others"])
     operations = f" ({', '.join(kernel['operations'])})" if kernel["operations"] else ""
     what = {
-        "changed": "changed" + (f", now called {names}" if names != kernel["name"] else ""),
+        "changed": "changed" + (f", now {names}" if names != kernel["name"] else ""),
         "removed": "removed" + (f", its work is in {names}" if names else ""),
         "added": "added" + (f", its work was in {names}" if names else ""),
     }[kernel["what"]]

@@ -15,7 +15,7 @@ def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
     style = _STYLES.get(view["verdict"], BAD)
     printer.line(f"{view['verdict']}: {view['summary']}", style=style)
     if view["partial"]:
-        printer.line("The examination was not finished: this is what is known so far.", style=WARN)
+        printer.line("The examination was interrupted. This is what is known so far.", style=WARN)
     printer.line()
     printer.pair("stage", view["stage"])
     for name, value in view["culprit"].items():
@@ -36,7 +36,7 @@ def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
     if not view["evidence"]:
         return
     printer.line()
-    printer.heading("How it is known")
+    printer.heading("Evidence")
     for item in view["evidence"]:
         printer.line(f"- {item['what']}", indent=2)
         if item["where"]:
@@ -64,7 +64,7 @@ def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
         return
     printer.line()
     printer.heading("Workaround")
-    state = "the program is right with it" if found["verified"] else "did not help the program"
+    state = "the program is correct with it" if found["verified"] else "did not help the program"
     cost = (
         f"; the compiled call takes {found['slowdown']:.2f} times as long"
         if found["slowdown"]

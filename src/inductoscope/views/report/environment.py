@@ -72,7 +72,7 @@ def _problem(environment: Environment) -> View | None:
 
 
 def _next_step(python: str, problem: str) -> str:
-    other = "Give the Python that runs your script with --python PATH"
+    other = "Name the Python that runs your script with --python PATH"
     if "No module named 'torch'" in problem:
         return f"{other}, or install torch {OLDEST_TORCH} to {NEWEST_TORCH} in this one."
     return f"{other}, or see the whole error with: {python} -c 'import torch'"
@@ -117,7 +117,7 @@ def _missing_text(check: NameCheck | PatternCheck | FlagCheck) -> str:
     if isinstance(check, PatternCheck):
         return _missing_pattern_text(check)
     commands = ", ".join(check.flag.set_by)
-    return f"{check.flag.name}, which '{commands}' sets, is not known to this torch."
+    return f"{check.flag.name}, which '{commands}' sets, is unknown to this torch."
 
 
 def _missing_pattern_text(check: PatternCheck) -> str:
@@ -127,7 +127,7 @@ def _missing_pattern_text(check: PatternCheck) -> str:
     elif check.level is not None:
         what = f"is now written at {check.level}, not {pattern.level} (line {check.line})"
     else:
-        what = "is gone, and nothing like it is there"
+        what = "is gone, and nothing similar replaced it"
     return f"Log line '{pattern.text}' of {pattern.module} {what}."
 
 
@@ -148,13 +148,13 @@ def _parts(view: View) -> Iterator[RenderableType]:
     if view.get("flags"):
         yield from _flag_lines(view)
     yield ""
-    yield from (Text(f"Not found out: {text}", style="yellow") for text in view["notes"])
+    yield from (Text(f"Unknown: {text}", style="yellow") for text in view["notes"])
     yield from (Text(text, style="red") for text in view["missing"])
     if view["problem"] is not None:
         yield Text(view["problem"]["what"], style="red")
         yield Text(view["problem"]["next"])
     elif not view["missing"]:
-        yield Text("All that inductoscope relies on is there.", style="green")
+        yield Text("Nothing that inductoscope needs is missing.", style="green")
 
 
 def _pairs(rows: Iterable[tuple[str, str]]) -> Table:
@@ -251,7 +251,7 @@ def _flag_lines(view: View) -> Iterator[RenderableType]:
             if flag["kind"] == kind.value:
                 yield from _one_flag(flag)
     yield ""
-    yield Text("When a flag acts", style="bold")
+    yield Text("When a flag takes effect", style="bold")
     yield Padding(_pairs(view["phases"].items()), (0, 0, 0, _INDENT // 2))
 
 
@@ -278,7 +278,7 @@ def _flag_style(flag: View) -> str:
 def _flag_details(flag: View) -> Iterator[str]:
     yield flag["how"]
     if flag["known"] and flag["example"]:
-        yield f"for instance {flag['example']}"
+        yield f"for example {flag['example']}"
     if flag["known"] and flag["config_key"]:
         yield f"sets {flag['config_key']}, now {flag['config_value'] or 'unknown'}"
     if flag["replaced_by"]:

@@ -142,7 +142,7 @@ def _unknown(name: str) -> str:
     aliases = [alias for stage in STAGES for alias in stage.aliases]
     near = nearest(name, dict.fromkeys([*known, *aliases]))
     meant = f"Did you mean {' or '.join(near)}? " if near else ""
-    return f"There is no explanation of {name}. {meant}'inductoscope explain' lists all names."
+    return f"Nothing is called {name}. {meant}'inductoscope explain' lists all names."
 
 
 def _symptom_view(words: tuple[str, ...]) -> View:
@@ -189,18 +189,20 @@ def _print_list(printer: Printer, view: View) -> None:
         for name, summary in entries.items():
             printer.pair(name, summary, width=22)
         printer.line()
-    printer.line("Several words are a symptom: inductoscope explain wrong gradient", style=FAINT)
+    printer.line(
+        "Several words describe a symptom: inductoscope explain wrong gradient", style=FAINT
+    )
 
 
 def _print_symptom(printer: Printer, view: View) -> None:
-    printer.heading(f"'{' '.join(view['words'])}' belongs to")
+    printer.heading(f"'{' '.join(view['words'])}' can come from")
     for stage in view["stages"]:
         printer.pair(stage["name"], stage["summary"], width=18)
         for symptom in stage["symptoms"]:
             printer.line(f"- {symptom}", indent=20)
     printer.line()
     printer.line(
-        "'inductoscope explain STAGE' says more. Which one it is, 'inductoscope doctor' finds out.",
+        "'inductoscope explain STAGE' says more. 'inductoscope doctor SCRIPT' finds the stage.",
         style=FAINT,
     )
 
@@ -227,8 +229,8 @@ def _print_stage(printer: Printer, stage: View) -> None:
     _print_words(printer, "In torch", stage["lives"])
     _print_pairs(printer, "Notions", stage["notions"])
     _print_words(printer, "Look here when", stage["look_here_when"])
-    _print_words(printer, "Symptoms that live here", stage["symptoms"])
-    _print_pairs(printer, "Symptoms that live elsewhere", stage["elsewhere"], "→ ")
+    _print_words(printer, "Symptoms it causes", stage["symptoms"])
+    _print_pairs(printer, "Symptoms it does not cause", stage["elsewhere"], "→ ")
     flags = [(flag["text"], flag["what"]) for flag in stage["flags"]]
     _print_pairs(printer, "What torch offers", flags)
     _print_pairs(printer, "What inductoscope shows", stage["commands"])

@@ -17,7 +17,7 @@ _NEXT = {
     "trace.json": "open it in ui.perfetto.dev or chrome://tracing",
     "graphviz": "dot -Tsvg FILE draws one",
     "recording.json": "everything in one file",
-    "raw": "what each stage made, as files",
+    "raw": "the output of each stage, as files",
 }
 
 

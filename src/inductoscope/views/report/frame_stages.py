@@ -66,7 +66,7 @@ def cache(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section
         for lookup in compile_.caches:
             facts = {"key": lookup.key, "reason": lookup.reason}
             if lookup.outcome == "hit":
-                facts["next"] = "inductoscope run --fresh compiles anew, in a private cache"
+                facts["next"] = "inductoscope run --fresh recompiles everything, in a private cache"
             yield Section(f"{compile_.id} {lookup.cache} cache: {lookup.outcome}", facts)
 
 

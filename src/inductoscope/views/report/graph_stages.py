@@ -25,7 +25,7 @@ def dynamo(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
             yield Section(
                 f"{compile_.id}: {compile_.function}",
                 {"source": compile_.place, "outcome": compile_.outcome, "reason": compile_.reason},
-                "no graph was taken from this frame",
+                "Dynamo captured no graph from this frame",
             )
 
 
@@ -92,4 +92,4 @@ def _difference(recording: Recording, change: PassChange) -> str:
         return "(one of the two graphs is missing from the recording)"
     old, new = ([node_text(node) for node in graph.nodes] for graph in (before, after))
     lines = difflib.unified_diff(old, new, "before", "after", lineterm="", n=1)
-    return "\n".join(lines) or "(only what is not printed changed)"
+    return "\n".join(lines) or "(only details that are not printed changed)"

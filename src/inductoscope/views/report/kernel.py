@@ -15,7 +15,7 @@ from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 View = dict[str, Any]
 
-NO_GPU = "Compiled only: nothing ran on a GPU, and none is needed."
+NO_GPU = "Compiled only: nothing ran on a GPU."
 _VERDICTS = {
     "compiles": "compiles alone",
     "does not end": "does not end alone",
@@ -121,10 +121,10 @@ def _consequence(trial: Trial) -> str:
     """What a compile that ended says about a hang; only one of the kernel's own says something."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
-        return f"it was generated for {own}: nothing follows for that"
+        return f"it was generated for {own}: this says nothing about that GPU"
     if not config.is_own:
-        return "not with a configuration of its own: nothing follows for those"
-    return f"so, with Triton {trial.attempts[0].triton}, a hang lies elsewhere"
+        return "not with one of its own configurations: this says nothing about those"
+    return f"so with Triton {trial.attempts[0].triton} a hang is elsewhere"
 
 
 def _essence(message: str) -> str:
@@ -150,7 +150,7 @@ def print_file(printer: Printer, view: View) -> None:
     """What the file says."""
     printer.heading(f"{view['kernel']} ({view['heuristic']})")
     printer.pair("file", view["file"])
-    printer.pair("made for", view["generated_for"] or "the file does not say")
+    printer.pair("made for", view["generated_for"] or "not in the file")
     if view["size_hints"]:
         printer.pair("size hints", _words(view["size_hints"]))
     if view["configuration"]:
@@ -250,10 +250,10 @@ def _print_advice(printer: Printer, trials: Sequence[View]) -> None:
     for attempt in stuck[:1]:
         process = attempt["waits_for"] or attempt["itself"]
         if process is not None and process["busy"] >= 0.2:
-            text = "It was computing when it was stopped, so it may be only slow: "
-            printer.line(f"{text}a larger --timeout tells.", style=WARN)
+            text = "It was still computing when it was stopped, so it may just be slow: "
+            printer.line(f"{text}try a larger --timeout.", style=WARN)
         elif process is not None:
-            printer.line("It was not computing when it was stopped: it waits.", style=WARN)
+            printer.line("It was not computing when it was stopped: it was waiting.", style=WARN)
 
 
 def _stage_words(attempt: View) -> str:

@@ -204,7 +204,7 @@ def _print_answer(printer: Printer, same: list[View]) -> None:
     for note in answer["notes"]:
         printer.pair("note", note)
     if answer["command"]:
-        printer.pair("next", "See whether it hangs alone:")
+        printer.pair("next", "Check whether it hangs alone:")
         printer.code(answer["command"], indent=4)
     for advice in answer["advice"]:
         printer.pair("next", advice)
@@ -255,16 +255,16 @@ def _print_contrast(printer: Printer, group: View) -> None:
         if condition["decided_by"]:
             printer.pair("", f"would decide: {condition['decided_by']}", width=16)
     if group["stuck"] and not group["conditions"]:
-        why = "nothing else finished to compare with"
+        why = "no choice finished, so there is nothing to compare"
         if group["finished"]:
-            why = "the log holds no configuration in which they differ from what finished"
+            why = "the log shows no difference between their configurations and the finished ones"
         printer.pair("sets them apart", f"unknown: {why}", width=16)
     for cause in group["causes"][:3]:
         text = f"{cause['title']} ({cause['evidence']}). {cause['reason']}"
         printer.pair("possible cause", text, width=16)
     missing = group["missing_files"]
     if missing:
-        printer.pair("kernel files", f"{len(missing)} not on this machine; to bring one:", width=16)
+        printer.pair("kernel files", f"{len(missing)} not on this machine; copy one:", width=16)
         printer.code(f"scp MACHINE:{shlex.quote(missing[0])} .", indent=4)
 
 

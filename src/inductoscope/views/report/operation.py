@@ -165,7 +165,7 @@ def ir_text(node: View) -> str:
 
 def _print_scheduler(printer: Printer, view: View) -> None:
     if not view["scheduler"]:
-        _level(printer, "Scheduler", "no node of its own: it was inlined away or not recorded")
+        _level(printer, "Scheduler", "no separate node: it was inlined or not recorded")
     else:
         _level(printer, "Scheduler")
     for node in view["scheduler"]:
@@ -173,7 +173,9 @@ def _print_scheduler(printer: Printer, view: View) -> None:
     for group in view["fused_group"]:
         alone = len(group["nodes"]) == 1
         text = (
-            "not fused with another" if alone else f"{group['name']} = {' + '.join(group['nodes'])}"
+            "not fused with another node"
+            if alone
+            else f"{group['name']} = {' + '.join(group['nodes'])}"
         )
         _level(printer, "Fused group", text)
         printer.line(f"operations inside: {', '.join(group['origins'])}", indent=4)
@@ -197,7 +199,7 @@ def _print_loop_body(printer: Printer, bodies: list[View]) -> None:
         _level(printer, f"Loop body of {body['node']}")
         printer.code("\n".join(body["lines"]), indent=4)
     if not bodies:
-        _level(printer, "Loop body", "none: a call of a library, a template, or inlined away")
+        _level(printer, "Loop body", "none: a library call, a template, or inlined")
 
 
 def _print_kernels(printer: Printer, kernels: list[View]) -> None:

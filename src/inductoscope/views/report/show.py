@@ -89,9 +89,9 @@ def _refuse_contradictions(selection: Selection) -> None:
     if len(chosen) > 1:
         raise UsageError(f"{' and '.join(chosen)} cannot be combined. Choose one.")
     if selection.form and not selection.kernel:
-        raise UsageError("--form is of a kernel: name it with --kernel.")
+        raise UsageError("--form needs a kernel. Add --kernel NAME.")
     if selection.write_to and not selection.runnable:
-        raise UsageError("--to is where --runnable writes: name the graph with --runnable.")
+        raise UsageError("--to needs a graph to write. Add --runnable GRAPH.")
 
 
 def _only(recording: Recording, compile_id: str) -> Recording:
@@ -126,11 +126,11 @@ def _why_empty(recording: Recording, stage: str) -> str:
     if hits and stage not in ("breaks", "recompiles", "errors", stages.AUTOTUNE):
         return (
             f"Stage {stage} did not run: the graphs came out of a cache. "
-            "'inductoscope run --fresh SCRIPT' compiles anew, in a private cache."
+            "'inductoscope run --fresh SCRIPT' recompiles everything, in a private cache."
         )
     off = [view for process in recording.processes for view in process.views_off]
     if off:
-        return f"Nothing was recorded for {stage}. Views that are off: {'; '.join(off)}."
+        return f"Nothing was recorded for {stage}. Disabled views: {'; '.join(off)}."
     return f"Nothing happened in stage {stage}."
 
 

@@ -140,7 +140,7 @@ def _state(recording: Recording) -> str:
         target = recording_target(recording) or "other settings"
         return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
-        return "the program has not ended, or its end was not recorded"
+        return "the program is still running, or its end was not recorded"
     how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
     return f"the program ended with {how} after {ending.seconds:.1f} s"
 
@@ -170,7 +170,7 @@ def _seconds_words(seconds: dict[str, float]) -> str:
 def print_findings(printer: Printer, findings: list[View]) -> None:
     """The findings as text: problems first, then notes."""
     if not any(finding["is_problem"] for finding in findings):
-        printer.line("no problem found (whether results are right is not checked)", style=GOOD)
+        printer.line("no problem found ('inductoscope doctor' also checks the results)", style=GOOD)
     for number, finding in enumerate(findings, start=1):
         kind = "problem" if finding["is_problem"] else "note"
         style = BAD if finding["is_problem"] else WARN
@@ -198,7 +198,7 @@ def print_compiles(printer: Printer, view: View) -> None:
             printer.pair("reason", compile_["reason"])
         hits = [c["cache"] for c in compile_["caches"] if c["outcome"] == "hit"]
         if hits:
-            printer.pair("cache", f"hit: {', '.join(hits)}; --fresh would show the stages")
+            printer.pair("cache", f"hit: {', '.join(hits)}; use --fresh to see the stages")
         for graph in compile_["graphs"]:
             _print_graph(printer, graph)
 

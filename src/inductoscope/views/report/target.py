@@ -11,7 +11,7 @@ def print_target(printer: Printer, about: dict[str, Any]) -> None:
     """The note, and what could not be compiled for the device."""
     printer.line(about["note"], style=WARN)
     for item in about["left_out"]:
-        printer.line(f"Left out: {item['compile']}: {item['reason']}.", style=WARN, indent=2)
+        printer.line(f"Skipped: {item['compile']}: {item['reason']}.", style=WARN, indent=2)
     for item in about["notes"]:
         printer.line(f"{item['compile']}: {item['note']}.", style=WARN, indent=2)
     printer.line()

@@ -28,7 +28,7 @@ def attached_view(attached: Attached) -> View:
 
 
 def print_event(printer: Printer, event: Stall | Moved | Killed, told: Sequence[str] = ()) -> None:
-    """One event of the live watch as text; `told` is what else is known of a stall."""
+    """One event of the live watch as text; `told` is what else is known about a stall."""
     if isinstance(event, Stall):
         print_stall(printer, stall_view(event))
         for line in told:
@@ -43,7 +43,7 @@ def print_event(printer: Printer, event: Stall | Moved | Killed, told: Sequence[
         style = WARN if event.ended.pids else FAINT
         printer.line(f"inductoscope: {event.ended.text}", style=style)
         if event.ended.pids:
-            printer.line("what comes of it is reported when the program moves on", indent=2)
+            printer.line("the result follows when the program continues", indent=2)
 
 
 def print_stall(printer: Printer, view: View) -> None:
@@ -52,7 +52,7 @@ def print_stall(printer: Printer, view: View) -> None:
     word = "slow" if slow else "stall"
     rank = f", rank {view['rank']}" if view["rank"] else ""
     printer.line(
-        f"inductoscope: {word} {view['number']}: nothing has moved for {view['seconds']:.0f} s "
+        f"inductoscope: {word} {view['number']}: no progress for {view['seconds']:.0f} s "
         f"(pid {view['pid']}{rank})",
         style=WARN if slow else BAD,
     )
@@ -129,12 +129,14 @@ def _print_stack(printer: Printer, view: View) -> None:
 
 
 def print_attached(printer: Printer, view: View) -> None:
-    """What was seen of a process, as text."""
+    """What was seen of an attached process, as text."""
     stall = view["stall"]
     if view["moves"]:
-        printer.line(f"pid {view['pid']} moves: {view['moves']}", style=GOOD)
+        printer.line(f"pid {view['pid']} makes progress: {view['moves']}", style=GOOD)
     else:
-        printer.line(f"pid {view['pid']} has not moved for {stall['seconds']:.0f} s", style=BAD)
+        printer.line(
+            f"pid {view['pid']} has made no progress for {stall['seconds']:.0f} s", style=BAD
+        )
     print_facts(printer, stall)
     for missing in view["missing"]:
         printer.pair("not seen", missing)
