@@ -35,7 +35,7 @@ MEANT_OTHERWISE = {
     "doctor/outside/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
     "doctor/outside/judging.py": {"wrapper"},  # a function
     "doctor/search/axes/autotune.py": {"autotune"},  # an axis
-    "doctor/search/loading.py": {"scheduler"},  # a module
+    "doctor/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event
     "hangs/watch/following.py": {"lowering"},  # a kind of event
     "recording/events/": NAMES,  # kinds of events

@@ -15,6 +15,10 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.errors import UsageError
 from inductoscope.recording.location import create_recording
 
+TORCH_NAMES = {
+    "torch._inductor.utils": ("fresh_cache",),
+}
+
 
 @contextlib.contextmanager
 def recorded(*, output: Path | None, fresh: bool) -> Iterator[Path]:

@@ -17,6 +17,11 @@ from inductoscope.capture.failures import record_error
 from inductoscope.capture.scope import BROKEN, SCOPE, StageFrame
 from inductoscope.vocabulary.torch_names import Replacement
 
+TORCH_NAMES = {
+    "torch._guards": ("CompileContext.current_compile_id",),
+    "torch._inductor.virtualized": ("V.graph",),
+}
+
 Arguments = tuple[Any, ...]
 Keywords = dict[str, Any]
 Before = Callable[[Arguments, Keywords], Any]

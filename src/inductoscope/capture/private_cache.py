@@ -13,6 +13,10 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+TORCH_NAMES = {
+    "torch._inductor.codecache": ("_HEADER_DIR", "_HEADER_LOCK_DIR"),
+}
+
 # Tells the scope inside a process which private cache to use.
 VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
 

@@ -13,6 +13,19 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._inductor.async_compile": ("AsyncCompile.triton",),
+    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
+    "torch._inductor.codegen.triton_utils": ("AttrsDescriptorWrapper",),
+    "torch._inductor.runtime.triton_helpers": ("get_backend_options",),
+    "torch._inductor.scheduler": ("has_triton",),
+    "torch._inductor.utils": (
+        "TritonAttrsDescriptorVersion.V4_DICT",
+        "get_triton_attrs_descriptor_version",
+    ),
+    "torch.utils._triton": ("triton_hash_with_backend",),
+}
+
 
 class _Written:
     """Stands where a compiled kernel would; a launch does nothing."""

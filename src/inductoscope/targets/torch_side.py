@@ -11,6 +11,13 @@ from typing import Any
 from inductoscope.kernels.target import Target
 from inductoscope.targets.architectures import Architecture, architecture
 
+TORCH_NAMES = {
+    "torch._C._dynamo.guards": (),
+    "torch._dynamo.device_interface": ("CudaInterface",),
+    "torch._inductor.fx_passes.joint_graph": ("UniformValueConstantFolder._deduce_value",),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode.avoid_device_init", "init_gpu_context"),
+}
+
 _CUDA_VERSION, _HIP_VERSION = "13.0", "7.0"
 
 

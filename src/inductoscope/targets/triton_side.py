@@ -13,6 +13,23 @@ from typing import Any
 from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
 from inductoscope.kernels.target import Target
 
+TORCH_NAMES = {
+    "torch._inductor.codegen.triton": ("TritonScheduling.benchmark_codegened_module",),
+    "torch._inductor.runtime.triton_helpers": ("set_driver_to_gpu",),
+    "torch._inductor.runtime.triton_heuristics": (
+        "CachingAutotuner.bench",
+        "StaticTritonCompileResult",
+        "TritonCompileResult.make_launcher",
+    ),
+    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn", "sys"),
+    "triton.backends": ("backends",),
+    "triton.backends.compiler": ("GPUTarget",),
+    "triton.backends.driver": ("GPUDriver",),
+    "triton.compiler": ("CompiledKernel.__init__",),
+    "triton.knobs": ("compilation.listener", "nvidia.cuobjdump.path"),
+    "triton.runtime": ("driver.set_active",),
+}
+
 _BACKENDS = {"cuda": "nvidia", "hip": "amd"}
 _DISASSEMBLY_SECONDS = 60
 # Triton counts spills in registers of four bytes.
@@ -108,6 +125,7 @@ def _make_launcher(result: Any) -> Any:
 
 def _disassemble_what_is_compiled() -> None:
     """Triton asks the driver for registers and spills when it loads a kernel; here, its file."""
+    import triton
     from triton.compiler import CompiledKernel
 
     original = CompiledKernel.__init__
@@ -121,8 +139,7 @@ def _disassemble_what_is_compiled() -> None:
             self.n_spills = None if found.local is None else found.local // _SPILL
 
     CompiledKernel.__init__ = compiled
-    knobs = sys.modules["triton"].knobs.compilation
-    knobs.listener = _Disassembler(knobs.listener)
+    triton.knobs.compilation.listener = _Disassembler(triton.knobs.compilation.listener)
 
 
 class _Disassembler:
@@ -152,9 +169,10 @@ def _add_machine_code(files: dict[str, Any]) -> None:
 
 def _cuobjdump(option: str, cubin: Any) -> str:
     """What NVIDIA's tool, which Triton brings along, says of a compiled kernel."""
-    tool = sys.modules["triton"].knobs.nvidia.cuobjdump.path
+    import triton
+
     made = subprocess.run(
-        [tool, option, str(cubin)],
+        [triton.knobs.nvidia.cuobjdump.path, option, str(cubin)],
         capture_output=True,
         text=True,
         timeout=_DISASSEMBLY_SECONDS,

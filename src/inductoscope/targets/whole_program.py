@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
+    "torch.nn": ("Module._apply",),
+}
+
 
 def make_every_tensor_fake() -> Any:
     """From now on, in this process. Returns what has to be kept alive for it."""

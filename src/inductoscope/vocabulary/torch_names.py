@@ -1,7 +1,7 @@
-"""A private torch name that a hook needs, and the hook that needs it.
+"""A private name inside torch, and the hooks that replace or read such names.
 
-Every such name stands in one table (`inductoscope.capture.hooks.HOOKS`), which `inductoscope env`
-checks against the installed torch. A missing one switches its view off and nothing else.
+A hook carries its names; any other file lists them in `TORCH_NAMES` at its top. `inductoscope env`
+looks all of them up in the installed torch. A missing name disables what needs it, nothing else.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _MISSING = object()
 
 @dataclass(frozen=True)
 class TorchName:
-    """A name inside torch: a module, and a dotted path from there."""
+    """A name inside torch: a module, and a dotted path from there; none for the module itself."""
 
     module: str
     attribute: str
 
     def __str__(self) -> str:
-        return f"{self.module}.{self.attribute}"
+        return f"{self.module}.{self.attribute}".removesuffix(".")
 
     def find(self) -> object | None:
         """What the name stands for in the modules imported so far, or None."""
         found: Any = sys.modules.get(self.module, _MISSING)
-        for part in self.attribute.split("."):
+        for part in filter(None, self.attribute.split(".")):
             found = _lookup(found, part)
         return None if found is _MISSING else found
 

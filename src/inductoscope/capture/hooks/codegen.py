@@ -22,6 +22,10 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.utils": ("Placeholder.DESCRIPTIVE_NAME", "Placeholder.KERNEL_NAME"),
+}
+
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"
 

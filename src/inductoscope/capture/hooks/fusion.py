@@ -13,6 +13,10 @@ from inductoscope.capture.scope import BROKEN, SCOPE
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.config": (),
+}
+
 _SCHEDULER = "torch._inductor.scheduler"
 
 

@@ -23,6 +23,10 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph",),
+}
+
 _SOURCE_SUFFIXES = (".cpp", ".cc", ".cu", ".c", ".h", ".hpp")
 
 # Text forms of a Triton kernel on its way to machine code, as Triton names them.

@@ -19,6 +19,10 @@ from inductoscope.capture.scope import BROKEN, SCOPE
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph",),
+}
+
 
 def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
     return enter_graph_stage(stages.SCHEDULER)

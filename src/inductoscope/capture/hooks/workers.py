@@ -16,6 +16,11 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.autotune_process": (),
+    "torch._inductor.compile_worker.subproc_pool": (),
+}
+
 RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
 BOOTSTRAP = Path(__file__).resolve().parent.parent / "bootstrap"
 

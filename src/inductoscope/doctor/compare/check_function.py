@@ -14,6 +14,12 @@ from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.tensor_metadata import OutputDifference
 from inductoscope.doctor.compare.values import run
 
+TORCH_NAMES = {
+    "torch._inductor.config": ("patch",),
+    "torch.nn.utils.stateless": ("_reparametrize_module",),
+    "torch.utils._pytree": ("tree_flatten", "tree_unflatten"),
+}
+
 
 @dataclass(frozen=True)
 class CheckResult:

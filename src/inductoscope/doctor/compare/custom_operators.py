@@ -17,6 +17,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.doctor.compare.values import run
 
+TORCH_NAMES = {
+    "torch._library.utils": ("is_builtin",),
+    "torch._ops": ("OpOverload",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+}
+
 # Namespaces of torch itself that it does not count as built in.
 _OF_TORCH = (
     "inductor", "_c10d_functional", "c10d", "quantized", "mkldnn", "mkl", "onednn", "profiler",

@@ -18,6 +18,12 @@ from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 from inductoscope.doctor.compare.bug_or_rounding import Case, is_close, judge
 from inductoscope.doctor.compare.values import copy_values, run
 
+TORCH_NAMES = {
+    "torch._inductor.decomposition": ("select_decomp_table",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten"),
+}
+
 _DEEPEST = 12
 _FORM = ("dtype", "shape")
 _KINDS = ("value", "nan", *_FORM)

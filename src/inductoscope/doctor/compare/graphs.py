@@ -14,6 +14,10 @@ from torch.fx._lazy_graph_module import _use_lazy_graph_module
 from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, same_generators
 
+TORCH_NAMES = {
+    "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
+}
+
 
 def snapshot(module: GraphModule) -> GraphModule:
     """The graph as it is now; what it reads from its module is shared."""

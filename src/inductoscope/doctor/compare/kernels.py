@@ -23,6 +23,11 @@ from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.doctor.compare.graphs import NodeValues, inputs_for, node_values, snapshot
 from inductoscope.doctor.compare.values import copy_values
 
+TORCH_NAMES = {
+    "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
+    "torch._inductor.graph": ("GraphLowering.codegen",),
+}
+
 # Names that the changed wrapper calls; no wrapper uses them itself.
 _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
 

@@ -11,9 +11,8 @@ value does not depend on have size one.
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,7 +21,6 @@ import torch
 from torch import Tensor
 from torch._inductor import ir
 from torch._inductor.virtualized import V
-from torch.utils._python_dispatch import _disable_current_modes
 
 from inductoscope.doctor.compare.loop_operations import (
     POINTWISE,
@@ -31,6 +29,12 @@ from inductoscope.doctor.compare.loop_operations import (
     reduce_last,
     scan_last,
 )
+from inductoscope.doctor.compare.values import plain_torch
+
+TORCH_NAMES = {
+    "torch._inductor.ir": ("Buffer", "MutationLayoutSHOULDREMOVE", "NonOwningLayout"),
+    "torch._inductor.virtualized": ("V.set_ops_handler",),
+}
 
 __all__ = ["CannotEvaluate", "evaluate", "in_layout"]
 
@@ -60,7 +64,7 @@ def evaluate(
     if body is None:
         raise CannotEvaluate(f"{type(node).__name__} has no loop body")
     try:
-        with _plain_torch():
+        with plain_torch():
             return _evaluate(body, node.node, values, sizes, widened)
     except CannotEvaluate:
         raise
@@ -70,7 +74,7 @@ def evaluate(
 
 def in_layout(value: Tensor, layout: Any, sizes: Mapping[sympy.Symbol, int] = {}) -> Tensor:
     """The same numbers in the strides of an IR layout, for use as one of the `values`."""
-    with _plain_torch():
+    with plain_torch():
         return _placed(value, layout, _known_sizes(sizes, value.device))
 
 
@@ -80,13 +84,6 @@ def _placed(value: Tensor, layout: Any, known: dict[Any, Tensor]) -> Tensor:
         raise CannotEvaluate(f"a value of shape {tuple(value.shape)} for a buffer of {size}")
     placed = torch.empty_strided(size, stride, dtype=value.dtype, device=value.device)
     return placed.copy_(value.detach())
-
-
-@contextlib.contextmanager
-def _plain_torch() -> Iterator[None]:
-    """Real tensors and no casts, even where the compiler runs under fake tensors or autocast."""
-    with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
-        yield
 
 
 def _evaluate(

@@ -18,6 +18,30 @@ from sympy.logic.boolalg import BooleanAtom
 from torch import Tensor
 from torch.utils._sympy import functions as sizes
 
+TORCH_NAMES = {
+    "torch.utils._sympy.functions": (
+        "CeilToInt",
+        "CleanDiv",
+        "FloatTrueDiv",
+        "FloorDiv",
+        "FloorToInt",
+        "Identity",
+        "IntTrueDiv",
+        "LShift",
+        "Max",
+        "Min",
+        "Mod",
+        "ModularIndexing",
+        "PowByNatural",
+        "PythonMod",
+        "RShift",
+        "RoundToInt",
+        "ToFloat",
+        "TruncToInt",
+        "Where",
+    ),
+}
+
 # Its elements are combined one by one, in Python.
 _LONGEST_SCAN = 2**12
 

@@ -19,6 +19,15 @@ from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.compile_fx": (
+        "_recursive_joint_graph_passes",
+        "_recursive_post_grad_passes",
+        "run_pre_grad_passes",
+    ),
+    "torch._inductor.pattern_matcher": ("PatternEntry.apply",),
+}
+
 _GROUPS = {
     "run_pre_grad_passes": stages.PRE_GRAD_PASS,
     "_recursive_joint_graph_passes": stages.JOINT_PASS,

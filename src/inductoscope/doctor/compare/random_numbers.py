@@ -10,6 +10,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.doctor.compare.values import run
 
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+}
+
 
 def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
     """Whether a call on these inputs does, at whatever depth."""

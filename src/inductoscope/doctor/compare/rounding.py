@@ -18,6 +18,11 @@ from torch.utils._pytree import tree_map_only
 
 from inductoscope.doctor.compare.values import Outcome, run
 
+TORCH_NAMES = {
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+    "torch.utils._pytree": ("tree_map_only",),
+}
+
 SAMPLES = 3
 
 _LOW = {torch.float32, torch.float16, torch.bfloat16}

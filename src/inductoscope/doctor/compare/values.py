@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
+
+TORCH_NAMES = {
+    "torch._C": ("_DisableAutocast",),
+    "torch._C._functorch": ("is_functorch_wrapped_tensor",),
+    "torch.utils._python_dispatch": ("_disable_current_modes",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
 
 _SEED_OF_COTANGENTS = 20
 
@@ -24,6 +32,13 @@ def is_plain(value: Any) -> bool:
         and not value._is_zerotensor()
         and not torch._C._functorch.is_functorch_wrapped_tensor(value)
     )
+
+
+@contextlib.contextmanager
+def plain_torch() -> Iterator[None]:
+    """Real tensors and no casts, even where the compiler runs under fake tensors or autocast."""
+    with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
+        yield
 
 
 def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> list[Any]:

@@ -28,6 +28,10 @@ from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
+TORCH_NAMES = {
+    "torch._inductor.config": ("fallback_random",),
+}
+
 
 def start(folder: str) -> Installer:
     """Begin to record and to check. Called on import of torch."""

@@ -27,6 +27,11 @@ from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.errors import ToolFailure
 
+TORCH_NAMES = {
+    "torch._dynamo.exc": ("TorchDynamoException",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
 _CALLS = 2
 _SECONDS = 60.0
 _LARGEST = 256 << 20

@@ -34,6 +34,13 @@ from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._dynamo": ("lookup_backend",),
+    "torch._dynamo.exc": ("BackendCompilerFailed",),
+    "torch._inductor.exc": ("InductorError",),
+    "torch._subclasses.fake_tensor": ("FakeTensor",),
+}
+
 # What does not change the values that a function gives.
 _MILD = ("sharing", "stride")
 

@@ -20,6 +20,10 @@ from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink.shapes import all_resized
 
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
 _SECONDS = 300.0
 # What every larger size is cut to.
 _SIZES = (33, 257, 2049)

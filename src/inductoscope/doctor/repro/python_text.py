@@ -16,6 +16,12 @@ from torch.fx.node import _get_qualified_name
 from inductoscope.doctor.compare.custom_operators import is_custom
 from inductoscope.errors import ToolFailure
 
+TORCH_NAMES = {
+    "torch._library.custom_ops": ("OPDEFS",),
+    "torch._ops": ("HigherOrderOperator", "OpOverload"),
+    "torch.fx.node": ("_get_qualified_name",),
+}
+
 _INFIX = {
     operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/",
     operator.floordiv: "//", operator.mod: "%", operator.pow: "**", operator.matmul: "@",

@@ -15,6 +15,11 @@ from typing import Any
 
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.compiler_bisector": ("CompilerBisector.disable_subsystem",),
+    "torch._inductor.config": (),
+}
+
 Permit = Callable[[str], bool]
 Switch = Callable[[Permit], contextlib.AbstractContextManager[Any]]
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import importlib
 
-from inductoscope.vocabulary import stages
-
 # What the compiler imports late. In a program that stops before its first compile, every fork
 # would have to do it.
 _LATE_IMPORTS = (
-    "compile_fx", stages.SCHEDULER, "choices", "bounds", "kernel_template_choice",
+    "compile_fx", "scheduler", "choices", "bounds", "kernel_template_choice",
     "fx_passes.joint_graph", "fx_passes.post_grad", "fx_passes.fuse_attention", "fx_passes.pad_mm",
     "fx_passes.mkldnn_fusion", "fx_passes.quantization", "fx_passes.freezing_patterns",
     "codegen.cpp", "codegen.triton", "codegen.wrapper", "codegen.cpp_wrapper_gpu",

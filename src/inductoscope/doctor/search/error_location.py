@@ -18,6 +18,10 @@ from inductoscope.doctor.search.wrong_result_location import (
 )
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
+}
+
 _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
 
 

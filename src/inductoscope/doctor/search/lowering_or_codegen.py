@@ -13,6 +13,10 @@ from inductoscope.doctor.compare.kernels import KernelDivergence, WatchedGraph, 
 from inductoscope.doctor.compare.loop_bodies import CannotEvaluate, evaluate
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.scheduler": ("SchedulerNode",),
+}
+
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     """Whether the loop body is wrong already, or only the code made from it."""

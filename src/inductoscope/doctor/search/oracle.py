@@ -36,6 +36,15 @@ from inductoscope.doctor.search.failure_signature import (
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._dynamo": ("reset",),
+    "torch._dynamo.config": (),
+    "torch._functorch.config": (),
+    "torch._inductor.async_compile": ("AsyncCompile.pool.cache_clear",),
+    "torch._inductor.config": (),
+    "torch._inductor.graph": ("GraphLowering._compile_to_module_lines",),
+}
+
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
 # Results must come from a compile, not from a cache; compiled binaries may be reused, they are

@@ -6,6 +6,11 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._inductor.config": ("_config", "_is_default"),
+    "torch.utils._config_module": ("_UNSET_SENTINEL",),
+}
+
 
 def changed_settings() -> dict[str, Any]:
     """Settings that the program has changed. Random numbers are the tool's own business."""
@@ -23,17 +28,17 @@ def _is_plain(value: Any) -> bool:
     return isinstance(value, (bool, int, float, str, type(None)))
 
 
-def as_when_fresh(config: Mapping[str, Any], *names: str) -> dict[str, Any]:
+def as_when_fresh(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
     """The settings, those of these names as in a process in which no one has set them.
 
     To leave a setting out would not do: this process has it, and so do its forks.
     """
-    return {**config, **{name: _fresh_value(name) for name in names}}
+    return {**settings, **{name: _fresh_value(name) for name in names}}
 
 
-def to_be_made(config: Mapping[str, Any]) -> dict[str, Any]:
+def to_be_made(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that a fresh process does not have by itself."""
-    return {name: value for name, value in config.items() if value != _fresh_value(name)}
+    return {name: value for name, value in settings.items() if value != _fresh_value(name)}
 
 
 def _fresh_value(name: str) -> Any:

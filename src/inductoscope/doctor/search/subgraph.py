@@ -20,6 +20,10 @@ from torch.utils._pytree import tree_leaves
 from inductoscope.doctor.compare.values import copy_values, is_plain
 from inductoscope.doctor.search.candidate import Candidate, is_operation, is_unpacking
 
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
 _WRITTEN_DOWN = (
     bool,
     int,

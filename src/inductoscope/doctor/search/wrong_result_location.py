@@ -33,6 +33,11 @@ from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import innermost_users
 
+TORCH_NAMES = {
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch.utils._python_dispatch": ("TorchDispatchMode",),
+}
+
 
 def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Location:
     """Find where a wrong result is made, in forks of this process.

@@ -20,6 +20,21 @@ from inductoscope.targets.recompile.unbuildable import Unbuildable
 from inductoscope.targets.recompile.work_list import GraphOrder
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._functorch.config": ("patch",),
+    "torch._guards": (
+        "CompileContext",
+        "CompileId",
+        "TracingContext",
+        "compile_context",
+        "tracing",
+    ),
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.config": ("patch",),
+    "torch._subclasses.fake_tensor": ("FakeTensorMode",),
+    "torch.fx.experimental.symbolic_shapes": ("ShapeEnv",),
+}
+
 
 def compile_graph(
     order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]

@@ -17,6 +17,12 @@ from typing import Any
 from inductoscope.capture.graphs import target_name
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 
+TORCH_NAMES = {
+    "torch._C": ("_VariableFunctions", "_dispatch_has_kernel", "_set_grad_enabled"),
+    "torch._C._nn": (),
+    "torch._ops": ("OpOverload", "OpOverloadPacket"),
+}
+
 _OPERATORS = (
     "abs", "add", "and_", "concat", "contains", "eq", "floordiv", "ge", "getitem", "gt",
     "iadd", "iand", "ifloordiv", "ilshift", "imatmul", "imod", "imul", "index", "invert",

@@ -10,6 +10,11 @@ from typing import Any
 
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 
+TORCH_NAMES = {
+    "torch._dynamo.source": ("ConstantSource",),
+    "torch.fx.experimental.symbolic_shapes": ("DimDynamic.DYNAMIC",),
+}
+
 _SYMBOL = re.compile(r"[A-Za-z_]\w{0,40}")
 _ARITHMETIC: dict[type[ast.operator], Any] = {
     ast.Add: operator.add,

@@ -8,6 +8,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._inductor.async_compile": ("AsyncCompile.cpp", "AsyncCompile.cpp_pybinding"),
+    "torch._inductor.cpu_vec_isa": ("VecISA.__bool__",),
+    "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn",),
+}
+
 
 def write_cpp_only() -> None:
     """From now on no compiler for C++ is started in this process."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.hooks import HOOKS
-from inductoscope.doctor.private_names import DOCTOR_NAMES
-from inductoscope.targets.names import TARGET_NAMES
+from inductoscope.views.env.declared import declared_names
 from inductoscope.views.env.flag import Flag, Kind
 from inductoscope.views.env.flags import FLAGS
 from inductoscope.views.env.interpreter import Question, ask
@@ -23,7 +22,10 @@ from inductoscope.views.env.machine import (
     read_machine,
 )
 from inductoscope.views.env.sources import find_variables
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.log_lines import PATTERNS, PatternCheck, check_pattern, release
+from inductoscope.vocabulary.stage_lookup import stage_of_module
+from inductoscope.vocabulary.torch_names import TorchName
 
 OLDEST_TORCH, NEWEST_TORCH = "2.11", "2.15"
 
@@ -122,13 +124,6 @@ class Environment:
         return tuple(check for check in checks if not check.ok)
 
 
-@dataclass(frozen=True)
-class _Needed:
-    stage: str
-    module: str
-    attribute: str
-
-
 def collect_environment(python: str) -> Environment:
     """Ask the torch of `python`, and look at the machine."""
     needed = _needed_names()
@@ -158,14 +153,20 @@ def collect_environment(python: str) -> Environment:
     )
 
 
-def _needed_names() -> list[_Needed]:
-    """Each name once, under the first view that needs it."""
-    every = [(hook.stage, name) for hook in HOOKS for name in hook.names]
-    needed = {
-        (name.module, name.attribute): _Needed(stage, name.module, name.attribute)
-        for stage, name in reversed((*every, *DOCTOR_NAMES, *TARGET_NAMES))
-    }
-    return list(reversed(needed.values()))
+def _needed_names() -> dict[TorchName, str]:
+    """Each name once, with the stage of the first hook that needs it, or else of its module."""
+    needed: dict[TorchName, str] = {}
+    for hook in HOOKS:
+        for name in hook.names:
+            needed.setdefault(name, hook.stage)
+    for name in declared_names():
+        needed.setdefault(name, _stage_of(name))
+    return needed
+
+
+def _stage_of(name: TorchName) -> str:
+    stage = stage_of_module(name.module.replace(".", "/"))
+    return stages.NO_STAGE if stage == stages.USER else stage
 
 
 def _of_kind(kind: Kind) -> list[Flag]:
@@ -184,16 +185,16 @@ def _torch(answer: dict[str, Any]) -> Torch | None:
     )
 
 
-def _names(needed: Sequence[_Needed], answer: dict[str, Any]) -> tuple[NameCheck, ...]:
+def _names(needed: Mapping[TorchName, str], answer: dict[str, Any]) -> tuple[NameCheck, ...]:
     return tuple(
         NameCheck(
-            stage=name.stage,
-            name=f"{name.module}.{name.attribute}",
+            stage=stage,
+            name=str(name),
             found=reply["found"],
             reason=reply["reason"],
             absent=reply.get("absent"),
         )
-        for name, reply in zip(needed, answer["names"], strict=True)
+        for (name, stage), reply in zip(needed.items(), answer["names"], strict=True)
     )
 
 

@@ -17,6 +17,12 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._inductor.config": ("cpp.cxx",),
+    "torch._inductor.runtime.cache_dir_utils": ("default_cache_dir",),
+    "torch._logging._internal": ("log_registry", "log_state"),
+}
+
 
 def main() -> None:
     answers = _private_stdout()
@@ -147,7 +153,7 @@ def _name(module: str, attribute: str) -> dict[str, Any]:
     except Exception as error:
         return {"found": False, "reason": f"{module} cannot be imported: {_short(error)}"}
     place = module
-    for part in attribute.split("."):
+    for part in filter(None, attribute.split(".")):
         if not _has(found, part):
             return {"found": False, "reason": f"{place} has no {part}{_nearest(part, found)}"}
         found = getattr(found, part)

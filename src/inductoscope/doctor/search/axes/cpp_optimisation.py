@@ -9,6 +9,10 @@ from typing import Any
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.cpp_builder": ("_get_optimization_cflags",),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

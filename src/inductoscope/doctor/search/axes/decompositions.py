@@ -9,6 +9,11 @@ from typing import Any
 from inductoscope.doctor.search.axis import Axis, Permit, replaced, subsystem_switch
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.graph": ("make_fallback",),
+    "torch._inductor.lowering": ("make_fallback",),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

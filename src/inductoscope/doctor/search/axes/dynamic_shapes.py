@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from inductoscope.doctor.search.axis import Axis, Permit
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._dynamo.config": ("patch",),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

@@ -9,6 +9,10 @@ from typing import Any
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.scheduler": ("Scheduler.can_fuse",),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

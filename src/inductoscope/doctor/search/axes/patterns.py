@@ -10,6 +10,10 @@ from inductoscope.doctor.compare.passes import pattern_classes, pattern_name
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.pattern_matcher": (),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

@@ -9,6 +9,10 @@ from typing import Any
 from inductoscope.doctor.search.axis import Axis, Permit, replaced
 from inductoscope.vocabulary import stages
 
+TORCH_NAMES = {
+    "torch._inductor.codegen.cpp": ("TilingSelect.select_tiling",),
+}
+
 
 @contextlib.contextmanager
 def _switch(permit: Permit) -> Iterator[None]:

@@ -12,6 +12,10 @@ from torch.utils._pytree import tree_map
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
+TORCH_NAMES = {
+    "torch.utils._pytree": ("tree_map",),
+}
+
 # Numbers that nobody would have to think about, the simplest first.
 _SIMPLE = (1, 2, 0.5)
 _MANY = 6

@@ -13,6 +13,8 @@ from inductoscope.doctor.compare.values import is_plain
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
+TORCH_NAMES = {"torch.utils._pytree": ("tree_map",)}
+
 # Sizes to try, the smallest first; a vector register holds up to 16 elements.
 _SIZES = (2, 4, 8, 17, 33)
 
