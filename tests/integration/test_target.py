@@ -278,7 +278,7 @@ def test_a_program_that_asks_for_a_gpu_runs_until_it_asks_for_a_value(tmp_path: 
 
 def test_pretending_needs_a_target() -> None:
     answer = inductoscope("run", "--pretend", "train.py")
-    assert (answer.exit_code, "give --target" in answer.words) == (2, True)
+    assert (answer.exit_code, "Add --target" in answer.words) == (2, True)
 
 
 # --- index and value ------------------------------------------------------------------------------
