@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 import pytest
 
@@ -18,14 +17,18 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.doctor.search.failure_signature import failure_of_answer
 from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.checking import KernelLaunched
+from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart
+from support.examples import entries
 
 # --- a fork that was given up ---------------------------------------------------------------------
 
 
 def given_up(entered_at: float) -> Failure:
     """The failure of a fork that was ended after 60 s, in a stage that it entered then."""
-    fusing = {"kind": "stage-start", "stage": "scheduler", "detail": "op3"}
-    answer = ForkAnswer(timed_out=True, seconds=60.0, entered_at=entered_at, events=[fusing])
+    fusing = entries(StageStart(stage="scheduler", detail="op3"))
+    answer = ForkAnswer(timed_out=True, seconds=60.0, entered_at=entered_at, entries=fusing)
     found = failure_of_answer(answer)
     assert found is not None
     assert (found.kind, found.text) == (HANG, "not done after 60 s")
@@ -56,12 +59,12 @@ def test_a_fork_without_a_failure_has_none() -> None:
     ("events", "stage", "text"),
     [
         (
-            [{"kind": "stage-start", "stage": "codegen"}],
+            [StageStart(stage="codegen")],
             "codegen",
             "the process died of SIGSEGV in stage codegen",
         ),
         (
-            [{"kind": "launch", "kernel": "cpp_fused_sin_0"}],
+            [KernelLaunched(kernel="cpp_fused_sin_0")],
             "runtime",
             "the process died of SIGSEGV in kernel cpp_fused_sin_0",
         ),
@@ -69,18 +72,22 @@ def test_a_fork_without_a_failure_has_none() -> None:
     ],
     ids=["in the compiler", "in a kernel", "without a word"],
 )
-def test_a_fork_that_was_killed_tells_where(
-    events: list[dict[str, Any]], stage: str, text: str
-) -> None:
-    found = failure_of_answer(ForkAnswer(signal=signal.SIGSEGV, events=events))
+def test_a_fork_that_was_killed_tells_where(events: list[Event], stage: str, text: str) -> None:
+    found = failure_of_answer(ForkAnswer(signal=signal.SIGSEGV, entries=entries(*events)))
     assert found is not None
     assert (found.kind, found.stage, found.text) == (SIGNAL, stage, text)
 
 
+def error_in(stage: str, detail: str = "", graph: str = "") -> CompileFailed:
+    return CompileFailed(
+        stage=stage, detail=detail, graph=graph, type="KeyError", message="1", traceback=""
+    )
+
+
 def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
     raised = encode(Failure(ERROR, "KeyError: 1", aspect="KeyError"))
-    seen = {"kind": "error", "stage": "lowering", "detail": "aten.sin", "graph": "0/0"}
-    found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[seen]))
+    seen = entries(error_in("lowering", detail="aten.sin", graph="0/0"))
+    found = failure_of_answer(ForkAnswer(result={"failure": raised}, entries=seen))
     assert found is not None
     assert (found.stage, found.detail) == ("lowering", "aten.sin")
     unseen = failure_of_answer(ForkAnswer(result={"failure": raised}))
@@ -89,10 +96,10 @@ def test_an_error_is_put_into_the_stage_that_the_hooks_saw() -> None:
 
 
 def test_what_fails_between_stages_fails_over_what_the_last_one_left() -> None:
-    ended = [{"kind": "stage", "stage": name} for name in ("joint-pass", "guards")]
-    seen = {"kind": "error", "stage": "inductor"}
+    ended = [StageEnd(stage=name, seconds=0.0) for name in ("joint-pass", "guards")]
+    seen = entries(*ended, error_in("inductor"))
     raised = encode(Failure(ERROR, "RuntimeError: no", aspect="RuntimeError"))
-    found = failure_of_answer(ForkAnswer(result={"failure": raised}, events=[*ended, seen]))
+    found = failure_of_answer(ForkAnswer(result={"failure": raised}, entries=seen))
     assert found is not None
     assert (found.stage, found.after) == ("inductor", "joint-pass")
 

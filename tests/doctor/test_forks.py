@@ -31,6 +31,9 @@ from inductoscope.doctor.search.forks import (
     _RunningFork,
 )
 from inductoscope.processes.status import cpu_seconds
+from inductoscope.recording.events.code import KernelDefined, NativeEnd
+from inductoscope.recording.events.compiling import StageEnd, StageStart
+from support.examples import entries
 
 # Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
 AGES = 120.0
@@ -339,18 +342,18 @@ def test_no_descriptor_is_left_open(forks: Forks) -> None:
 
 def test_what_the_hooks_see_reaches_the_parent(forks: Forks) -> None:
     def work() -> bool:
-        SCOPE.emit("stage-start", stage="codegen", detail="op0")
-        SCOPE.emit("kernel", name="a kind that the parent does not ask for")
-        SCOPE.emit("native", exit_code=1, messages=SCOPE.text("error: no such thing"))
+        SCOPE.emit(StageStart(stage="codegen", detail="op0"))
+        SCOPE.emit(KernelDefined(name="a kind that the parent does not ask for", language="C++"))
+        SCOPE.emit(NativeEnd(exit_code=1, messages=SCOPE.text("error: no such thing")))
         return SCOPE.active and SCOPE.is_redirected
 
     answer = forks.ask(work)
     assert answer.result is True
-    at = [event.pop("at") for event in answer.events]
+    at = [entry.time for entry in answer.entries]
     assert at == sorted(at), "by the clock that the parent has too"
     assert answer.events == [
-        {"kind": "stage-start", "stage": "codegen", "detail": "op0"},
-        {"kind": "native", "exit_code": 1, "messages": "error: no such thing"},
+        StageStart(stage="codegen", detail="op0"),
+        NativeEnd(exit_code=1, messages="error: no such thing"),
     ]
     assert not SCOPE.active
     assert not SCOPE.is_redirected
@@ -365,8 +368,9 @@ def test_a_fork_that_dies_has_told_where_it_was(forks: Forks) -> None:
 
     answer = forks.ask(work)
     assert answer.signal == signal.SIGSEGV
-    assert answer.last_stage["stage"] == "cpp-compile"
-    assert answer.last_stage["detail"] == "kernel 3"
+    assert answer.last_stage is not None
+    assert answer.last_stage.event.stage == "cpp-compile"
+    assert answer.last_stage.event.detail == "kernel 3"
 
 
 def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
@@ -375,11 +379,23 @@ def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:
         time.sleep(AGES)
 
     answer = forks.ask(work, seconds=1.0)
-    assert (answer.timed_out, answer.last_stage["stage"]) == (True, "joint-pass")
+    assert answer.last_stage is not None
+    assert (answer.timed_out, answer.last_stage.event.stage) == (True, "joint-pass")
     assert 0 <= answer.entered_at < answer.seconds
 
 
 def test_a_fork_in_no_stage_has_no_last_one() -> None:
-    started, ended = {"kind": "stage-start", "stage": "aot"}, {"kind": "stage", "stage": "aot"}
-    assert ForkAnswer(events=[started, ended]).last_stage == {}
-    assert ForkAnswer(events=[started]).last_stage == started
+    started, ended = entries(StageStart(stage="aot"), StageEnd(stage="aot", seconds=1.0))
+    assert ForkAnswer(entries=[started, ended]).last_stage is None
+    assert ForkAnswer(entries=[started]).last_stage == started
+
+
+def test_the_last_stage_is_right_when_two_threads_compile() -> None:
+    said = entries(
+        StageStart(stage="lowering", thread=7),
+        StageStart(stage="scheduler", thread=8),
+        StageEnd(stage="lowering", thread=7, seconds=1.0),
+    )
+    last = ForkAnswer(entries=said).last_stage
+    assert last is not None
+    assert last.event.stage == "scheduler"

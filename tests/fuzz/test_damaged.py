@@ -11,6 +11,7 @@ import json
 import re
 import shutil
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,9 @@ from hypothesis import strategies as st
 
 from inductoscope.doctor.repro.graph_script import graph_names
 from inductoscope.errors import InductoscopeError
-from inductoscope.model import building, fold, fusions, native, timeline
-from inductoscope.model.building import HANDLERS
 from inductoscope.model.fold import load
+from inductoscope.recording.events.base import written_fields
+from inductoscope.recording.events.catalogue import KINDS
 from inductoscope.recording.reader import open_recording
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.packing import dumps
@@ -199,21 +200,12 @@ def _is_data(path: Path) -> bool:
 
 # --- every field with a value of every wrong type -------------------------------------------------
 
-# Every name under which the model looks for something, read from its source.
-FIELDS = sorted(
-    {
-        name
-        for module in (building, fold, fusions, native, timeline)
-        for name in re.findall(
-            r'(?:text|texts|whole|real|get|_number)\((?:event, )?"(\w+)"',
-            Path(module.__file__).read_text(),
-        )
-    }
-)
+# Every name of a field of any event, and those that every event has.
+FIELDS = sorted({"n", "t"} | {item.name for event in KINDS.values() for item in fields(event)})
 WRONG = (7, "text", [7, "text"], {"text": "7", "more": [7]})
 
 
-def test_the_names_of_fields_are_found_in_the_source() -> None:
+def test_the_names_of_fields_are_those_of_the_classes() -> None:
     assert {"compile", "milliseconds", "passes", "bytes_saved", "argv"} <= set(FIELDS)
 
 
@@ -224,11 +216,12 @@ def one_of_each() -> tuple[list[dict[str, Any]], dict[str, Any]]:
     payloads: dict[str, Any] = {}
     for name in ["relu_add_sum", "training_step", *NAMES]:
         reader = open_recording(stored(name))
-        for event in reader.events():
-            if event.kind in events:
+        for entry in reader.entries():
+            if entry.kind in events:
                 continue
-            events[event.kind] = {**event.fields, "kind": event.kind}
-            for digest in re.findall(r"\b[0-9a-f]{32}\b", json.dumps(event.fields)):
+            written = written_fields(entry.event)
+            events[entry.kind] = {**written, "kind": entry.kind}
+            for digest in re.findall(r"\b[0-9a-f]{32}\b", json.dumps(written)):
                 payloads[digest] = reader.json_payload(digest) or reader.payload(digest) or ""
     return list(events.values()), payloads
 
@@ -251,7 +244,7 @@ def test_almost_every_kind_of_event_has_been_recorded(
     one_of_each: tuple[list[dict[str, Any]], dict[str, Any]],
 ) -> None:
     kinds = {event["kind"] for event in one_of_each[0]}
-    assert kinds <= HANDLERS.keys()
+    assert kinds <= KINDS.keys()
     assert len(kinds) > 30
 
 
@@ -281,7 +274,7 @@ def test_every_place_of_every_payload_with_a_value_of_the_wrong_type(
 
 _events = st.builds(
     lambda kind, fields: {**fields, "kind": kind},
-    st.sampled_from(sorted(HANDLERS)),
+    st.sampled_from(sorted(KINDS)),
     st.dictionaries(st.sampled_from(FIELDS), _values, max_size=6),
 )
 

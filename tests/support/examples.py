@@ -13,6 +13,8 @@ from typing import Any
 from unittest import mock
 
 from inductoscope.cli import main
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import Entry
 
 RECORDINGS = Path(__file__).resolve().parents[1] / "data" / "recordings"
 
@@ -41,6 +43,11 @@ def write_recording(
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content if isinstance(content, str) else json.dumps(content))
     return folder
+
+
+def entries(*events: Event, stream: str = "1-1") -> list[Entry[Event]]:
+    """Events as one process wrote them, a second apart."""
+    return [Entry(stream, n, float(n), event) for n, event in enumerate(events)]
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,8 @@ from inductoscope import api
 from inductoscope.analysis.rules import RULES
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.cli import COMMANDS
-from inductoscope.model.building import HANDLERS
+from inductoscope.model.building import HANDLERS, READ_ELSEWHERE
+from inductoscope.recording.events.catalogue import KINDS
 from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
 from inductoscope.views.report.show import STAGE_VIEWS
 from inductoscope.vocabulary.stages import SHOWN
@@ -215,35 +216,30 @@ def test_every_hook_is_in_the_table_of_hooks_once() -> None:
     assert all(hook.names for hook in HOOKS)
 
 
-def emitted_kinds() -> set[str]:
-    """The first argument of every `emit("...")` in the code."""
+def names_in(path: Path, *, called: bool) -> set[str]:
+    """Names that a file uses: those that it calls, as a constructor is, or all others."""
+    tree = ast.parse(path.read_text("utf-8"))
+    calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
     return {
-        node.args[0].value
-        for path in FILES
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("emit", "_append")
-        and node.args
-        and isinstance(node.args[0], ast.Constant)
-        and isinstance(node.args[0].value, str)
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.Name, ast.Attribute)) and (id(node) in calls) is called
     }
 
 
-def test_every_kind_of_event_that_is_written_is_read() -> None:
-    assert {"compile-start", "kernel", "process"} <= emitted_kinds()
-    assert emitted_kinds() <= HANDLERS.keys()
+def test_every_event_is_written_somewhere() -> None:
+    # The doctor writes events, too, from inside the program.
+    rooms = ("recording", "capture", "doctor", "targets")
+    writers = [path for path in FILES if room(path).partition("/")[0] in rooms]
+    made = set().union(*(names_in(path, called=True) for path in writers))
+    assert {event.__name__ for event in KINDS.values()} - made == set()
 
 
-def test_every_kind_of_event_that_is_read_is_written_somewhere() -> None:
-    texts = {
-        node.value
-        for path in FILES
-        if room(path).partition("/")[0] in ("capture", "recording", "doctor")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    }
-    assert HANDLERS.keys() - texts == set()
+def test_every_event_is_part_of_the_model_or_read_where_it_says() -> None:
+    assert HANDLERS.keys() & READ_ELSEWHERE.keys() == set()
+    assert HANDLERS.keys() | READ_ELSEWHERE.keys() == set(KINDS.values())
+    for event, reader in READ_ELSEWHERE.items():
+        assert event.__name__ in names_in(ROOT / reader, called=False)
 
 
 # --- what users import ----------------------------------------------------------------------------

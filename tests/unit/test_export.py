@@ -13,7 +13,8 @@ import pytest
 from inductoscope.cli.commands import export as command
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
-from inductoscope.model.timeline import Lane, Timeline, timeline
+from inductoscope.model.lanes import Lane
+from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.views.export import FORMS
 from inductoscope.views.export.folder import kept_files, write_all
 from inductoscope.views.export.item import Item, safe_name

@@ -88,12 +88,13 @@ PROGRAM = """
 import os, subprocess, sys
 from inductoscope.capture.inside import start
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.checking import CallsUnchecked
 
 start(os.environ["INDUCTOSCOPE_RECORDING"])
-SCOPE.emit("tick")
+SCOPE.emit(CallsUnchecked(compile="0/0"))
 if "started" not in sys.argv:
     if os.fork() == 0:
-        SCOPE.emit("tick")
+        SCOPE.emit(CallsUnchecked(compile="0/0"))
         os._exit(0)
     os.wait()
     subprocess.run([sys.executable, *sys.argv, "started"], check=True)

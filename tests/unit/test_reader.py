@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.recording import reader as reading
-from inductoscope.recording import values
+from inductoscope.recording import stream_reader, values
 from inductoscope.recording.reader import open_recording
 from support.examples import inductoscope, stored, write_recording
 
@@ -167,7 +166,7 @@ def test_streams_are_read_oldest_process_first(tmp_path: Path) -> None:
     folder = write_recording(tmp_path / "r")
     for name in ("999-1a", "5-2b", "70-ff"):
         (folder / "streams" / f"{name}.jsonl").write_text('{"kind": "process"}\n')
-    names = [stream.stem for stream in open_recording(folder).streams()]
+    names = [stream.stem for stream in stream_reader.stream_paths(folder)]
     assert names == ["1-1", "999-1a", "5-2b", "70-ff"]
 
 
@@ -254,7 +253,7 @@ def test_the_recording_itself_may_be_reached_through_a_link(tmp_path: Path) -> N
     (tmp_path / "latest").symlink_to(folder)
     reader = open_recording(tmp_path / "latest")
     assert (reader.payload("a" * 32), reader.damage) == ("text", [])
-    assert [event.kind for event in reader.events()] == ["compile-start", "graph"]
+    assert [entry.kind for entry in reader.entries()] == ["compile-start", "graph"]
 
 
 def test_a_payload_that_is_too_large_is_damage(tmp_path: Path) -> None:
@@ -270,7 +269,7 @@ def test_a_payload_that_is_too_large_is_damage(tmp_path: Path) -> None:
 def test_a_line_that_is_too_long_is_damage_and_the_next_one_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, length: int
 ) -> None:
-    monkeypatch.setattr(reading, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(stream_reader, "_LONGEST_LINE", 1000)
     folder = write_recording(tmp_path / "r", PROCESS)
     with (folder / "streams" / "1-1.jsonl").open("a") as stream:
         stream.write("x" * (length - 1) + "\n" + json.dumps(TICK) + "\n")

@@ -8,15 +8,22 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.model.fold import load
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.process import ProcessStart, RecordingStopped
+from inductoscope.recording.events.reading import Entry, UnknownEvent
 from inductoscope.recording.layout import payload_path
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.reader import Event, RecordingReader, open_recording
+from inductoscope.recording.reader import RecordingReader, open_recording
+from inductoscope.recording.stream_reader import stream_paths
 from inductoscope.recording.writer import StreamWriter
 from support.examples import inductoscope
 from support.programs import with_small_disk
@@ -24,12 +31,35 @@ from support.programs import with_small_disk
 # Ahead of every program below: `writer` writes into the folder given as the first argument.
 BEGINNING = """
 import os, sys
+from dataclasses import dataclass
 from pathlib import Path
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.process import ProcessStart
 from inductoscope.recording.writer import StreamWriter
 
+@dataclass(frozen=True)
+class Said(Event):
+    kind: str
+    number: int | None = None
+    text: str = ""
+
+def say(kind, **fields):
+    writer.emit(Said(kind, **fields))
+
 folder = Path(sys.argv[1])
-writer = StreamWriter(folder, first_event=lambda: {"pid": os.getpid()})
+writer = StreamWriter(folder, first_event=lambda: ProcessStart(pid=os.getpid()))
 """
+
+
+@dataclass(frozen=True)
+class Said(Event):
+    """An event of any kind, with any values in it."""
+
+    kind: str  # type: ignore[misc]
+    number: Any = None
+    text: Any = ""
+    path: Any = ""
+    flags: Any = ()
 
 
 @pytest.fixture
@@ -54,17 +84,23 @@ def run(program: str, *words: str | Path, before: tuple[str, ...] = ()) -> str:
     return printed
 
 
-def read(folder: Path) -> tuple[RecordingReader, list[Event]]:
+def read(folder: Path) -> tuple[RecordingReader, list[Entry[Event]]]:
     reader = open_recording(folder)
-    return reader, list(reader.events())
+    return reader, list(reader.entries())
 
 
-def kinds(events: list[Event], stream: str = "") -> str:
-    return " ".join(event.kind for event in events if stream in ("", event.stream))
+def kinds(entries: list[Entry[Event]], stream: str = "") -> str:
+    return " ".join(entry.kind for entry in entries if stream in ("", entry.stream))
 
 
-def ticks(events: list[Event]) -> list[int]:
-    return [event.whole("number") for event in events if event.kind == "tick"]
+def fields(entry: Entry[Event]) -> Mapping[str, Any]:
+    """What an event of a kind that only this test knows holds."""
+    assert isinstance(entry.event, UnknownEvent)
+    return entry.event.fields
+
+
+def ticks(entries: list[Entry[Event]]) -> list[int]:
+    return [fields(entry)["number"] for entry in entries if entry.kind == "tick"]
 
 
 def notes(folder: Path) -> str:
@@ -77,7 +113,7 @@ def notes(folder: Path) -> str:
 def test_a_kill_loses_at_most_the_event_being_written(folder: Path) -> None:
     program = """
 for number in range(10**9):
-    writer.emit("tick", number=number, text="x" * 500)
+    say("tick", number=number, text="x" * 500)
     if number == 300:
         print("ready", flush=True)
 """
@@ -87,23 +123,24 @@ for number in range(10**9):
         child.send_signal(signal.SIGKILL)
         assert child.wait() == -signal.SIGKILL
 
-    reader, events = read(folder)
+    reader, entries = read(folder)
 
-    assert len(ticks(events)) > 300
-    assert ticks(events) == list(range(len(ticks(events))))
+    assert len(ticks(entries)) > 300
+    assert ticks(entries) == list(range(len(ticks(entries))))
     assert len(reader.damage) <= 1
 
 
 def test_a_half_written_last_line_is_damage_and_the_rest_is_whole(folder: Path) -> None:
-    writer = StreamWriter(folder, first_event=dict)
-    writer.emit("tick", number=1)
-    writer.emit("tick", number=2)
+    writer = StreamWriter(folder, first_event=ProcessStart)
+    writer.emit(Said("tick", number=1))
+    writer.emit(Said("tick", number=2))
     (stream,) = (folder / "streams").glob("*.jsonl")
     stream.write_bytes(stream.read_bytes()[:-5])
 
-    reader, events = read(folder)
+    reader, entries = read(folder)
 
-    assert [event.fields.get("number") for event in events] == [None, 1]
+    assert kinds(entries) == "process tick"
+    assert ticks(entries) == [1]
     assert [damage.where for damage in reader.damage] == [f"{stream.name}:3"]
     assert "1 place(s) of the recording cannot be read" in notes(folder)
 
@@ -113,35 +150,35 @@ def test_a_half_written_last_line_is_damage_and_the_rest_is_whole(folder: Path) 
 
 def test_a_forked_child_gets_a_stream_of_its_own(folder: Path) -> None:
     program = """
-writer.emit("before")
+say("before")
 if os.fork() == 0:
-    writer.emit("child")
+    say("child")
     writer.close()
     os._exit(0)
 os.wait()
-writer.emit("parent")
+say("parent")
 writer.close()
 """
     run(program, folder)
 
-    reader, events = read(folder)
+    _, entries = read(folder)
 
-    parent, child = (stream.stem for stream in reader.streams())
-    assert kinds(events, stream=parent) == "process before parent process-end"
-    assert kinds(events, stream=child) == "process child process-end"
+    parent, child = (stream.stem for stream in stream_paths(folder))
+    assert kinds(entries, stream=parent) == "process before parent process-end"
+    assert kinds(entries, stream=child) == "process child process-end"
     for process in load(folder).processes:
         assert process.stream.startswith(f"{process.pid}-")
 
 
 def test_a_forked_child_that_fails_first_leaves_the_parents_stream_alone(folder: Path) -> None:
     program = """
-writer.emit("before")
+say("before")
 (folder / "payloads").write_text("in the way")
 if os.fork() == 0:
     writer.payload("a text that cannot be stored")
     os._exit(0)
 os.wait()
-writer.emit("after")
+say("after")
 writer.close()
 """
     run(program, folder)
@@ -162,7 +199,7 @@ together = threading.Barrier(8)
 def work(mine):
     together.wait()
     for number in range(500):
-        writer.emit("tick", number=1000 * mine + number, text="x" * 300)
+        say("tick", number=1000 * mine + number, text="x" * 300)
 
 threads = [threading.Thread(target=work, args=(mine,)) for mine in range(8)]
 [thread.start() for thread in threads]
@@ -171,18 +208,18 @@ writer.close()
 """
     run(program, folder)
 
-    reader, events = read(folder)
+    reader, entries = read(folder)
 
     assert reader.damage == []
-    assert len(reader.streams()) == 1
-    assert sorted(ticks(events)) == [n + 1000 * mine for mine in range(8) for n in range(500)]
-    assert sorted(event.number for event in events) == list(range(4002))
+    assert len(stream_paths(folder)) == 1
+    assert sorted(ticks(entries)) == [n + 1000 * mine for mine in range(8) for n in range(500)]
+    assert sorted(entry.number for entry in entries) == list(range(4002))
 
 
 def test_threads_that_store_the_same_text_store_it_whole(folder: Path) -> None:
     program = """
 import threading
-writer.emit("before")
+say("before")
 sys.setswitchinterval(1e-6)
 together = threading.Barrier(8)
 
@@ -212,20 +249,20 @@ for number in range(200):
 def test_a_program_that_closes_every_descriptor_keeps_its_own_files(folder: Path) -> None:
     own = folder.parent / "own.txt"
     program = """
-writer.emit("before")
+say("before")
 os.closerange(3, 256)
 descriptors = [os.open(sys.argv[2], os.O_RDWR | os.O_CREAT) for _ in range(8)]
 for number in range(20):
-    writer.emit("tick", number=number)
+    say("tick", number=number)
     writer.payload(f"text {number}")
 os.write(descriptors[0], b"mine")
 """
     run(program, folder, own)
 
-    reader, events = read(folder)
+    reader, entries = read(folder)
 
     assert own.read_bytes() == b"mine"
-    assert kinds(events) == "process before" + " tick" * 20
+    assert kinds(entries) == "process before" + " tick" * 20
     assert reader.damage == []
 
 
@@ -242,17 +279,17 @@ def free_all():
     while held:
         os.close(held.pop())
 
-take_all(); writer.emit("lost before the stream began"); free_all()
-writer.emit("kept")
-take_all(); writer.emit("lost"); free_all()
-writer.emit("kept")
+take_all(); say("lost before the stream began"); free_all()
+say("kept")
+take_all(); say("lost"); free_all()
+say("kept")
 writer.close()
 """
     run(program, folder)
 
-    _, events = read(folder)
+    _, entries = read(folder)
 
-    assert kinds(events) == "process kept kept process-end"
+    assert kinds(entries) == "process kept kept process-end"
     assert "could not write 2 event(s)" in notes(folder)
 
 
@@ -263,15 +300,15 @@ def test_a_payload_beyond_the_file_size_limit_ends_the_recording_only(folder: Pa
     program = """
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, 100_000))
-writer.emit("before")
+say("before")
 writer.payload("x" * 200_000)
-writer.emit("after")
+say("after")
 print("the program went on")
 """
     assert run(program, folder) == "the program went on\n"
 
-    _, events = read(folder)
-    assert (events[-1].kind, events[-1].text("reason")) == ("stopped", "File too large")
+    _, entries = read(folder)
+    assert entries[-1].event == RecordingStopped(reason="File too large")
     assert "stopped recording: File too large. The program went on." in notes(folder)
 
 
@@ -280,14 +317,14 @@ def test_a_stream_beyond_the_file_size_limit_still_says_why_it_ends(folder: Path
 import resource
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 for number in range(1000):
-    writer.emit("tick", number=number, text="x" * 100)
+    say("tick", number=number, text="x" * 100)
 print("the program went on")
 """
     assert run(program, folder) == "the program went on\n"
 
-    reader, events = read(folder)
-    assert ticks(events) == list(range(len(ticks(events))))
-    assert events[-1].kind == "stopped"
+    reader, entries = read(folder)
+    assert ticks(entries) == list(range(len(ticks(entries))))
+    assert entries[-1].kind == "stopped"
     assert len(reader.damage) <= 1
 
 
@@ -298,7 +335,7 @@ def test_a_full_disk_ends_the_recording_only(tmp_path: Path) -> None:
 import shutil
 folder.mkdir()
 for number in range(1000):
-    writer.emit("tick", number=number, text="x" * 300)
+    say("tick", number=number, text="x" * 300)
 print("the program went on")
 (folder / "recording.json").write_text("{}")
 shutil.copytree(folder, sys.argv[2])
@@ -306,10 +343,10 @@ shutil.copytree(folder, sys.argv[2])
     printed = run(program, disk / "recording", kept, before=before)
     assert printed == "the program went on\n"
 
-    reader, events = read(kept)
-    assert len(ticks(events)) > 100
-    assert ticks(events) == list(range(len(ticks(events))))
-    assert (events[-1].kind, events[-1].text("reason")) == ("stopped", "No space left on device")
+    reader, entries = read(kept)
+    assert len(ticks(entries)) > 100
+    assert ticks(entries) == list(range(len(ticks(entries))))
+    assert entries[-1].event == RecordingStopped(reason="No space left on device")
     assert len(reader.damage) <= 1
     shown = inductoscope("show", kept)
     assert "stopped recording: No space left on device. The program went on." in shown.words
@@ -322,14 +359,14 @@ NOBODY = 65534
 
 def test_a_folder_that_is_deleted_meanwhile_is_not_made_again(folder: Path) -> None:
     program = """
-writer.emit("before")
+say("before")
 print("ready", flush=True)
 sys.stdin.readline()
 writer.payload("a text")
-writer.emit("after")
+say("after")
 if os.fork() == 0:
     writer.payload("another")
-    writer.emit("child")
+    say("child")
     os._exit(0)
 print("child", os.wait()[1])
 writer.close()
@@ -347,7 +384,7 @@ writer.close()
 def test_a_folder_that_may_not_be_written_stops_nobody(folder: Path) -> None:
     program = """
 writer.payload("a text")
-writer.emit("tick")
+say("tick")
 print(writer.stopped)
 """
     (folder / "streams").rmdir()
@@ -363,7 +400,7 @@ print(writer.stopped)
 def test_a_file_in_the_place_of_the_folder_stops_nobody(tmp_path: Path) -> None:
     place = tmp_path / "recording"
     place.write_text("a file")
-    assert run('writer.emit("tick"); print(writer.stopped)', place) == "Not a directory\n"
+    assert run('say("tick"); print(writer.stopped)', place) == "Not a directory\n"
     assert place.read_text() == "a file"
 
 
@@ -371,7 +408,7 @@ def test_a_file_in_the_place_of_the_folder_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_a_text_is_stored_once_under_its_digest(folder: Path) -> None:
-    writer = StreamWriter(folder, first_event=dict)
+    writer = StreamWriter(folder, first_event=ProcessStart)
     digests = {writer.payload("def forward(x): ...") for _ in range(3)}
     (digest,) = digests
     assert open_recording(folder).payload(digest) == "def forward(x): ..."
@@ -380,12 +417,14 @@ def test_a_text_is_stored_once_under_its_digest(folder: Path) -> None:
 
 
 def test_any_value_can_be_written(folder: Path) -> None:
-    writer = StreamWriter(folder, first_event=dict)
-    writer.emit("odd", path=Path("x"), text="\ud800 \x1b \n", number=float("nan"), flags={1, 2})
-    _, (_, event) = read(folder)
-    assert event.text("path") == "x"
-    assert event.text("text") == "\ud800 \x1b \n"
-    assert event.real("number") == 0.0
+    writer = StreamWriter(folder, first_event=ProcessStart)
+    writer.emit(
+        Said("odd", path=Path("x"), text="\ud800 \x1b \n", number=float("nan"), flags={1, 2})
+    )
+    _, (_, entry) = read(folder)
+    assert fields(entry)["path"] == "x"
+    assert fields(entry)["text"] == "\ud800 \x1b \n"
+    assert fields(entry)["number"] == "NaN"
     lines = next((folder / "streams").glob("*.jsonl")).read_text("ascii").splitlines()
     assert json.loads(lines[-1])["kind"] == "odd"
     assert os.linesep not in lines[-1]

@@ -28,7 +28,15 @@ from inductoscope.model.fold import load
 from inductoscope.processes.dumps import StackFrame, ThreadStack, parse_dump
 from inductoscope.processes.locks import FileLock, count_tries, held_locks
 from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.tree import Activity, ProcessSample, Tree, activity, sample_tree
+from inductoscope.processes.tree import (
+    Activity,
+    ProcessSample,
+    Tree,
+    activity,
+    sample_tree,
+)
+from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.stream_reader import StreamReader
 from support.examples import write_recording
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -174,7 +182,7 @@ def test_idle_workers_are_not_blamed_for_what_the_user_waits_for() -> None:
 
 
 def test_without_a_stack_the_recording_says_the_stage_less_surely() -> None:
-    found = classify(scene(stages={10: [{"stage": "lowering"}]}))
+    found = classify(scene(stages={10: StageStart(stage="lowering")}))
     assert (found.kind, found.confidence) == ("lowering", "likely")
 
 
@@ -356,11 +364,12 @@ def test_a_stream_says_what_is_open(tmp_path: Path) -> None:
         {"kind": "native", "tool": "c++", "source": "a.cpp"},
     ]
     path.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"kind": "sta')
-    stream = Stream(path)
+    stream = Stream(StreamReader(path))
     stream.catch_up()
-    assert [stage["stage"] for stage in stream.stages] == ["dynamo", "cpp-compile"]
-    assert [native["source"] for native in stream.natives.values()] == ["b.cpp"]
-    assert stream.functions[stream.compile] == "m.py:3"
+    position = stream.position
+    assert [entry.event.stage for entry in position.stages.all] == ["dynamo", "cpp-compile"]
+    assert [entry.event.source for entry in position.natives.values()] == ["b.cpp"]
+    assert position.functions[position.compile] == "m.py:3"
     assert stream.pid == 12
 
 

@@ -8,27 +8,27 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.compiling import CompileFailed
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import innermost_users, shorten
 
 
-def record_error(
-    error: BaseException, compile_id: str | None, origin: Mapping[str, Any] | None
-) -> None:
+def record_error(error: BaseException, compile_id: str, origin: Mapping[str, Any] | None) -> None:
     """Record an exception that leaves the compiler; `origin` is where it was first seen."""
     origin = origin or {}
     SCOPE.emit(
-        "error",
-        compile=compile_id,
-        graph=origin.get("graph"),
-        stage=origin.get("stage", stages.DYNAMO),
-        detail=origin.get("detail") or None,
-        type=type(error).__name__,
-        message=str(error)[:4000],
-        cause=_inner_causes(error),
-        source=_user_line(error),
-        raised_in=_raising_functions(error),
-        traceback=SCOPE.text("".join(traceback.format_exception(error))),
+        CompileFailed(
+            compile=compile_id,
+            graph=origin.get("graph", ""),
+            stage=origin.get("stage", stages.DYNAMO),
+            detail=origin.get("detail", ""),
+            type=type(error).__name__,
+            message=str(error)[:4000],
+            cause=tuple(_inner_causes(error)),
+            source=_user_line(error),
+            raised_in=tuple(_raising_functions(error)),
+            traceback=SCOPE.text("".join(traceback.format_exception(error))),
+        )
     )
 
 
@@ -60,8 +60,8 @@ def _raising_functions(error: BaseException) -> list[str]:
     return [f"{f.name} ({shorten(f.filename)}:{f.lineno})" for f in reversed(frames[-4:])]
 
 
-def _user_line(error: BaseException) -> str | None:
-    """The line of the user's code that Dynamo was at."""
+def _user_line(error: BaseException) -> str:
+    """The line of the user's code that Dynamo was at; empty where it does not say."""
     stack = getattr(error, "real_stack", None) or ()
     frame: Any = innermost_users(stack, lambda frame: frame.filename)
-    return f"{frame.filename}:{frame.lineno}" if frame is not None else None
+    return f"{frame.filename}:{frame.lineno}" if frame is not None else ""

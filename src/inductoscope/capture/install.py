@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.process import HookOff, TorchImported
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 Undo = Callable[[], None]
@@ -131,10 +132,11 @@ class Installer(importlib.abc.MetaPathFinder):
         for undo in reversed(self._undo.pop(hook.records, [])):
             undo()
         SCOPE.emit(
-            "hook-off",
-            stage=hook.stage,
-            records=hook.records,
-            missing=[str(name) for name in missing],
+            HookOff(
+                stage=hook.stage,
+                records=hook.records,
+                missing=tuple(str(name) for name in missing),
+            )
         )
 
 
@@ -172,9 +174,10 @@ def _same_kind(original: Any, wrap: Wrap) -> Any:
 def _describe_torch() -> None:
     version = sys.modules.get("torch.version")
     SCOPE.emit(
-        "torch",
-        version=str(getattr(version, "__version__", "unknown")),
-        git=getattr(version, "git_version", None),
-        cuda=getattr(version, "cuda", None),
-        hip=getattr(version, "hip", None),
+        TorchImported(
+            version=str(getattr(version, "__version__", "unknown")),
+            git=getattr(version, "git_version", ""),
+            cuda=getattr(version, "cuda", "") or "",
+            hip=getattr(version, "hip", "") or "",
+        )
     )

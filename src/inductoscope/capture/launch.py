@@ -20,9 +20,10 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
-from inductoscope.capture.scope import describe_process
+from inductoscope.capture.scope import describe_launcher
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.processes.status import read_status
+from inductoscope.recording.events.process import Exited, Launched
 from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
@@ -114,14 +115,14 @@ def run_recorded(
     observer: Observer | None = None,
 ) -> Ending:
     """Run `command` to its end, recorded into `folder`."""
-    stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
+    stream = StreamWriter(folder, first_event=describe_launcher)
     environment = environment_for(folder, os.environ, fresh=fresh)
     started = time.monotonic()
     # From here on no signal ends the tool before the program: it is passed on, or waits.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
         child = _start(command, environment, mask)
-        stream.emit("launched", pid=child.pid, command=without_secrets(command))
+        stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         with observer(child.pid) if observer else contextlib.nullcontext():
             status = _wait(child)
     finally:
@@ -139,11 +140,12 @@ def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -
         seconds=seconds,
     )
     stream.emit(
-        "exited",
-        pid=pid,
-        exit_code=ending.exit_code,
-        signal=ending.signal,
-        seconds=round(ending.seconds, 3),
+        Exited(
+            pid=pid,
+            exit_code=ending.exit_code,
+            signal=ending.signal,
+            seconds=round(ending.seconds, 3),
+        )
     )
     stream.close()
     return ending

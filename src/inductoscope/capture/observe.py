@@ -15,6 +15,7 @@ from typing import Any
 
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.scope import BROKEN, SCOPE, StageFrame
+from inductoscope.recording.events.compiling import StageEnd, StageStart
 from inductoscope.vocabulary.torch_names import Replacement
 
 TORCH_NAMES = {
@@ -80,11 +81,13 @@ def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
     """Begin a stage and say so: a process that dies in it leaves word of where it was."""
     frame = SCOPE.enter(name, detail, graph)
     SCOPE.emit(
-        "stage-start",
-        stage=name,
-        detail=detail or None,
-        graph=SCOPE.graph,
-        compile=current_compile_id(),
+        StageStart(
+            stage=name,
+            detail=detail,
+            graph=SCOPE.graph,
+            compile=current_compile_id(),
+            thread=SCOPE.thread,
+        )
     )
     return frame
 
@@ -96,12 +99,14 @@ def leave_stage(frame: Any, *, failed: bool = False) -> None:
     graph, compile_id = SCOPE.graph, current_compile_id()
     seconds = SCOPE.leave(frame, failed=failed)
     SCOPE.emit(
-        "stage",
-        stage=frame.stage,
-        detail=frame.detail or None,
-        graph=graph,
-        compile=compile_id,
-        seconds=round(seconds, 6),
+        StageEnd(
+            stage=frame.stage,
+            detail=frame.detail,
+            graph=graph,
+            compile=compile_id,
+            seconds=round(seconds, 6),
+            thread=SCOPE.thread,
+        )
     )
 
 
@@ -135,12 +140,12 @@ def enter_graph_stage(name: str) -> StageFrame:
     return enter_stage(name, graph=SCOPE.inner_graph(inner))
 
 
-def current_compile_id() -> str | None:
-    """The id that torch gives to the compile under way: '0/0' is frame 0, first compile."""
+def current_compile_id() -> str:
+    """torch's id of the compile under way ('0/0': frame 0, first compile); empty outside one."""
     import torch._guards
 
     found = torch._guards.CompileContext.current_compile_id()
-    return None if found is None else str(found)
+    return "" if found is None else str(found)
 
 
 def _hide_own_frames(error: BaseException) -> None:

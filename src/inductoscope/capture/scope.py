@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.process import HookError, ProcessStart
 from inductoscope.recording.privacy import storable, without_secrets
 from inductoscope.recording.writer import StreamWriter
 from inductoscope.vocabulary.stages import NO_STAGE
@@ -92,11 +94,11 @@ class Scope:
             self._writer.close()
             self._writer = None
 
-    def emit(self, kind: str, /, **fields: Any) -> None:
-        """Append an event; leave out fields that are None."""
+    def emit(self, event: Event) -> None:
+        """Append an event."""
         if self._writer is None:
             return
-        self._writer.emit(kind, **{k: v for k, v in fields.items() if v is not None})
+        self._writer.emit(event)
         if self._writer.stopped is not None:
             self.active = False  # Nothing more can be written: let the hooks rest.
 
@@ -116,12 +118,18 @@ class Scope:
         return self._thread.stages
 
     @property
-    def graph(self) -> str | None:
-        """The key of the graph that is being compiled on this thread."""
+    def graph(self) -> str:
+        """The key of the graph that is being compiled on this thread; empty where none is."""
         for frame in reversed(self._thread.stages):
             if frame.graph:
                 return frame.graph
-        return None
+        return ""
+
+    @property
+    def thread(self) -> int:
+        """The system's id of this thread; 0 for the main one."""
+        is_main = threading.get_ident() == threading.main_thread().ident
+        return 0 if is_main else threading.get_native_id()
 
     def inner_graph(self, name: str | None) -> str:
         """The key of a graph inside the graph being compiled; empty for the graph itself."""
@@ -133,7 +141,7 @@ class Scope:
         """The innermost stage on this thread."""
         return self._thread.stages[-1].stage if self._thread.stages else NO_STAGE
 
-    def new_graph(self, compile_id: str | None, phase: str) -> str:
+    def new_graph(self, compile_id: str, phase: str) -> str:
         """A key for a graph that is about to be compiled, unique within the process."""
         base = f"{compile_id or '?'} {phase}"
         count = self._graphs[base] = self._graphs.get(base, 0) + 1
@@ -213,7 +221,7 @@ class Scope:
         name = f"{getattr(work, '__module__', '')}.{getattr(work, '__qualname__', work)}"
         if name not in self._reported:
             self._reported.add(name)
-            self.emit("hook-error", hook=name, error=f"{type(error).__name__}: {error}"[:500])
+            self.emit(HookError(hook=name, error=f"{type(error).__name__}: {error}"[:500]))
 
 
 def _mark(error: BaseException) -> tuple[int, type]:
@@ -250,17 +258,24 @@ def _raised_by_signal_handler(error: BaseException) -> bool:
     return False
 
 
-def describe_process() -> dict[str, Any]:
+def describe_process(role: str = "") -> ProcessStart:
     """The first event of a stream: who writes it."""
-    return {
-        "pid": os.getpid(),
-        "parent": os.getppid(),
-        "argv": without_secrets(getattr(sys, "orig_argv", sys.argv)),
-        "executable": sys.executable,
-        "python": platform.python_version(),
-        "rank": os.environ.get("RANK"),
-        "environment": storable(os.environ),
-    }
+    return ProcessStart(
+        role=role,
+        pid=os.getpid(),
+        parent=os.getppid(),
+        argv=tuple(without_secrets(getattr(sys, "orig_argv", sys.argv))),
+        executable=sys.executable,
+        python=platform.python_version(),
+        rank=os.environ.get("RANK", ""),
+        environment=storable(os.environ),
+        names_threads=True,
+    )
+
+
+def describe_launcher() -> ProcessStart:
+    """The first event of the stream that the tool itself writes."""
+    return describe_process(role="launcher")
 
 
 SCOPE = Scope()

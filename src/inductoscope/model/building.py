@@ -1,7 +1,7 @@
 """One stream of events being folded: what is known so far, and what each kind of event adds.
 
-One function per kind, listed in `HANDLERS`. A kind that is not there was written by a newer
-version: it is counted, not refused.
+One function per class of event, listed in `HANDLERS`. A class that only others read is listed in
+`READ_ELSEWHERE`; a test finds one that is in neither.
 """
 
 from __future__ import annotations
@@ -9,23 +9,24 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
-from inductoscope.recording.reader import Event
-from inductoscope.recording.values import members, whole
+from inductoscope.model.position import ProcessPosition
+from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import Entry
+
+OfGraph = TypeVar("OfGraph", bound=Event)
 
 
 @dataclass
 class Building:
-    """A compile under construction: plain values, and lists that become tuples.
+    """A compile under construction: plain values, and lists that become tuples."""
 
-    `start` and `end` hold what was read, as it was read; what is known for sure has its own field.
-    """
-
-    start: dict[str, Any]
-    end: dict[str, Any] = field(default_factory=dict)
+    start: compiling.CompileStart
+    end: compiling.CompileEnd | None = None
     guard_count: int = 0
     guards: str = ""
     recompile: E.Recompile | None = None
@@ -55,320 +56,335 @@ class Stream:
     """One process's events, folded so far."""
 
     name: str
-    process: dict[str, Any] = field(default_factory=dict)
-    torch: dict[str, Any] = field(default_factory=dict)
-    notes: dict[str, list[Event]] = field(default_factory=lambda: defaultdict(list))
+    position: ProcessPosition = field(default_factory=ProcessPosition)
+    torch: process.TorchImported | None = None
+    notes: dict[type[Event], list[Any]] = field(default_factory=lambda: defaultdict(list))
     compiles: dict[str, Building] = field(default_factory=dict)
     order: list[Building] = field(default_factory=list)
-    natives: list[Event] = field(default_factory=list)
+    natives: list[code.NativeStart | code.NativeEnd] = field(default_factory=list)
+    launch_configs: list[E.LaunchConfigs] = field(default_factory=list)
+    checks: list[E.Check] = field(default_factory=list)
+    callable_checks: list[E.CallableCheck] = field(default_factory=list)
+    # Compiles of which only the first calls were checked.
+    unchecked: dict[str, None] = field(default_factory=dict)
     # The last that is known of the compile of each autotuning choice.
-    choices: dict[str, Event] = field(default_factory=dict)
+    choices: dict[str, autotuning.ChoiceStart | autotuning.ChoiceEnd] = field(default_factory=dict)
+    command_pid: int = 0
     ending: E.Ending | None = None
     current: str = ""
-    open_stages: list[Event] = field(default_factory=list)
 
-    def compile_of(self, event: Event) -> Building:
+    def take(self, entry: Entry[Event]) -> None:
+        """Add what an event says."""
+        self.position.take(entry)
+        handler = HANDLERS.get(type(entry.event))
+        if handler is not None:
+            handler(self, entry.event)
+
+    def compile_of(self, event: Any) -> Building:
         """The compile that an event belongs to; made up if its beginning was not recorded."""
-        key = event.text("compile") or event.text("graph").partition(" ")[0] or self.current
-        key = key or "?"
+        graph = getattr(event, "graph", "")
+        key = getattr(event, "compile", "") or graph.partition(" ")[0] or self.current or "?"
         if key not in self.compiles:
-            self._begin(key, {"compile": key})
+            self._begin(key, compiling.CompileStart(compile=key))
         return self.compiles[key]
 
-    def _begin(self, key: str, start: dict[str, Any]) -> None:
+    def _begin(self, key: str, start: compiling.CompileStart) -> None:
         building = Building(start=start)
         self.compiles[key] = building
         self.order.append(building)
 
-    def begin(self, event: Event) -> None:
+    def begin(self, event: compiling.CompileStart) -> None:
         """A compile starts. The same id again is a further attempt, which replaces nothing."""
-        key = self.current = event.text("compile", "?")
-        self._begin(key, event.fields)
+        self.current = event.compile or "?"
+        self._begin(self.current, event)
 
-    def graph_of(self, event: Event) -> BuildingGraph:
+    def graph_of(self, event: Any) -> BuildingGraph:
         """The Inductor graph that an event belongs to."""
-        key = event.text("graph", "?")
-        graphs = self.compile_of(event).graphs
-        if key not in graphs:
-            graphs[key] = BuildingGraph({"key": key, "phase": key.partition(" ")[2]})
-        return graphs[key]
+        key = event.graph or "?"
+        known = self.compile_of(event).graphs
+        if key not in known:
+            known[key] = BuildingGraph({"key": key, "phase": key.partition(" ")[2]})
+        return known[key]
 
 
-# --- handlers -------------------------------------------------------------------------------------
-
-
-def _process(stream: Stream, event: Event) -> None:
-    stream.process.update(event.fields)
-
-
-def _torch(stream: Stream, event: Event) -> None:
-    stream.torch = event.fields
+# --- processes ------------------------------------------------------------------------------------
 
 
 def _process_note(stream: Stream, event: Event) -> None:
-    stream.notes[event.kind].append(event)
+    stream.notes[type(event)].append(event)
 
 
-def _exited(stream: Stream, event: Event) -> None:
-    number = event.fields.get("signal")
-    stream.ending = E.Ending(
-        exit_code=event.whole("exit_code"),
-        signal=number if isinstance(number, int) else None,
-        seconds=event.real("seconds"),
-    )
+def _torch(stream: Stream, event: process.TorchImported) -> None:
+    stream.torch = event
 
 
-def _compile_end(stream: Stream, event: Event) -> None:
-    stream.compile_of(event).end = event.fields
+def _launched(stream: Stream, event: process.Launched) -> None:
+    stream.command_pid = event.pid
 
 
-def _graph(stream: Stream, event: Event) -> None:
-    graph = E.Graph(event.text("stage"), event.text("payload"), event.text("graph"))
-    stream.compile_of(event).add("graphs", graph)
+def _exited(stream: Stream, event: process.Exited) -> None:
+    stream.ending = E.Ending(event.exit_code, event.signal, event.seconds)
 
 
-def _graph_break(stream: Stream, event: Event) -> None:
-    item = E.GraphBreak(event.text("reason"), event.text("source"))
-    stream.compile_of(event).add("breaks", item)
+# --- compiles -------------------------------------------------------------------------------------
 
 
-def _guards(stream: Stream, event: Event) -> None:
+def _compile_end(stream: Stream, event: compiling.CompileEnd) -> None:
+    stream.compile_of(event).end = event
+
+
+def _graph_break(stream: Stream, event: compiling.GraphBroke) -> None:
+    stream.compile_of(event).add("breaks", E.GraphBreak(event.reason, event.source))
+
+
+def _guards(stream: Stream, event: compiling.GuardsBuilt) -> None:
     building = stream.compile_of(event)
-    building.guard_count = event.whole("count")
-    building.guards = event.text("payload")
+    building.guard_count = event.count
+    building.guards = event.payload
 
 
-def _recompile(stream: Stream, event: Event) -> None:
-    stream.compile_of(event).recompile = E.Recompile(event.texts("reasons"))
+def _recompile(stream: Stream, event: compiling.Recompiled) -> None:
+    stream.compile_of(event).recompile = E.Recompile(event.reasons)
 
 
-def _recompile_limit(stream: Stream, event: Event) -> None:
+def _recompile_limit(stream: Stream, event: compiling.RecompileLimitHit) -> None:
     building = stream.compile_of(event)
     known = building.recompile or E.Recompile(())
-    building.recompile = replace(known, limit=event.text("limit"))
+    building.recompile = replace(known, limit=event.limit)
 
 
-def _cache(stream: Stream, event: Event) -> None:
-    if not stream.compiles and not event.text("compile"):
+def _cache(stream: Stream, event: compiling.CacheLookedUp) -> None:
+    if not stream.compiles and not event.compile:
         return  # A worker looks things up for a compile of another process.
-    item = E.CacheLookup(
-        event.text("cache"), event.text("outcome"), event.text("key"), event.text("reason")
-    )
+    item = E.CacheLookup(event.cache, event.outcome, event.key, event.reason)
     stream.compile_of(event).add("caches", item)
 
 
-def _decompositions(stream: Stream, event: Event) -> None:
+def _decompositions(stream: Stream, event: compiling.Decomposed) -> None:
     known = stream.compile_of(event).decompositions
-    for name, count in members(event.fields.get("counts")).items():
-        known[name] = known.get(name, 0) + whole(count)
+    for name, count in event.counts.items():
+        known[name] = known.get(name, 0) + count
 
 
-def _pass(stream: Stream, event: Event) -> None:
-    item = E.PassChange(
-        stage=event.text("stage"),
-        name=event.text("name"),
-        before=event.text("before"),
-        after=event.text("after"),
-        seconds=event.real("seconds"),
-        graph=event.text("graph"),
-        inside=event.texts("inside"),
-    )
-    stream.compile_of(event).add("passes", item)
+def _stage(stream: Stream, event: compiling.StageEnd) -> None:
+    stream.compile_of(event).stage_seconds[event.stage] += event.seconds
+    if event.graph:
+        stream.graph_of(event).seconds[event.stage] += event.seconds
 
 
-def _stage_start(stream: Stream, event: Event) -> None:
-    stream.open_stages.append(event)
-
-
-def _stage(stream: Stream, event: Event) -> None:
-    for index in reversed(range(len(stream.open_stages))):
-        if stream.open_stages[index].text("stage") == event.text("stage"):
-            del stream.open_stages[index:]
-            break
-    seconds = event.real("seconds")
-    stream.compile_of(event).stage_seconds[event.text("stage")] += seconds
-    if event.text("graph"):
-        stream.graph_of(event).seconds[event.text("stage")] += seconds
-
-
-def _error(stream: Stream, event: Event) -> None:
+def _error(stream: Stream, event: compiling.CompileFailed) -> None:
     item = E.CompileError(
-        stage=event.text("stage"),
-        detail=event.text("detail"),
-        graph=event.text("graph"),
-        type=event.text("type"),
-        message=event.text("message"),
-        causes=event.texts("cause"),
-        source=event.text("source"),
-        raised_in=event.texts("raised_in"),
-        traceback=event.text("traceback"),
+        stage=event.stage,
+        detail=event.detail,
+        graph=event.graph,
+        type=event.type,
+        message=event.message,
+        causes=event.cause,
+        source=event.source,
+        raised_in=event.raised_in,
+        traceback=event.traceback,
     )
     stream.compile_of(event).add("errors", item)
 
 
-def _eager_fallback(stream: Stream, event: Event) -> None:
-    building = stream.compile_of(event)
-    errors = building.lists.get("errors", [])
+def _eager_fallback(stream: Stream, event: compiling.FellBackToEager) -> None:
+    errors = stream.compile_of(event).lists.get("errors", [])
     if errors:
         errors[-1] = replace(errors[-1], swallowed=True)
 
 
-def _inductor_start(stream: Stream, event: Event) -> None:
-    graph = stream.graph_of(event)
-    graph.fields["phase"] = event.text("phase")
+# --- graphs ---------------------------------------------------------------------------------------
 
 
-def _inductor_end(stream: Stream, event: Event) -> None:
+def _graph(stream: Stream, event: graphs.GraphLeft) -> None:
+    stream.compile_of(event).add("graphs", E.Graph(event.stage, event.payload, event.graph))
+
+
+def _pass(stream: Stream, event: graphs.PassApplied) -> None:
+    item = E.PassChange(
+        stage=event.stage,
+        name=event.name,
+        before=event.before,
+        after=event.after,
+        seconds=event.seconds,
+        graph=event.graph,
+        inside=event.inside,
+    )
+    stream.compile_of(event).add("passes", item)
+
+
+def _inductor_start(stream: Stream, event: graphs.InductorStart) -> None:
+    stream.graph_of(event).fields["phase"] = event.phase
+
+
+def _inductor_end(stream: Stream, event: graphs.InductorEnd) -> None:
     stream.graph_of(event).fields["finished"] = True
 
 
-def _cached_graph(stream: Stream, event: Event) -> None:
+def _cached_graph(stream: Stream, event: graphs.GraphFromCache) -> None:
     stream.graph_of(event).fields.update(
-        phase=event.text("phase"), wrapper=event.text("payload"), cached=True, finished=True
+        phase=event.phase, wrapper=event.payload, cached=True, finished=True
     )
 
 
-def _lowering(stream: Stream, event: Event) -> None:
-    made = event.fields.get("made")
+def _lowering(stream: Stream, event: graphs.NodeLowered) -> None:
     item = E.LoweredNode(
-        node=event.text("node"),
-        target=event.text("target"),
-        ir=event.fields.get("ir"),
-        made=tuple(m for m in made if isinstance(m, dict)) if isinstance(made, list) else (),
-        fallback=bool(event.fields.get("fallback")),
-        seconds=event.real("seconds"),
+        node=event.node,
+        target=event.target,
+        ir=event.ir,
+        made=event.made,
+        fallback=event.fallback,
+        seconds=event.seconds,
     )
     stream.graph_of(event).add("lowered", item)
 
 
-def _scheduler(stream: Stream, event: Event) -> None:
-    when = "before" if event.text("when") == "before" else "after"
-    stream.graph_of(event).fields[f"scheduled_{when}"] = event.text("payload")
+def _scheduler(stream: Stream, event: graphs.NodesScheduled) -> None:
+    when = "before" if event.when == "before" else "after"
+    stream.graph_of(event).fields[f"scheduled_{when}"] = event.payload
 
 
-def _fusion_round(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).add("rounds", fusion_round(event))
+def _listed(name: str, make: Callable[[OfGraph], Any]) -> Callable[[Stream, OfGraph], None]:
+    """Adds what `make` makes of an event to a list of its graph."""
+
+    def handle(stream: Stream, event: OfGraph) -> None:
+        stream.graph_of(event).add(name, make(event))
+
+    return handle
 
 
-def _fusion_pair(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).add("pairs", fusion_pair(event))
+# --- code -----------------------------------------------------------------------------------------
 
 
-def _fused(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).add("fusions", fused(event))
-
-
-def _kernel(stream: Stream, event: Event) -> None:
-    found = event.fields.get("lines")
-    rows = found if isinstance(found, list) else []
-    item = E.Kernel(
-        name=event.text("name"),
-        language=event.text("language"),
-        digest=event.text("payload"),
-        nodes=event.texts("nodes"),
-        origins=event.texts("origins"),
-        reads=event.texts("reads"),
-        writes=event.texts("writes"),
-        lines=tuple(
-            (str(r[0]), str(r[1]), str(r[2])) for r in rows if isinstance(r, list) and len(r) == 3
-        ),
+def _kernel(event: code.KernelDefined) -> E.Kernel:
+    return E.Kernel(
+        name=event.name,
+        language=event.language,
+        digest=event.payload,
+        nodes=event.nodes,
+        origins=event.origins,
+        reads=event.reads,
+        writes=event.writes,
+        lines=event.lines,
     )
-    stream.graph_of(event).add("kernels", item)
 
 
-def _wrapper(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).fields["wrapper"] = event.text("payload")
+def _reuse(event: code.BufferReused) -> E.Reuse:
+    return E.Reuse(event.old, event.new, event.how)
 
 
-def _wrapper_loaded(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).fields["wrapper_path"] = event.text("path")
+def _wrapper(stream: Stream, event: code.WrapperGenerated) -> None:
+    stream.graph_of(event).fields["wrapper"] = event.payload
 
 
-def _buffers(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).fields["buffers"] = event.text("payload")
+def _wrapper_loaded(stream: Stream, event: code.WrapperLoaded) -> None:
+    stream.graph_of(event).fields["wrapper_path"] = event.path
 
 
-def _reuse(stream: Stream, event: Event) -> None:
-    item = E.Reuse(event.text("old"), event.text("new"), event.text("how"))
-    stream.graph_of(event).add("reuses", item)
+def _buffers(stream: Stream, event: code.BuffersListed) -> None:
+    stream.graph_of(event).fields["buffers"] = event.payload
 
 
-def _library(stream: Stream, event: Event) -> None:
-    stream.compile_of(event).add("libraries", event.text("payload"))
+def _library(stream: Stream, event: code.LibraryWanted) -> None:
+    stream.compile_of(event).add("libraries", event.payload)
 
 
-def _autotune(stream: Stream, event: Event) -> None:
-    stream.graph_of(event).add("autotunes", event)
-
-
-def _choice(stream: Stream, event: Event) -> None:
-    stream.choices[event.text("choice")] = event
-
-
-def _native(stream: Stream, event: Event) -> None:
+def _native(stream: Stream, event: code.NativeStart | code.NativeEnd) -> None:
     stream.natives.append(event)
 
 
-def _ignored(stream: Stream, event: Event) -> None:
-    """Kinds that only a live view needs."""
+# --- autotuning -----------------------------------------------------------------------------------
 
 
-Handler = Callable[[Stream, Event], None]
+def _choice(stream: Stream, event: autotuning.ChoiceStart | autotuning.ChoiceEnd) -> None:
+    stream.choices[event.choice] = event
 
-HANDLERS: dict[str, Handler] = {
-    "process": _process,
-    "process-end": _process_note,
-    "stopped": _process_note,
-    "hook-off": _process_note,
-    "hook-error": _process_note,
-    "torch": _torch,
-    "launched": _ignored,
-    "check": _ignored,
-    "callable-check": _ignored,
-    "graph-call": _ignored,
-    "calls-unchecked": _ignored,
-    "graph-returned": _ignored,
-    "launch": _ignored,
-    # Read by who looks for a stuck choice.
-    "torch-log": _ignored,
-    "eager-returned": _ignored,
-    "benchmark-start": _ignored,
-    "benchmark-end": _ignored,
-    "exited": _exited,
-    "compile-start": Stream.begin,
-    "compile-end": _compile_end,
-    "graph": _graph,
-    "graph-break": _graph_break,
-    "guards": _guards,
-    "recompile": _recompile,
-    "recompile-limit": _recompile_limit,
-    "cache": _cache,
-    "decompositions": _decompositions,
-    "pass": _pass,
-    "stage-start": _stage_start,
-    "stage": _stage,
-    "error": _error,
-    "eager-fallback": _eager_fallback,
-    "inductor-start": _inductor_start,
-    "inductor-end": _inductor_end,
-    "cached-graph": _cached_graph,
-    "lowering": _lowering,
-    "scheduler": _scheduler,
-    "fusion-round": _fusion_round,
-    "fusion-pair": _fusion_pair,
-    "fused": _fused,
-    "kernel": _kernel,
-    "wrapper": _wrapper,
-    "wrapper-loaded": _wrapper_loaded,
-    "buffers": _buffers,
-    "reuse": _reuse,
-    "cpp-library": _library,
-    "autotune": _autotune,
-    "autotune-timed": _autotune,
-    "autotune-chosen": _autotune,
-    "autotune-configs": _native,
-    "choice-start": _choice,
-    "choice-end": _choice,
-    "native-start": _native,
-    "native": _native,
+
+def _launch_configs(stream: Stream, event: autotuning.LaunchConfigsTimed) -> None:
+    stream.launch_configs.append(E.LaunchConfigs(event.kernel, event.milliseconds))
+
+
+def _as_it_is(event: OfGraph) -> OfGraph:
+    return event
+
+
+# --- what the doctor checked ----------------------------------------------------------------------
+
+
+def _check(stream: Stream, event: checking.CallChecked) -> None:
+    item = E.Check(event.compile, event.call, event.verdict, event.text, event.is_exact)
+    stream.checks.append(item)
+
+
+def _callable_check(stream: Stream, event: checking.CallableChecked) -> None:
+    item = E.CallableCheck(event.function, event.call, event.verdict, event.text)
+    stream.callable_checks.append(item)
+
+
+def _calls_unchecked(stream: Stream, event: checking.CallsUnchecked) -> None:
+    stream.unchecked[event.compile] = None
+
+
+Handler = Callable[[Stream, Any], None]
+
+HANDLERS: dict[type[Event], Handler] = {
+    process.ProcessEnd: _process_note,
+    process.RecordingStopped: _process_note,
+    process.HookOff: _process_note,
+    process.HookError: _process_note,
+    process.TorchImported: _torch,
+    process.Launched: _launched,
+    process.Exited: _exited,
+    compiling.CompileStart: Stream.begin,
+    compiling.CompileEnd: _compile_end,
+    compiling.GraphBroke: _graph_break,
+    compiling.GuardsBuilt: _guards,
+    compiling.Recompiled: _recompile,
+    compiling.RecompileLimitHit: _recompile_limit,
+    compiling.CacheLookedUp: _cache,
+    compiling.Decomposed: _decompositions,
+    compiling.StageEnd: _stage,
+    compiling.CompileFailed: _error,
+    compiling.FellBackToEager: _eager_fallback,
+    graphs.GraphLeft: _graph,
+    graphs.PassApplied: _pass,
+    graphs.InductorStart: _inductor_start,
+    graphs.InductorEnd: _inductor_end,
+    graphs.GraphFromCache: _cached_graph,
+    graphs.NodeLowered: _lowering,
+    graphs.NodesScheduled: _scheduler,
+    graphs.FusionRoundDone: _listed("rounds", fusion_round),
+    graphs.PairConsidered: _listed("pairs", fusion_pair),
+    graphs.PairFused: _listed("fusions", fused),
+    code.KernelDefined: _listed("kernels", _kernel),
+    code.BufferReused: _listed("reuses", _reuse),
+    code.WrapperGenerated: _wrapper,
+    code.WrapperLoaded: _wrapper_loaded,
+    code.BuffersListed: _buffers,
+    code.LibraryWanted: _library,
+    code.NativeStart: _native,
+    code.NativeEnd: _native,
+    autotuning.AutotuneStart: _listed("autotunes", _as_it_is),
+    autotuning.AutotuneTimed: _listed("autotunes", _as_it_is),
+    autotuning.AutotuneChosen: _listed("autotunes", _as_it_is),
+    autotuning.LaunchConfigsTimed: _launch_configs,
+    autotuning.ChoiceStart: _choice,
+    autotuning.ChoiceEnd: _choice,
+    checking.CallChecked: _check,
+    checking.CallableChecked: _callable_check,
+    checking.CallsUnchecked: _calls_unchecked,
+}
+
+# What the model does not hold, and the module that reads it.
+READ_ELSEWHERE: dict[type[Event], str] = {
+    process.ProcessStart: "model/position.py",
+    compiling.StageStart: "model/position.py",
+    checking.GraphCall: "model/position.py",
+    checking.GraphReturned: "model/position.py",
+    checking.EagerReturned: "model/position.py",
+    autotuning.BenchmarkStart: "hangs/choices/stuck_choices.py",
+    autotuning.BenchmarkEnd: "hangs/choices/stuck_choices.py",
+    autotuning.TorchLogged: "hangs/choices/stuck_choices.py",
+    # Only ever sent by a fork to the process that started it.
+    checking.KernelLaunched: "doctor/search/failure_signature.py",
 }

@@ -2,6 +2,7 @@
 
     Recording
     ├── Process                      one per stream: a rank, a worker, a forked child
+    ├── Check, CallableCheck         what the doctor compared with eager
     └── Compile                      one per attempt of Dynamo at a frame
         ├── Graph                    as Dynamo, AOTAutograd and the passes left it
         ├── GraphBreak, Recompile, CacheLookup, CompileError
@@ -291,6 +292,36 @@ class Compile:
 
 
 @dataclass(frozen=True)
+class LaunchConfigs:
+    """The launch configurations of a Triton kernel, and the milliseconds that each took."""
+
+    kernel: str
+    milliseconds: tuple[tuple[str, float], ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """A call of a compiled graph that the doctor compared with eager."""
+
+    compile: str
+    call: int
+    verdict: str
+    text: str
+    # Whether it was the same to the last bit; None where this was not looked at.
+    is_exact: bool | None = None
+
+
+@dataclass(frozen=True)
+class CallableCheck:
+    """A call of a whole compiled function that the doctor compared with eager."""
+
+    function: str
+    call: int
+    verdict: str
+    text: str
+
+
+@dataclass(frozen=True)
 class OpenStage:
     """A stage that was entered and never left: where a process was when it died."""
 
@@ -318,6 +349,8 @@ class Process:
     unfinished: tuple[OpenStage, ...]
     views_off: tuple[str, ...]
     hook_errors: tuple[str, ...]
+    # The compile whose graph it was running, under the doctor's eyes, when it was last heard of.
+    call: str = ""
 
 
 @dataclass(frozen=True)
@@ -342,6 +375,13 @@ class Recording:
     damage: tuple[tuple[str, str], ...]
     unknown_events: Mapping[str, int]
     payloads: Payloads = field(repr=False, compare=False)
+    # The process of the command; 0 if the recording was made from inside the program.
+    command_pid: int = 0
+    launch_configs: tuple[LaunchConfigs, ...] = ()
+    # What the doctor compared with eager, and the compiles that were called more often than that.
+    checks: tuple[Check, ...] = ()
+    callable_checks: tuple[CallableCheck, ...] = ()
+    unchecked: tuple[str, ...] = ()
 
     def payload(self, digest: str) -> str:
         """The text that a digest stands for; empty where it is missing."""

@@ -3,14 +3,33 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
-from inductoscope.model.building import HANDLERS, Building, BuildingGraph, Stream
+from inductoscope.model.building import Building, BuildingGraph, Stream
 from inductoscope.model.native import fold_natives
-from inductoscope.recording.reader import Event, RecordingReader, open_recording
-from inductoscope.recording.values import members, real, texts, whole
+from inductoscope.recording.events.autotuning import (
+    AutotuneChosen,
+    AutotuneStart,
+    AutotuneTimed,
+    ChoiceEnd,
+    ChoiceStart,
+)
+from inductoscope.recording.events.base import written_fields
+from inductoscope.recording.events.process import (
+    HookError,
+    HookOff,
+    ProcessEnd,
+    ProcessStart,
+    RecordingStopped,
+)
+from inductoscope.recording.events.reading import UnknownEvent
+from inductoscope.recording.reader import RecordingReader, open_recording
+
+Item = TypeVar("Item")
 
 
 def load(path: Path) -> E.Recording:
@@ -22,71 +41,76 @@ def fold(reader: RecordingReader) -> E.Recording:
     """The model of what `reader` reads."""
     streams: dict[str, Stream] = {}
     unknown: Counter[str] = Counter()
-    for event in reader.events():
-        stream = streams.setdefault(event.stream, Stream(event.stream))
-        handler = HANDLERS.get(event.kind)
-        if handler is None:
-            unknown[event.kind] += 1
-        else:
-            handler(stream, event)
-    endings = [stream.ending for stream in streams.values() if stream.ending]
+    for entry in reader.entries():
+        stream = streams.setdefault(entry.stream, Stream(entry.stream))
+        stream.take(entry)
+        if isinstance(entry.event, UnknownEvent):
+            unknown[entry.kind] += 1
+    every = list(streams.values())
+    endings = [stream.ending for stream in every if stream.ending]
     return E.Recording(
         path=str(reader.path),
         manifest=reader.manifest,
-        processes=tuple(_freeze_process(stream) for stream in streams.values()),
+        processes=tuple(_freeze_process(stream) for stream in every),
         compiles=tuple(
-            _freeze_compile(building, stream)
-            for stream in streams.values()
-            for building in stream.order
+            _freeze_compile(building, stream) for stream in every for building in stream.order
         ),
-        natives=fold_natives(event for stream in streams.values() for event in stream.natives),
+        natives=fold_natives((stream.name, event) for stream in every for event in stream.natives),
         ending=endings[-1] if endings else None,
         damage=tuple((item.where, item.what) for item in reader.damage),
         unknown_events=dict(unknown),
         payloads=reader,
+        command_pid=next((stream.command_pid for stream in every if stream.command_pid), 0),
+        launch_configs=_joined(stream.launch_configs for stream in every),
+        checks=_joined(stream.checks for stream in every),
+        callable_checks=_joined(stream.callable_checks for stream in every),
+        unchecked=_joined(stream.unchecked for stream in every),
     )
 
 
+def _joined(lists: Iterable[Iterable[Item]]) -> tuple[Item, ...]:
+    return tuple(item for items in lists for item in items)
+
+
 def _freeze_process(stream: Stream) -> E.Process:
-    found, notes = stream.process, stream.notes
+    notes, position = stream.notes, stream.position
+    start = position.process or ProcessStart()
     return E.Process(
         stream=stream.name,
-        pid=whole(found.get("pid")),
-        parent=whole(found.get("parent")),
-        argv=texts(found.get("argv")),
-        python=str(found.get("python", "")),
-        rank=str(found.get("rank") or ""),
-        role=str(found.get("role") or "program"),
-        torch=stream.torch,
-        ended=bool(notes["process-end"]),
-        stopped=next((event.text("reason") or "no reason" for event in notes["stopped"]), ""),
-        dropped=sum(event.whole("dropped") for event in notes["process-end"]),
+        pid=start.pid,
+        parent=start.parent,
+        argv=start.argv,
+        python=start.python,
+        rank=start.rank,
+        role=start.role or "program",
+        torch=written_fields(stream.torch) if stream.torch else {},
+        ended=bool(notes[ProcessEnd]),
+        stopped=next((event.reason or "no reason" for event in notes[RecordingStopped]), ""),
+        dropped=sum(event.dropped for event in notes[ProcessEnd]),
         unfinished=tuple(
-            E.OpenStage(event.text("stage"), event.text("detail"), event.text("compile"))
-            for event in stream.open_stages
+            E.OpenStage(entry.event.stage, entry.event.detail, entry.event.compile)
+            for entry in position.stages.all
         ),
         views_off=tuple(
-            f"{event.text('records')} (missing: {', '.join(event.texts('missing'))})"
-            for event in notes["hook-off"]
+            f"{event.records} (missing: {', '.join(event.missing)})" for event in notes[HookOff]
         ),
-        hook_errors=tuple(
-            f"{event.text('hook')}: {event.text('error')}" for event in notes["hook-error"]
-        ),
+        hook_errors=tuple(f"{event.hook}: {event.error}" for event in notes[HookError]),
+        call=position.call.compile if position.call else "",
     )
 
 
 def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
     start, end, lists = building.start, building.end, building.lists
     return E.Compile(
-        id=str(start.get("compile", "?")),
+        id=start.compile or "?",
         process=stream.name,
-        function=str(start.get("function", "")),
-        resumed=str(start.get("resumed") or ""),
-        file=str(start.get("file", "")),
-        line=whole(start.get("line")),
-        outcome=str(end.get("outcome", "not finished")),
-        reason=str(end.get("reason") or ""),
-        seconds=real(end.get("seconds")),
+        function=start.function,
+        resumed=start.resumed,
+        file=start.file,
+        line=start.line,
+        outcome=(end.outcome if end else "") or "not finished",
+        reason=end.reason if end else "",
+        seconds=end.seconds if end else 0.0,
         stage_seconds=dict(building.stage_seconds),
         graphs=tuple(lists.get("graphs", ())),
         passes=tuple(lists.get("passes", ())),
@@ -102,51 +126,61 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
     )
 
 
-def _freeze_graph(building: BuildingGraph, choices: dict[str, Event]) -> E.InductorGraph:
+# What is known of the compile of each choice, by its name.
+Compiles = Mapping[str, ChoiceStart | ChoiceEnd]
+
+
+def _freeze_graph(building: BuildingGraph, compiles: Compiles) -> E.InductorGraph:
     lists = {name: tuple(items) for name, items in building.lists.items() if name != "autotunes"}
     fields = {"cached": False, "finished": False, **building.fields, **lists}
-    fields["autotunes"] = _freeze_autotunes(building.lists.get("autotunes", []), choices)
+    fields["autotunes"] = _freeze_autotunes(building.lists.get("autotunes", []), compiles)
     return E.InductorGraph(seconds=dict(building.seconds), **fields)
 
 
-def _freeze_autotunes(events: list[Event], compiles: dict[str, Event]) -> tuple[E.Autotune, ...]:
-    """A search is announced, then timed, then decided; several run one after the other."""
-    searches: list[dict[str, Any]] = []
+@dataclass
+class _Search:
+    """A search for the fastest choice: announced, then timed, then decided."""
+
+    start: AutotuneStart
+    timed: AutotuneTimed | None = None
+    winner: str = ""
+
+
+def _freeze_autotunes(events: list[Any], compiles: Compiles) -> tuple[E.Autotune, ...]:
+    searches: list[_Search] = []
     for event in events:
-        if event.kind == "autotune":
-            searches.append({"event": event, "times": {}, "failed": (), "winner": ""})
+        if isinstance(event, AutotuneStart):
+            searches.append(_Search(event))
             continue
-        match = [s for s in searches if s["event"].text("operation") == event.text("operation")]
-        if match and event.kind == "autotune-timed":
-            match[-1]["times"] = members(event.fields.get("milliseconds"))
-            match[-1]["failed"] = event.texts("failed")
-            match[-1]["winner"] = event.text("winner")
-        elif match and not match[-1]["winner"]:
-            match[-1]["winner"] = event.text("choice")
-    return tuple(_freeze_autotune({**search, "compiles": compiles}) for search in searches)
+        # Several run one after the other.
+        match = [s for s in searches if s.start.operation == event.operation]
+        if match and isinstance(event, AutotuneTimed):
+            match[-1].timed, match[-1].winner = event, event.winner
+        elif match and isinstance(event, AutotuneChosen) and not match[-1].winner:
+            match[-1].winner = event.choice
+    return tuple(_freeze_autotune(search, compiles) for search in searches)
 
 
-def _freeze_autotune(search: dict[str, Any]) -> E.Autotune:
-    listed = search["event"].fields.get("choices")
-    choices = [members(item) for item in listed] if isinstance(listed, list) else []
+def _freeze_autotune(search: _Search, compiles: Compiles) -> E.Autotune:
     return E.Autotune(
-        operation=search["event"].text("operation"),
-        choices=tuple(_freeze_choice(choice, search) for choice in choices if choice),
-        winner=search["winner"],
+        operation=search.start.operation,
+        choices=tuple(
+            _freeze_choice(choice, search, compiles) for choice in search.start.choices if choice
+        ),
+        winner=search.winner,
     )
 
 
-def _freeze_choice(choice: dict[str, Any], search: dict[str, Any]) -> E.Choice:
+def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compiles) -> E.Choice:
     name = str(choice.get("name", ""))
-    time = search["times"].get(name)
-    compiled: Event | None = search["compiles"].get(name)
-    ended = compiled is not None and compiled.kind == "choice-end"
+    compiled = compiles.get(name)
+    end = compiled if isinstance(compiled, ChoiceEnd) else None
     return E.Choice(
         name=name,
         description=str(choice.get("description", "")),
-        milliseconds=real(time) if isinstance(time, (int, float)) else None,
-        failed=name in search["failed"],
-        compile_seconds=compiled.real("seconds") if compiled and ended else None,
+        milliseconds=search.timed.milliseconds.get(name) if search.timed else None,
+        failed=search.timed is not None and name in search.timed.failed,
+        compile_seconds=end.seconds if end else None,
         compile_started=compiled is not None,
-        error=compiled.text("error") if compiled else "",
+        error=end.error if end else "",
     )

@@ -1,52 +1,46 @@
-"""Rounds, pairs and fusions of the scheduler, read from the events that tell of them."""
+"""Rounds, pairs and fusions of the scheduler, as the events describe them."""
 
 from __future__ import annotations
 
 from inductoscope.model.entities import Fusion, FusionPair, FusionRound
-from inductoscope.recording.reader import Event
-from inductoscope.recording.values import members
+from inductoscope.recording.events.graphs import FusionRoundDone, PairConsidered, PairFused
 
 
-def fusion_round(event: Event) -> FusionRound:
+def fusion_round(event: FusionRoundDone) -> FusionRound:
     """One sweep over all pairs."""
     return FusionRound(
-        number=event.whole("round"),
-        before=event.whole("before"),
-        after=event.whole("after"),
-        seconds=event.real("seconds"),
-        settings=members(event.fields.get("settings")),
+        number=event.round,
+        before=event.before,
+        after=event.after,
+        seconds=event.seconds,
+        settings=event.settings,
     )
 
 
-def fusion_pair(event: Event) -> FusionPair:
+def fusion_pair(event: PairConsidered) -> FusionPair:
     """A pair that was considered. Recordings of old versions hold the first six fields only."""
     return FusionPair(
-        round=event.whole("round"),
-        first=event.text("first"),
-        second=event.text("second"),
-        type=event.text("type"),
-        possible=bool(event.fields.get("possible")),
-        reasons=event.texts("reasons"),
-        shared=_number(event, "shared"),
-        decided=members(event.fields.get("decided")),
-        within=event.texts("within"),
-        attempted=event.text("step") == "attempt",
+        round=event.round,
+        first=event.first,
+        second=event.second,
+        type=event.type,
+        possible=event.possible,
+        reasons=event.reasons,
+        shared=event.shared,
+        decided=event.decided,
+        within=event.within,
+        attempted=event.step == "attempt",
     )
 
 
-def fused(event: Event) -> Fusion:
+def fused(event: PairFused) -> Fusion:
     """Two nodes that became one."""
     return Fusion(
-        round=event.whole("round"),
-        first=event.text("first"),
-        second=event.text("second"),
-        result=event.text("result"),
-        type=event.text("type"),
-        bytes_saved=_number(event, "bytes_saved"),
-        score=members(event.fields.get("score")),
+        round=event.round,
+        first=event.first,
+        second=event.second,
+        result=event.result,
+        type=event.type,
+        bytes_saved=event.bytes_saved,
+        score=event.score,
     )
-
-
-def _number(event: Event, name: str) -> int | None:
-    value = event.fields.get(name)
-    return value if isinstance(value, int) else None

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from inductoscope.model.entities import Compile, Kernel, NativeCompile, Recording
-from inductoscope.recording.reader import Event
-from inductoscope.recording.values import members, real
+from inductoscope.model.position import native_key
+from inductoscope.recording.events.code import NativeEnd, NativeStart
 
 Item = TypeVar("Item")
 
@@ -16,53 +16,63 @@ Item = TypeVar("Item")
 _BEGINNING = 400
 
 
-def fold_natives(events: Iterable[Event]) -> tuple[NativeCompile, ...]:
-    """All runs of native compilers, in the order in which they ended, unfinished ones last."""
-    running: dict[tuple[str, ...], Event] = {}
+def fold_natives(
+    events: Iterable[tuple[str, NativeStart | NativeEnd]],
+) -> tuple[NativeCompile, ...]:
+    """All runs of native compilers, in the order in which they ended, unfinished ones last.
+
+    Each event comes with the stream that it is from.
+    """
+    running: dict[tuple[str, ...], NativeCompile] = {}
     done: list[NativeCompile] = []
-    for event in events:
-        key = (event.stream, event.text("source"), event.text("kernel"), event.text("config"))
-        if event.kind == "native-start":
-            running[key] = event
-        elif event.kind == "native":
+    for stream, event in events:
+        key = (stream, *native_key(event))
+        if isinstance(event, NativeStart):
+            running[key] = _begun(event, stream)
+        else:
             running.pop(key, None)
-            done.append(_freeze(event, ended=True))
-    return (*done, *(_freeze(event, ended=False) for event in running.values()))
+            done.append(_ended(event, stream))
+    return (*done, *running.values())
 
 
-def _freeze(event: Event, *, ended: bool) -> NativeCompile:
+def _begun(event: NativeStart, stream: str) -> NativeCompile:
     return NativeCompile(
-        tool=event.text("tool"),
-        source=event.text("source"),
-        output=event.text("output"),
-        command=event.text("command"),
-        seconds=event.real("seconds") if ended else None,
-        exit_code=_maybe_whole(event.fields.get("exit_code")),
-        error=event.text("error"),
-        messages=event.text("messages"),
-        digest=event.text("payload"),
-        kernel=event.text("kernel"),
-        config=event.text("config"),
-        forms=members(event.fields.get("forms")),
-        registers=_maybe_whole(event.fields.get("registers")),
-        spills=_maybe_whole(event.fields.get("spills")),
-        shared=_maybe_whole(event.fields.get("shared")),
-        passes=_passes(event.fields.get("passes")),
-        cache_hit=event.fields.get("cache_hit") is True,
-        process=event.stream,
+        tool=event.tool,
+        source=event.source,
+        output="",
+        command="",
+        seconds=None,
+        exit_code=None,
+        error="",
+        messages="",
+        digest="",
+        kernel=event.kernel,
+        config=event.config,
+        process=stream,
     )
 
 
-def _passes(rows: Any) -> tuple[tuple[str, float], ...]:
-    return tuple(
-        (str(row[0]), real(row[1]))
-        for row in (rows if isinstance(rows, list) else [])
-        if isinstance(row, list) and len(row) == 2
+def _ended(event: NativeEnd, stream: str) -> NativeCompile:
+    return NativeCompile(
+        tool=event.tool,
+        source=event.source,
+        output=event.output,
+        command=event.command,
+        seconds=event.seconds or 0.0,
+        exit_code=event.exit_code,
+        error=event.error,
+        messages=event.messages,
+        digest=event.payload,
+        kernel=event.kernel,
+        config=event.config,
+        forms=event.forms,
+        registers=event.registers,
+        spills=event.spills,
+        shared=event.shared,
+        passes=event.passes,
+        cache_hit=event.cache_hit,
+        process=stream,
     )
-
-
-def _maybe_whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None
 
 
 def compile_of_kernel(recording: Recording, kernel: Kernel) -> tuple[NativeCompile, ...]:

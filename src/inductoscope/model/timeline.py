@@ -1,10 +1,10 @@
 """When each process was in which stage: lanes and nested spans, folded from the events' times.
 
-Stages follow each other on the threads of a process, and the events do not say which thread wrote
-them: spans that do not nest cannot be of one thread, so they get a lane of their own. Compilers
-(g++, Triton) and the choices of autotuning run beside them, and have lanes of a kind of their own.
-A span that never ended lasts until its process was seen to exit, or until the last that the process
-wrote, and says so.
+Stages follow each other on the threads of a process. Most events do not name their thread: spans
+that do not nest cannot be of one thread, so they get a lane of their own. Compilers (g++, Triton)
+and the choices of autotuning run beside them, and have lanes of a kind of their own. A span that
+never ended lasts until its process was seen to exit, or until the last that the process wrote, and
+says so.
 """
 
 from __future__ import annotations
@@ -12,48 +12,30 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.reader import Event, RecordingReader, open_recording
+from inductoscope.model.lanes import Lane, Span, is_part_of_choice, laid_out, nests
+from inductoscope.model.position import OpenStages, native_key
+from inductoscope.recording.events.autotuning import (
+    BenchmarkEnd,
+    BenchmarkStart,
+    ChoiceEnd,
+    ChoiceStart,
+)
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.code import NativeEnd, NativeStart
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart, StageEnd, StageStart
+from inductoscope.recording.events.graphs import FusionRoundDone, PassApplied
+from inductoscope.recording.events.process import Exited, ProcessEnd, ProcessStart
+from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.reader import RecordingReader, open_recording
 from inductoscope.vocabulary import stages
 
 # Sides of a process: what its own threads do, and what they have others do.
 _OWN = "program"
 _COMPILERS = "compiler"
 _ROLES = ("launcher", "worker")
-
-
-@dataclass(frozen=True)
-class Lane:
-    """A row of the timeline: spans in it nest or follow each other."""
-
-    name: str
-    kind: str  # launcher, program, worker or compiler
-    process: str  # the stream
-    pid: int
-    start: float
-    seconds: float
-    ended: bool  # whether the process ended in the ordinary way
-
-
-@dataclass(frozen=True)
-class Span:
-    """Something that took time. `start` counts from the beginning of the run."""
-
-    lane: int
-    start: float
-    seconds: float
-    depth: int
-    stage: str
-    label: str
-    graph: str = ""
-    compile: str = ""
-    finished: bool = True
-
-    @property
-    def end(self) -> float:
-        """When it was over."""
-        return round(self.start + self.seconds, 6)
 
 
 @dataclass(frozen=True)
@@ -72,11 +54,11 @@ def timeline(recording: Recording | RecordingReader, *, now: float | None = None
     reader = open_recording(Path(recording.path))
     streams: dict[str, _Stream] = {}
     exits: dict[int, float] = {}
-    for event in reader.events():
-        stream = streams.setdefault(event.stream, _Stream(event.stream))
-        stream.take(event)
-        if event.kind == "exited":
-            exits[event.whole("pid")] = event.time
+    for entry in reader.entries():
+        stream = streams.setdefault(entry.stream, _Stream(entry.stream))
+        stream.take(entry)
+        if isinstance(entry.event, Exited):
+            exits[entry.event.pid] = entry.time
     for stream in streams.values():
         stream.lasts_until(exits.get(stream.pid, now or 0.0))
     begun = min((s.first for s in streams.values() if s.first), default=0.0)
@@ -100,7 +82,7 @@ class _Open:
     """Something that has begun. Times are those of the events until it is placed."""
 
     kind: str
-    key: tuple[str, ...]
+    key: tuple[Any, ...]
     start: float
     stage: str
     label: str
@@ -117,24 +99,22 @@ class _Stream:
     name: str
     first: float = 0.0
     last: float = 0.0
-    process: Event | None = None
+    process: ProcessStart = field(default_factory=ProcessStart)
+    stages: OpenStages = field(default_factory=OpenStages)
     ended: bool = False
     open: list[_Open] = field(default_factory=list)
     done: list[_Open] = field(default_factory=list)
     without_beginning: int = 0
 
-    def take(self, event: Event) -> None:
-        """One event; one without a time says nothing about when."""
-        if event.time <= 0:
+    def take(self, entry: Entry[Event]) -> None:
+        """One entry; one without a time says nothing about when."""
+        if entry.time <= 0:
             return
-        self.first = min(self.first or event.time, event.time)
-        self.last = max(self.last, event.time)
-        if event.kind == "process":
-            self.process = event
-        self.ended = self.ended or event.kind == "process-end"
-        handler = _HANDLERS.get(event.kind)
+        self.first = min(self.first or entry.time, entry.time)
+        self.last = max(self.last, entry.time)
+        handler = _HANDLERS.get(type(entry.event))
         if handler is not None:
-            handler(self, event)
+            handler(self, entry)
 
     def lasts_until(self, time: float) -> None:
         """A process that wrote no end was still there at this time."""
@@ -144,33 +124,31 @@ class _Stream:
     def begin(self, item: _Open) -> None:
         self.open.append(item)
 
-    def end(self, kind: str, event: Event, *keys: tuple[str, ...]) -> None:
-        """End what began last under the first of `keys` that is known."""
-        for key in keys:
-            known = [o for o in self.open if o.kind == kind and o.key[: len(key)] == key]
-            if known:
-                self._close(known[-1], event)
-                return
-        self.without_beginning += 1
-
-    def end_timed(self, kind: str, event: Event, key: tuple[str, ...]) -> None:
-        """End what has lasted as long as the event says: several threads do the same at once."""
+    def end(self, kind: str, time: float, key: tuple[Any, ...]) -> None:
+        """End what began last under `key`."""
         known = [o for o in self.open if o.kind == kind and o.key == key]
-        if not known:
+        if known:
+            self._close(known[-1], time)
+        else:
             self.without_beginning += 1
-            return
-        begun = event.time - event.real("seconds")
-        self._close(min(known, key=lambda o: abs(o.start - begun)), event)
 
-    def _close(self, item: _Open, event: Event) -> None:
-        item.end = max(event.time, item.start)
+    def end_timed(self, kind: str, time: float, key: tuple[Any, ...], seconds: float) -> None:
+        """End what has lasted about as long as `seconds`: several threads do the same at once."""
+        known = [o for o in self.open if o.kind == kind and o.key == key]
+        if known:
+            self._close(min(known, key=lambda o: abs(o.start - (time - seconds))), time)
+        else:
+            self.without_beginning += 1
+
+    def _close(self, item: _Open, time: float) -> None:
+        item.end = max(time, item.start)
         self.open = [other for other in self.open if other is not item]
         self.done.append(item)
 
     @property
     def pid(self) -> int:
         """The process; 0 where it is unknown."""
-        return self.process.whole("pid") if self.process else 0
+        return self.process.pid
 
     def lane(self, kind: str, number: int, begun: float) -> Lane:
         """The lane `number` of a kind."""
@@ -197,19 +175,16 @@ class _Stream:
             return "inductoscope"
         if self.kind == "worker":
             return "torch's compile worker"
-        words = self.process.texts("argv") if self.process else ()
-        scripts = [word for word in words[1:] if not word.startswith("-")]
-        rank = self.process.text("rank") if self.process else ""
+        scripts = [word for word in self.process.argv[1:] if not word.startswith("-")]
+        rank = self.process.rank
         title = Path(scripts[0]).name if scripts else "program"
         return f"rank {rank}, {title}" if rank else title
 
     @property
     def kind(self) -> str:
         """What the process is for."""
-        if self.process is None:
-            return _OWN
-        role = self.process.text("role")
-        is_worker = any("torch/_inductor/compile_worker" in w for w in self.process.texts("argv"))
+        role = self.process.role
+        is_worker = any("torch/_inductor/compile_worker" in word for word in self.process.argv)
         return "worker" if is_worker else role if role in _ROLES else _OWN
 
     def rows(self, begun: float) -> Iterator[tuple[str, list[list[Span]]]]:
@@ -217,8 +192,8 @@ class _Stream:
         every = [*self.done, *self.open]
         own = [item for item in every if item.side == _OWN]
         others = [item for item in every if item.side == _COMPILERS]
-        yield self.kind, _laid_out(self._placed(own, begun), _nests) or [[]]
-        yield _COMPILERS, _laid_out(self._placed(others, begun), _is_part_of_choice)
+        yield self.kind, laid_out(self._placed(own, begun), nests) or [[]]
+        yield _COMPILERS, laid_out(self._placed(others, begun), is_part_of_choice)
 
     def _placed(self, items: Iterable[_Open], begun: float) -> list[Span]:
         """Spans with times that count from the beginning of the run, outer ones first."""
@@ -248,149 +223,120 @@ class _Stream:
             yield f"{self.name}: {len(self.open)} span(s) never ended"
 
 
-# --- lanes ----------------------------------------------------------------------------------------
-
-Fits = Callable[[Span, Span], bool]
-
-
-def _nests(outer: Span, inner: Span) -> bool:
-    return inner.end <= outer.end
-
-
-def _is_part_of_choice(outer: Span, inner: Span) -> bool:
-    """Compilers run beside each other; only a choice's own compile lies inside the choice."""
-    is_part = outer.stage == stages.AUTOTUNE and inner.stage == stages.TRITON_COMPILE
-    return is_part and inner.end <= outer.end
-
-
-def _laid_out(spans: list[Span], fits: Fits) -> list[list[Span]]:
-    """Each span in the first row where it fits into what is under way, or where nothing is."""
-    rows: list[list[Span]] = []
-    under_way: list[list[Span]] = []
-    for span in spans:
-        number = _row_for(span, under_way, fits)
-        if number == len(rows):
-            rows.append([])
-            under_way.append([])
-        placed = replace(span, depth=len(under_way[number]))
-        rows[number].append(placed)
-        under_way[number].append(placed)
-    return rows
-
-
-def _row_for(span: Span, under_way: list[list[Span]], fits: Fits) -> int:
-    """Where it fits tightest: what ends right after it is what waited for it."""
-    for stack in under_way:
-        while stack and stack[-1].end <= span.start:
-            stack.pop()
-    around = [(s[-1].end, n) for n, s in enumerate(under_way) if s and fits(s[-1], span)]
-    idle = [number for number, stack in enumerate(under_way) if not stack]
-    return min(around)[1] if around else idle[0] if idle else len(under_way)
-
-
 # --- handlers -------------------------------------------------------------------------------------
 
 
-def _opened(event: Event, kind: str, key: tuple[str, ...], stage: str, label: str) -> _Open:
+def _described(stream: _Stream, entry: Entry[ProcessStart]) -> None:
+    stream.process = entry.event
+    stream.stages.names_threads = entry.event.names_threads
+
+
+def _ended(stream: _Stream, entry: Entry[ProcessEnd]) -> None:
+    stream.ended = True
+
+
+def _opened(entry: Entry[Any], kind: str, key: tuple[Any, ...], stage: str, label: str) -> _Open:
+    graph = getattr(entry.event, "graph", "")
     return _Open(
         kind=kind,
         key=key,
-        start=event.time,
+        start=entry.time,
         stage=stage,
         label=label,
-        graph=event.text("graph"),
-        compile=event.text("compile") or event.text("graph").partition(" ")[0],
+        graph=graph,
+        compile=getattr(entry.event, "compile", "") or graph.partition(" ")[0],
     )
 
 
-def _compile_start(stream: _Stream, event: Event) -> None:
-    place = f"{Path(event.text('file')).name}:{event.whole('line')}" if event.text("file") else ""
-    label = " ".join(filter(None, (event.text("compile"), event.text("function"), place)))
-    stream.begin(_opened(event, "compile", (event.text("compile"),), "compile", label))
+def _compile_start(stream: _Stream, entry: Entry[CompileStart]) -> None:
+    event = entry.event
+    place = f"{Path(event.file).name}:{event.line}" if event.file else ""
+    label = " ".join(filter(None, (event.compile, event.function, place)))
+    stream.begin(_opened(entry, "compile", (event.compile,), "compile", label))
 
 
-def _compile_end(stream: _Stream, event: Event) -> None:
-    stream.end("compile", event, (event.text("compile"),))
+def _compile_end(stream: _Stream, entry: Entry[CompileEnd]) -> None:
+    stream.end("compile", entry.time, (entry.event.compile,))
 
 
-def _stage_start(stream: _Stream, event: Event) -> None:
-    stage, detail = event.text("stage"), event.text("detail")
-    key = (stage, event.text("graph"), detail)
-    short = Path(detail).name if "/" in detail else detail
-    label = " ".join(filter(None, (event.text("graph") or event.text("compile"), short)))
-    stream.begin(_opened(event, "stage", key, stage, label))
+def _stage_start(stream: _Stream, entry: Entry[StageStart]) -> None:
+    event = entry.event
+    short = Path(event.detail).name if "/" in event.detail else event.detail
+    label = " ".join(filter(None, (event.graph or event.compile, short)))
+    stream.stages.enter(entry)
+    stream.begin(_opened(entry, "stage", (id(entry),), event.stage, label))
 
 
-def _stage_end(stream: _Stream, event: Event) -> None:
-    """A stage may find out that it is another one, while it waits for a compiler that fails."""
-    stage, graph, detail = event.text("stage"), event.text("graph"), event.text("detail")
-    aliases = [(name, graph, detail) for name in stages.NATIVE_COMPILES]
-    others = aliases if stage in stages.NATIVE_COMPILES else []
-    stream.end("stage", event, (stage, graph, detail), (stage,), *others)
+def _stage_end(stream: _Stream, entry: Entry[StageEnd]) -> None:
+    ended = stream.stages.leave(entry.event)
+    stream.without_beginning += not ended
+    for start in ended:
+        stream.end("stage", entry.time, (id(start),))
 
 
-def _part(stage: str, label: Callable[[Event], str]) -> Handler:
+def _part(stage: str, label: Callable[[Any], str]) -> Handler:
     """An event written when something is over: it says how long it took."""
 
-    def handle(stream: _Stream, event: Event) -> None:
-        item = _opened(event, "part", (), event.text("stage") or stage, label(event))
+    def handle(stream: _Stream, entry: Entry[Any]) -> None:
+        event = entry.event
+        item = _opened(entry, "part", (), getattr(event, "stage", "") or stage, label(event))
         around = [open_.start for open_ in stream.open if open_.kind == "stage"]
         earliest = max(around, default=stream.first)
-        item.start = min(event.time, max(earliest, event.time - event.real("seconds")))
-        item.end = event.time
+        item.start = min(entry.time, max(earliest, entry.time - event.seconds))
+        item.end = entry.time
         stream.done.append(item)
 
     return handle
 
 
-def _native_key(event: Event) -> tuple[str, ...]:
-    return event.text("source"), event.text("kernel"), event.text("config")
-
-
-def _native_start(stream: _Stream, event: Event) -> None:
-    stage = stages.TRITON_COMPILE if event.text("tool") == "triton" else stages.CPP_COMPILE
-    name = event.text("kernel") or Path(event.text("source")).name or event.text("tool")
-    label = f"{name} ({event.text('config')})" if event.text("config") else name
-    item = _opened(event, "native", _native_key(event), stage, label)
+def _native_start(stream: _Stream, entry: Entry[NativeStart]) -> None:
+    event = entry.event
+    stage = stages.TRITON_COMPILE if event.tool == "triton" else stages.CPP_COMPILE
+    name = event.kernel or Path(event.source).name or event.tool
+    label = f"{name} ({event.config})" if event.config else name
+    item = _opened(entry, "native", native_key(event), stage, label)
     item.side = _COMPILERS
     stream.begin(item)
 
 
-def _native_end(stream: _Stream, event: Event) -> None:
-    stream.end_timed("native", event, _native_key(event))
+def _native_end(stream: _Stream, entry: Entry[NativeEnd]) -> None:
+    event = entry.event
+    stream.end_timed("native", entry.time, native_key(event), event.seconds or 0.0)
 
 
 def _timed(kind: str, label: str) -> tuple[Handler, Handler]:
     """Beginning and end of what autotuning does with one choice."""
 
-    def start(stream: _Stream, event: Event) -> None:
-        choice = event.text("choice")
-        item = _opened(event, kind, (choice,), stages.AUTOTUNE, f"{label} {choice}")
+    def start(stream: _Stream, entry: Entry[ChoiceStart | BenchmarkStart]) -> None:
+        choice = entry.event.choice
+        item = _opened(entry, kind, (choice,), stages.AUTOTUNE, f"{label} {choice}")
         item.side = _COMPILERS
         stream.begin(item)
 
-    def end(stream: _Stream, event: Event) -> None:
-        stream.end(kind, event, (event.text("choice"),))
+    def end(stream: _Stream, entry: Entry[ChoiceEnd | BenchmarkEnd]) -> None:
+        stream.end(kind, entry.time, (entry.event.choice,))
 
     return start, end
 
 
-Handler = Callable[[_Stream, Event], None]
+Handler = Callable[[_Stream, Entry[Any]], None]
 
 _choice_start, _choice_end = _timed("choice", "choice")
 _benchmark_start, _benchmark_end = _timed("benchmark", "timing of")
 
-_HANDLERS: dict[str, Handler] = {
-    "compile-start": _compile_start,
-    "compile-end": _compile_end,
-    "stage-start": _stage_start,
-    "stage": _stage_end,
-    "pass": _part("passes", lambda event: f"pass {event.text('name')}"),
-    "fusion-round": _part(stages.SCHEDULER, lambda event: f"fusion round {event.whole('round')}"),
-    "native-start": _native_start,
-    "native": _native_end,
-    "choice-start": _choice_start,
-    "choice-end": _choice_end,
-    "benchmark-start": _benchmark_start,
-    "benchmark-end": _benchmark_end,
+_HANDLERS: dict[type[Event], Handler] = {
+    ProcessStart: _described,
+    ProcessEnd: _ended,
+    CompileStart: _compile_start,
+    CompileEnd: _compile_end,
+    StageStart: _stage_start,
+    StageEnd: _stage_end,
+    PassApplied: _part("passes", lambda event: f"pass {event.name}"),
+    FusionRoundDone: _part(stages.SCHEDULER, lambda event: f"fusion round {event.round}"),
+    NativeStart: _native_start,
+    NativeEnd: _native_end,
+    ChoiceStart: _choice_start,
+    ChoiceEnd: _choice_end,
+    BenchmarkStart: _benchmark_start,
+    BenchmarkEnd: _benchmark_end,
 }

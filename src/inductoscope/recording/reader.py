@@ -10,64 +10,27 @@ from __future__ import annotations
 import errno
 import os
 import re
-import stat
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from inductoscope.errors import UnreadableRecording
 from inductoscope.recording import values
-from inductoscope.recording.layout import (
-    MANIFEST,
-    PAYLOADS,
-    SCHEMA,
-    STREAM_SUFFIX,
-    STREAMS,
-    payload_path,
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.layout import MANIFEST, PAYLOADS, SCHEMA, STREAMS, payload_path
+from inductoscope.recording.stream_reader import (
+    LINK,
+    Damage,
+    StreamReader,
+    open_ordinary,
+    stream_paths,
 )
 
 _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 _LARGEST_FILE = 256 << 20
-_LONGEST_LINE = 64 << 20
-_LINK = "a link, which is not followed"
-
-
-@dataclass(frozen=True)
-class Event:
-    """One line of one stream."""
-
-    stream: str
-    number: int
-    time: float
-    kind: str
-    fields: dict[str, Any]
-
-    def text(self, name: str, default: str = "") -> str:
-        """A field as text, whatever was written there."""
-        value = self.fields.get(name)
-        return default if value is None else str(value)
-
-    def real(self, name: str) -> float:
-        """A field as a number; 0 where it is none."""
-        return values.real(self.fields.get(name))
-
-    def whole(self, name: str) -> int:
-        """A field as a whole number; 0 where it is none."""
-        return values.whole(self.fields.get(name))
-
-    def texts(self, name: str) -> tuple[str, ...]:
-        """A field as a tuple of texts; empty where it is no list."""
-        return values.texts(self.fields.get(name))
-
-
-@dataclass(frozen=True)
-class Damage:
-    """Something in a recording that could not be read."""
-
-    where: str
-    what: str
 
 
 @dataclass
@@ -80,32 +43,12 @@ class RecordingReader:
     # Folders of payloads that are no links: looked at once, not once per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def streams(self) -> list[Path]:
-        """The stream files, oldest process first."""
-        found = (self.path / STREAMS).glob("*" + STREAM_SUFFIX)
-        return sorted(found, key=lambda path: (path.stem.partition("-")[2].rjust(20), path.stem))
-
-    def events(self) -> Iterator[Event]:
+    def entries(self) -> Iterator[Entry[Event]]:
         """All events, stream by stream, in the order in which each was written."""
-        for stream in self.streams():
-            yield from self._events_of(stream)
-
-    def _events_of(self, stream: Path) -> Iterator[Event]:
-        try:
-            handle = _open_file(stream)
-        except OSError as error:
-            self.damage.append(Damage(stream.name, f"cannot be read: {error.strerror}"))
-            return
-        with handle:
-            for number, line in enumerate(_lines(handle), start=1):
-                if line is not None and not line.strip():
-                    continue
-                event = _parse(stream.stem.removesuffix("-stopped"), line) if line else None
-                if event is None:
-                    what = "not a whole event" if line else f"longer than {_mib(_LONGEST_LINE)}"
-                    self.damage.append(Damage(f"{stream.name}:{number}", what))
-                else:
-                    yield event
+        for path in stream_paths(self.path):
+            stream = StreamReader(path)
+            yield from stream.read()
+            self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:
         """The text stored under `digest`, or None where it is missing or cannot be read."""
@@ -124,7 +67,7 @@ class RecordingReader:
     def _refuse_linked(self, folder: str) -> None:
         if folder not in self._own_folders:
             if os.path.islink(f"{self.path}/{folder}"):
-                raise OSError(errno.ELOOP, _LINK)
+                raise OSError(errno.ELOOP, LINK)
             self._own_folders.add(folder)
 
     def json_payload(self, digest: str) -> Any:
@@ -167,28 +110,13 @@ def _refuse_what_is_no_recording(path: Path) -> None:
     for folder in (STREAMS, PAYLOADS):
         if (path / folder).is_symlink():
             raise UnreadableRecording(
-                f"{path / folder} is {_LINK}. Put the folder itself there to read the recording."
+                f"{path / folder} is {LINK}. Put the folder itself there to read the recording."
             )
-
-
-def _open_file(path: str | Path) -> IO[bytes]:
-    """Open an ordinary file; a pipe in its place would be waited for without end."""
-    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
-    try:
-        descriptor = os.open(path, flags)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise OSError(errno.ELOOP, _LINK) from None
-        raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-        os.close(descriptor)
-        raise OSError(errno.EINVAL, "not an ordinary file")
-    return os.fdopen(descriptor, "rb")
 
 
 def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
     """A file of a recording; OSError where it is a link, no ordinary file, or too large."""
-    with _open_file(path) as file:
+    with open_ordinary(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"larger than {_mib(largest)}")
         return file.read()
@@ -196,14 +124,6 @@ def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
 
 def _read_text(path: str | Path) -> str:
     return read_file(path).decode("utf-8", "replace")
-
-
-def _lines(handle: IO[bytes]) -> Iterator[bytes | None]:
-    """Lines of a stream; None in the place of one that is too long."""
-    while line := handle.readline(_LONGEST_LINE + 1):
-        yield line if len(line) <= _LONGEST_LINE else None
-        while len(line) > _LONGEST_LINE and not line.endswith(b"\n"):
-            line = handle.readline(_LONGEST_LINE + 1)
 
 
 def _mib(size: int) -> str:
@@ -229,20 +149,3 @@ def _refuse_newer_schema(path: Path, manifest: dict[str, Any]) -> None:
             f"{path} was written in format {schema} by {manifest.get('tool', 'a newer version')}; "
             f"this version reads up to {SCHEMA}. Upgrade: pip install --upgrade inductoscope."
         )
-
-
-def _parse(stream: str, line: bytes) -> Event | None:
-    try:
-        fields = values.parse(line)
-    except ValueError:
-        return None
-    if not isinstance(fields, dict) or not isinstance(fields.get("kind"), str):
-        return None
-    number = fields.pop("n", None)
-    return Event(
-        stream=stream,
-        number=number if isinstance(number, int) else -1,
-        time=values.real(fields.pop("t", None)),
-        kind=fields.pop("kind"),
-        fields=fields,
-    )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from typing import Any
 
 _DEEPEST = 100
@@ -63,21 +64,50 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() else 0 for byte in range(128))
 _LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
 
 
+def text(value: Any) -> str:
+    """A text, whatever stands there; empty where nothing does."""
+    return "" if value is None else str(value)
+
+
 def real(value: Any) -> float:
-    """A number; 0 where it is none, or far beyond any that is measured."""
+    """A number; 0 where it is not one, or far beyond any that is measured."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else 0.0
 
 
+def maybe_real(value: Any) -> float | None:
+    """A number; None where it is not one."""
+    return real(value) if isinstance(value, (int, float)) else None
+
+
 def whole(value: Any) -> int:
-    """A whole number; 0 where it is none."""
+    """A whole number; 0 where it is not one."""
     return value if isinstance(value, int) else 0
 
 
+def maybe_whole(value: Any) -> int | None:
+    """A whole number; None where it is not one."""
+    return value if isinstance(value, int) else None
+
+
 def texts(value: Any) -> tuple[str, ...]:
-    """A tuple of texts; empty where it is no list."""
+    """A tuple of texts; empty where it is not a list."""
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def members(value: Any) -> dict[str, Any]:
-    """An object; empty where it is none."""
+    """An object; empty where it is not one."""
     return value if isinstance(value, dict) else {}
+
+
+def objects(value: Any) -> tuple[dict[str, Any], ...]:
+    """The objects in a list; empty where it is not a list."""
+    return tuple(v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()
+
+
+def rows(value: Any, columns: tuple[Callable[[Any], Any], ...]) -> tuple[tuple[Any, ...], ...]:
+    """A table: the rows that have as many entries as there are columns."""
+    return tuple(
+        tuple(column(entry) for column, entry in zip(columns, row, strict=True))
+        for row in (value if isinstance(value, list) else [])
+        if isinstance(row, list) and len(row) == len(columns)
+    )

@@ -25,8 +25,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
+from inductoscope.recording.events.base import Event, written_fields
+from inductoscope.recording.events.process import ProcessEnd, RecordingStopped
 from inductoscope.recording.layout import (
     PAYLOADS,
     RESERVE_BYTES,
@@ -61,7 +62,7 @@ os.register_at_fork(after_in_child=_renew_lock)
 class StreamWriter:
     """Appends events and payloads of the current process to the recording in `folder`."""
 
-    def __init__(self, folder: Path, *, first_event: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, folder: Path, *, first_event: Callable[[], Event]) -> None:
         """`first_event` describes the process; it is called again in every forked child."""
         self.folder = Path(folder)
         self._first_event = first_event
@@ -72,10 +73,10 @@ class StreamWriter:
         self._dropped = 0
         self.stopped: str | None = None
 
-    def emit(self, kind: str, /, **fields: Any) -> None:
+    def emit(self, event: Event) -> None:
         """Append one event. Never raises on account of the disk."""
         if self._is_ready():
-            self._append(kind, fields)
+            self._append(event)
 
     def payload(self, text: str) -> str:
         """Store `text` once and return the digest that events refer to it by."""
@@ -114,16 +115,20 @@ class StreamWriter:
             if self.stopped is None:
                 return  # The next event tries again.
         else:
-            self._append("process", self._first_event())
+            self._append(self._first_event())
         # Last: from now on other threads write.
         self._pid = os.getpid()
 
-    def _append(self, kind: str, fields: dict[str, Any]) -> None:
-        event = {"n": next(self._numbers), "t": round(time.time(), 6), "kind": kind, **fields}
+    def _append(self, event: Event) -> None:
         try:
-            _append_line(self._path, (_encode(event) + "\n").encode())
+            _append_line(self._path, self._line(event))
         except OSError as error:
             self._give_up(error)
+
+    def _line(self, event: Event) -> bytes:
+        number, time_ = next(self._numbers), round(time.time(), 6)
+        line = {"n": number, "t": time_, "kind": event.kind, **written_fields(event)}
+        return (_encode(line) + "\n").encode()
 
     def _store(self, digest: str, data: bytes) -> None:
         """Write under a name of its own, then rename: a payload is whole or not there."""
@@ -145,12 +150,10 @@ class StreamWriter:
             self._dropped += 1
             return
         self.stopped = error.strerror or type(error).__name__
-        event = {"n": next(self._numbers), "t": time.time(), "kind": "stopped"}
-        event["reason"] = self.stopped
         try:
             os.unlink(self._reserve)
             # A file of its own: the stream may end in half a line, or be as long as it may get.
-            _append_line(self._last_words, (_encode(event) + "\n").encode())
+            _append_line(self._last_words, self._line(RecordingStopped(reason=self.stopped)))
         except OSError:
             pass  # The reader notices a stream that ends without a last event.
 
@@ -158,7 +161,7 @@ class StreamWriter:
         """Say that the process ended in the ordinary way, and free the reserve."""
         if self._pid != os.getpid() or self.stopped is not None:
             return
-        self._append("process-end", {"dropped": self._dropped})
+        self._append(ProcessEnd(dropped=self._dropped))
         with contextlib.suppress(OSError):
             os.unlink(self._reserve)
 

@@ -17,6 +17,8 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.compiling import Decomposed
+from inductoscope.recording.events.graphs import GraphLeft
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -47,7 +49,7 @@ def _traced(stage: str) -> Replacement:
         _emit_graph(stage, module)
         if _trace.applied:
             counts = dict(_trace.applied)
-            SCOPE.emit("decompositions", compile=current_compile_id(), counts=counts)
+            SCOPE.emit(Decomposed(compile=current_compile_id(), counts=counts))
 
     return watch(before=_trace_start, after=after, failed=fail_stage)
 
@@ -62,7 +64,7 @@ def _handed_over(stage: str) -> Replacement:
 
 
 def _emit_graph(stage: str, module: Any) -> None:
-    SCOPE.emit("graph", stage=stage, compile=current_compile_id(), payload=store_graph(module))
+    SCOPE.emit(GraphLeft(stage=stage, compile=current_compile_id(), payload=store_graph(module)))
 
 
 GRAPHS = Hook(

@@ -16,6 +16,17 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.autotuning import (
+    AutotuneChosen,
+    AutotuneStart,
+    AutotuneTimed,
+    BenchmarkEnd,
+    BenchmarkStart,
+    ChoiceEnd,
+    ChoiceStart,
+    LaunchConfigsTimed,
+    TorchLogged,
+)
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.log_lines import PATTERNS
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
@@ -27,10 +38,11 @@ _HEURISTICS = "torch._inductor.runtime.triton_heuristics"
 def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
     name, choices = str(args[1]), args[2]
     SCOPE.emit(
-        "autotune",
-        graph=SCOPE.graph,
-        operation=name,
-        choices=[_describe_choice(choice) for choice in choices],
+        AutotuneStart(
+            graph=SCOPE.graph,
+            operation=name,
+            choices=tuple(_describe_choice(choice) for choice in choices),
+        )
     )
     return enter_stage(stages.AUTOTUNE, detail=name)
 
@@ -40,7 +52,7 @@ def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -
     leave_stage(frame)
     chosen = result[1] if isinstance(result, tuple) and len(result) > 1 else None
     if chosen is not None:
-        SCOPE.emit("autotune-chosen", graph=graph, operation=operation, choice=_name_of(chosen))
+        SCOPE.emit(AutotuneChosen(graph=graph, operation=operation, choice=_name_of(chosen)))
 
 
 def _describe_choice(choice: Any) -> dict[str, Any]:
@@ -60,12 +72,13 @@ def _timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     finite = {c: t for c, t in timings.items() if math.isfinite(t)}
     winner = min(finite, key=lambda choice: finite[choice]) if finite else None
     SCOPE.emit(
-        "autotune-timed",
-        graph=SCOPE.graph,
-        operation=str(name),
-        milliseconds={_name_of(c): t for c, t in finite.items()},
-        failed=[_name_of(choice) for choice in timings if choice not in finite],
-        winner=None if winner is None else _name_of(winner),
+        AutotuneTimed(
+            graph=SCOPE.graph,
+            operation=str(name),
+            milliseconds={_name_of(c): t for c, t in finite.items()},
+            failed=tuple(_name_of(choice) for choice in timings if choice not in finite),
+            winner="" if winner is None else _name_of(winner),
+        )
     )
 
 
@@ -84,22 +97,23 @@ CHOICES = Hook(
 
 def _precompile_start(args: Arguments, kwargs: Keywords) -> Any:
     name = _name_of(args[0])
-    SCOPE.emit("choice-start", choice=name)
+    SCOPE.emit(ChoiceStart(choice=name))
     return name, time.perf_counter()
 
 
 def _precompile_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     name, started = token
-    SCOPE.emit("choice-end", choice=name, seconds=round(time.perf_counter() - started, 6))
+    SCOPE.emit(ChoiceEnd(choice=name, seconds=round(time.perf_counter() - started, 6)))
 
 
 def _precompile_failed(token: Any, error: BaseException) -> None:
     name, started = token
     SCOPE.emit(
-        "choice-end",
-        choice=name,
-        seconds=round(time.perf_counter() - started, 6),
-        error=f"{type(error).__name__}: {error}"[:2000],
+        ChoiceEnd(
+            choice=name,
+            seconds=round(time.perf_counter() - started, 6),
+            error=f"{type(error).__name__}: {error}"[:2000],
+        )
     )
 
 
@@ -115,9 +129,10 @@ PRECOMPILES = Hook(
 def _configs_timed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     tuner = args[0]
     SCOPE.emit(
-        "autotune-configs",
-        kernel=tuner.inductor_meta.get("kernel_name"),
-        milliseconds=[[str(launcher.config), time_] for launcher, time_ in result.items()],
+        LaunchConfigsTimed(
+            kernel=tuner.inductor_meta.get("kernel_name") or "",
+            milliseconds=tuple((str(launcher.config), time_) for launcher, time_ in result.items()),
+        )
     )
 
 
@@ -165,7 +180,7 @@ class _Overheard:
 
 
 def _say(message: str, args: Arguments) -> None:
-    SCOPE.emit("torch-log", text=(message % args)[:4000], compile=current_compile_id())
+    SCOPE.emit(TorchLogged(text=(message % args)[:4000], compile=current_compile_id()))
 
 
 SAYINGS = Hook(
@@ -178,17 +193,17 @@ SAYINGS = Hook(
 def _benchmark_start(args: Arguments, kwargs: Keywords) -> Any:
     choice = args[1] if len(args) > 1 else kwargs.get("choice")
     text = str(choice)[:4000]
-    SCOPE.emit("benchmark-start", choice=_name_of(choice), text=text, compile=current_compile_id())
+    SCOPE.emit(BenchmarkStart(choice=_name_of(choice), text=text, compile=current_compile_id()))
     return choice, text
 
 
 def _benchmark_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    SCOPE.emit("benchmark-end", choice=_name_of(token[0]), text=token[1])
+    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1]))
 
 
 def _benchmark_failed(token: Any, error: BaseException) -> None:
     text = f"{type(error).__name__}: {error}"[:2000]
-    SCOPE.emit("benchmark-end", choice=_name_of(token[0]), text=token[1], error=text)
+    SCOPE.emit(BenchmarkEnd(choice=_name_of(token[0]), text=token[1], error=text))
 
 
 BENCHMARKS = Hook(

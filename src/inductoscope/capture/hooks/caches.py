@@ -7,6 +7,8 @@ from typing import Any
 
 from inductoscope.capture.observe import Arguments, Keywords, current_compile_id, watch
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.code import LibraryWanted
+from inductoscope.recording.events.compiling import CacheLookedUp
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 # torch announces a look-up as an instant event with the cache and the outcome in its name.
@@ -21,12 +23,13 @@ def _announced(args: Arguments, kwargs: Keywords) -> None:
         return
     details = kwargs.get("metadata") or (args[1] if len(args) > 1 else None) or {}
     SCOPE.emit(
-        "cache",
-        cache=_CACHE_NAMES[lookup[1]],
-        outcome=lookup[2],
-        compile=current_compile_id(),
-        key=details.get("key"),
-        reason=details.get("cache_bypass_reason"),
+        CacheLookedUp(
+            cache=_CACHE_NAMES[lookup[1]],
+            outcome=lookup[2],
+            compile=current_compile_id(),
+            key=details.get("key") or "",
+            reason=details.get("cache_bypass_reason") or "",
+        )
     )
 
 
@@ -44,10 +47,11 @@ GRAPH_CACHES = Hook(
 
 def _best_config_read(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     SCOPE.emit(
-        "cache",
-        cache="launch configuration",
-        outcome="miss" if result is None else "hit",
-        compile=current_compile_id(),
+        CacheLookedUp(
+            cache="launch configuration",
+            outcome="miss" if result is None else "hit",
+            compile=current_compile_id(),
+        )
     )
 
 
@@ -66,7 +70,7 @@ LAUNCH_CONFIGS = Hook(
 def _binary_wanted(args: Arguments, kwargs: Keywords) -> None:
     """A C++ library is asked for; the compiler's own event follows unless it is in the cache."""
     code = args[1] if len(args) > 1 else kwargs["main_code"]
-    SCOPE.emit("cpp-library", graph=SCOPE.graph, payload=SCOPE.text(str(code).strip()))
+    SCOPE.emit(LibraryWanted(graph=SCOPE.graph, payload=SCOPE.text(str(code).strip())))
 
 
 CPP_BINARIES = Hook(

@@ -19,6 +19,13 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.code import (
+    BufferReused,
+    BuffersListed,
+    KernelDefined,
+    WrapperGenerated,
+    WrapperLoaded,
+)
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -52,16 +59,17 @@ def _defined(language: str) -> Replacement:
         source, nodes = args[1], list(_scheduler_nodes(args[2]))
         name = str(result)
         SCOPE.emit(
-            "kernel",
-            graph=SCOPE.graph,
-            name=name,
-            language=language,
-            payload=SCOPE.text(_final_source(str(source), name, language)),
-            nodes=[node.get_name() for node in nodes],
-            origins=_unique(origin for node in nodes for origin in origin_names(node.node)),
-            reads=_unique(dep.name for node in nodes for dep in node.read_writes.reads),
-            writes=_unique(dep.name for node in nodes for dep in node.read_writes.writes),
-            lines=_take_lines({node.get_name() for node in nodes}) or None,
+            KernelDefined(
+                graph=SCOPE.graph,
+                name=name,
+                language=language,
+                payload=SCOPE.text(_final_source(str(source), name, language)),
+                nodes=tuple(node.get_name() for node in nodes),
+                origins=_unique(origin for node in nodes for origin in origin_names(node.node)),
+                reads=_unique(dep.name for node in nodes for dep in node.read_writes.reads),
+                writes=_unique(dep.name for node in nodes for dep in node.read_writes.writes),
+                lines=_take_lines({node.get_name() for node in nodes}),
+            )
         )
 
     return watch(after=after)
@@ -87,15 +95,15 @@ def _final_source(source: str, name: str, language: str) -> str:
     return source.replace("#pragma CMT", "//" if language == "C++" else "#")
 
 
-def _unique(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+def _unique(names: Iterable[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(names))
 
 
-def _take_lines(nodes: set[str]) -> list[list[str]]:
+def _take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
     taken = [key for key in _writing.lines if key[0] in nodes]
     for key in taken:
         del _writing.lines[key]
-    return [list(key) for key in taken]
+    return tuple(taken)
 
 
 KERNELS = Hook(
@@ -131,14 +139,15 @@ def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
     operation = holder.node
     kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__
     SCOPE.emit(
-        "kernel",
-        graph=SCOPE.graph,
-        name=str(kernel),
-        language="extern",
-        nodes=[node.get_name()],
-        origins=origin_names(operation),
-        reads=_unique(dep.name for dep in node.read_writes.reads),
-        writes=_unique(dep.name for dep in node.read_writes.writes),
+        KernelDefined(
+            graph=SCOPE.graph,
+            name=str(kernel),
+            language="extern",
+            nodes=(node.get_name(),),
+            origins=tuple(origin_names(operation)),
+            reads=_unique(dep.name for dep in node.read_writes.reads),
+            writes=_unique(dep.name for dep in node.read_writes.writes),
+        )
     )
 
 
@@ -221,7 +230,7 @@ def _written_in_place(token: Any, result: Any, args: Arguments, kwargs: Keywords
 
 
 def _emit_reuse(old: str, new: str, how: str) -> None:
-    SCOPE.emit("reuse", graph=SCOPE.graph, old=old, new=new, how=how)
+    SCOPE.emit(BufferReused(graph=SCOPE.graph, old=old, new=new, how=how))
 
 
 BUFFER_REUSE = Hook(
@@ -258,14 +267,14 @@ def _compiling_ahead(args: Arguments, kwargs: Keywords) -> Any:
 def _compiled_ahead(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     leave_stage(frame)
     files = result if isinstance(result, (list, tuple)) else [result]
-    path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), None)
-    SCOPE.emit("wrapper-loaded", graph=SCOPE.graph, path=path)
+    path = next((str(file) for file in files if str(file).endswith((".so", ".cpp"))), "")
+    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=path))
 
 
 def _emit_wrapper(lowered: Any, code: str) -> None:
     digest = SCOPE.text(code)
     written_wrappers.add(digest)
-    SCOPE.emit("wrapper", graph=SCOPE.graph, payload=digest)
+    SCOPE.emit(WrapperGenerated(graph=SCOPE.graph, payload=digest))
     buffers = {
         name: {
             "origin": None if origin is None else origin.name,
@@ -274,12 +283,12 @@ def _emit_wrapper(lowered: Any, code: str) -> None:
         for name, buffer in lowered.name_to_buffer.items()
         for origin in (buffer.get_origin_node(),)
     }
-    SCOPE.emit("buffers", graph=SCOPE.graph, payload=SCOPE.json(buffers))
+    SCOPE.emit(BuffersListed(graph=SCOPE.graph, payload=SCOPE.json(buffers)))
 
 
 def _loaded(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     leave_stage(frame)
-    SCOPE.emit("wrapper-loaded", graph=SCOPE.graph, path=getattr(result, "__file__", None))
+    SCOPE.emit(WrapperLoaded(graph=SCOPE.graph, path=getattr(result, "__file__", "") or ""))
 
 
 def _scheduler_codegen_failed(frame: Any, error: BaseException) -> None:

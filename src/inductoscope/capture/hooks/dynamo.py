@@ -20,6 +20,16 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.compiling import (
+    CompileEnd,
+    CompileStart,
+    FellBackToEager,
+    GraphBroke,
+    GuardsBuilt,
+    Recompiled,
+    RecompileLimitHit,
+)
+from inductoscope.recording.events.graphs import GraphLeft
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -38,12 +48,13 @@ def _frame_start(args: Arguments, kwargs: Keywords) -> Any:
     compile_id = str(kwargs.get("compile_id"))
     resumed = _RESUMED.match(code.co_name)
     SCOPE.emit(
-        "compile-start",
-        compile=compile_id,
-        function=code.co_name,
-        resumed=f"{resumed[1]} at line {resumed[2]}" if resumed else None,
-        file=code.co_filename,
-        line=code.co_firstlineno,
+        CompileStart(
+            compile=compile_id,
+            function=code.co_name,
+            resumed=f"{resumed[1]} at line {resumed[2]}" if resumed else "",
+            file=code.co_filename,
+            line=code.co_firstlineno,
+        )
     )
     return enter_stage(stages.DYNAMO), compile_id
 
@@ -53,11 +64,12 @@ def _frame_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
     guarded = getattr(result, "guarded_code", None)
     leave_stage(frame)
     SCOPE.emit(
-        "compile-end",
-        compile=compile_id,
-        seconds=round(frame.seconds, 6),
-        outcome="compiled" if guarded is not None else "skipped",
-        reason=_text_or_none(getattr(result, "skip_reason", None)),
+        CompileEnd(
+            compile=compile_id,
+            seconds=round(frame.seconds, 6),
+            outcome="compiled" if guarded is not None else "skipped",
+            reason=_text(getattr(result, "skip_reason", None)),
+        )
     )
 
 
@@ -66,17 +78,18 @@ def _frame_failed(token: Any, error: BaseException) -> None:
     SCOPE.note_failure(error, frame)
     leave_stage(frame, failed=True)
     SCOPE.emit(
-        "compile-end",
-        compile=compile_id,
-        seconds=round(frame.seconds, 6),
-        outcome="raised",
+        CompileEnd(
+            compile=compile_id,
+            seconds=round(frame.seconds, 6),
+            outcome="raised",
+        )
     )
     record_error(error, compile_id, SCOPE.failure_of(error))
     _raised.compile_id = compile_id
 
 
-def _text_or_none(value: object) -> str | None:
-    return None if value is None else str(value)
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
 
 
 def _place(frame: Any) -> str:
@@ -107,7 +120,7 @@ def _graph_captured(args: Arguments, kwargs: Keywords) -> Any:
 
 def _emit_graph(module: Any) -> None:
     SCOPE.emit(
-        "graph", stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module)
+        GraphLeft(stage=stages.DYNAMO, compile=current_compile_id(), payload=store_graph(module))
     )
 
 
@@ -133,11 +146,12 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
         return  # torch calls again for the same break while it unwinds.
     stack = [_place(frame) for frame in getattr(error, "real_stack", None) or ()]
     SCOPE.emit(
-        "graph-break",
-        compile=current_compile_id(),
-        reason=str(reason)[:4000],
-        source=stack[-1] if stack else None,
-        stack=stack,
+        GraphBroke(
+            compile=current_compile_id(),
+            reason=str(reason)[:4000],
+            source=stack[-1] if stack else "",
+            stack=tuple(stack),
+        )
     )
 
 
@@ -162,7 +176,7 @@ def _guards_built(token: Any, result: Any, args: Arguments, kwargs: Keywords) ->
     output = kwargs["output_graph"] if "output_graph" in kwargs else args[2]
     guards = [_describe_guard(guard) for guard in output.guards]
     SCOPE.emit(
-        "guards", compile=current_compile_id(), count=len(guards), payload=SCOPE.json(guards)
+        GuardsBuilt(compile=current_compile_id(), count=len(guards), payload=SCOPE.json(guards))
     )
 
 
@@ -195,16 +209,17 @@ GUARDS = Hook(
 
 def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     SCOPE.emit(
-        "recompile",
-        compile=current_compile_id(),
-        reasons=[str(reason) for reason in result] or ["torch found no reason"],
+        Recompiled(
+            compile=current_compile_id(),
+            reasons=tuple(str(reason) for reason in result) or ("torch found no reason",),
+        )
     )
 
 
 def _limit_checked(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     exceeded, limit = result
     if exceeded:
-        SCOPE.emit("recompile-limit", compile=current_compile_id(), limit=str(limit))
+        SCOPE.emit(RecompileLimitHit(compile=current_compile_id(), limit=str(limit)))
 
 
 RECOMPILES = Hook(
@@ -232,9 +247,10 @@ def _conversion_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) 
     compile_id = getattr(_raised, "compile_id", None)
     if compile_id is not None:
         SCOPE.emit(
-            "eager-fallback",
-            compile=compile_id,
-            reason=_text_or_none(getattr(result, "skip_reason", None)),
+            FellBackToEager(
+                compile=compile_id,
+                reason=_text(getattr(result, "skip_reason", None)),
+            )
         )
 
 

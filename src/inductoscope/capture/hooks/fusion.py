@@ -10,6 +10,7 @@ from typing import Any
 from inductoscope.capture.fusion_settings import FUSION_SETTINGS
 from inductoscope.capture.observe import Arguments, Keywords, watch
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.recording.events.graphs import FusionRoundDone, PairConsidered, PairFused
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -45,7 +46,7 @@ class _Ledger(threading.local):
     """The state of the fusion loop of the graph being scheduled on this thread."""
 
     def __init__(self) -> None:
-        self.graph: str | None = None
+        self.graph = ""
         self.round = 0
         # First all candidates are looked for, then they are tried, the best one first.
         self.trying = False
@@ -88,19 +89,20 @@ def _round_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> No
     if _ledger.round > _MOST_ROUNDS and _ledger.round & (_ledger.round - 1):
         return
     SCOPE.emit(
-        "fusion-round",
-        graph=SCOPE.graph,
-        round=_ledger.round,
-        before=count,
-        after=len(result),
-        seconds=round(time.perf_counter() - started, 6),
-        settings=_first_settings(result) if _ledger.round == 1 else None,
+        FusionRoundDone(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            before=count,
+            after=len(result),
+            seconds=round(time.perf_counter() - started, 6),
+            settings=_first_settings(result) if _ledger.round == 1 else {},
+        )
     )
 
 
-def _first_settings(nodes: Any) -> dict[str, Any] | None:
+def _first_settings(nodes: Any) -> dict[str, Any]:
     found = SCOPE.guard(_settings, nodes)
-    return None if found is BROKEN else found
+    return {} if found is BROKEN else found
 
 
 def _settings(nodes: Any) -> dict[str, Any]:
@@ -169,18 +171,19 @@ def _answered(question: Any, result: Any, args: Arguments, kwargs: Keywords) -> 
         return
     outer = _ledger.asked[-1] if _ledger.asked else None
     SCOPE.emit(
-        "fusion-pair",
-        graph=SCOPE.graph,
-        round=_ledger.round,
-        step="attempt" if _ledger.trying else None,
-        first=question.first,
-        second=question.second,
-        within=[outer.first, outer.second] if outer else None,
-        type=_kind(first, second),
-        possible=bool(result),
-        shared=question.shared,
-        reasons=None if result else question.reasons,
-        decided=None if result or question.reasons else question.decided,
+        PairConsidered(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            step="attempt" if _ledger.trying else "",
+            first=question.first,
+            second=question.second,
+            within=(outer.first, outer.second) if outer else (),
+            type=_kind(first, second),
+            possible=bool(result),
+            shared=question.shared,
+            reasons=() if result else tuple(question.reasons),
+            decided={} if result or question.reasons else question.decided or {},
+        )
     )
 
 
@@ -196,7 +199,7 @@ def _refused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None
         question.reasons.append(text)
         return
     # Refused outside of can_fuse (it would make a cycle, or not pay off), or part of a group.
-    _emit_refusal(why.name1, why.name2, reasons=[text])
+    _emit_refusal(why.name1, why.name2, reasons=(text,))
 
 
 def _emit_refusal(first: str, second: str, **facts: Any) -> None:
@@ -204,15 +207,16 @@ def _emit_refusal(first: str, second: str, **facts: Any) -> None:
         return
     outer = _ledger.asked[-1] if _ledger.asked else None
     SCOPE.emit(
-        "fusion-pair",
-        graph=SCOPE.graph,
-        round=_ledger.round,
-        step="attempt" if _ledger.trying else None,
-        first=first,
-        second=second,
-        within=[outer.first, outer.second] if outer else None,
-        possible=False,
-        **facts,
+        PairConsidered(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            step="attempt" if _ledger.trying else "",
+            first=first,
+            second=second,
+            within=(outer.first, outer.second) if outer else (),
+            possible=False,
+            **facts,
+        )
     )
 
 
@@ -228,15 +232,16 @@ def _fused(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     names = (token[0], token[1])
     score = _ledger.scores.get(names) or _ledger.scores.get((names[1], names[0])) or {}
     SCOPE.emit(
-        "fused",
-        graph=SCOPE.graph,
-        round=_ledger.round,
-        first=names[0],
-        second=names[1],
-        result=result.get_name(),
-        type=token[2],
-        score=score or None,
-        bytes_saved=score.get("memory_score"),
+        PairFused(
+            graph=SCOPE.graph,
+            round=_ledger.round,
+            first=names[0],
+            second=names[1],
+            result=result.get_name(),
+            type=token[2],
+            score=score,
+            bytes_saved=score.get("memory_score"),
+        )
     )
 
 

@@ -15,6 +15,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.graphs import GraphFromCache, InductorEnd, InductorStart
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -33,11 +34,12 @@ def _compile_start(args: Arguments, kwargs: Keywords) -> Any:
     compile_id = current_compile_id()
     graph = SCOPE.new_graph(compile_id, _phase(options))
     SCOPE.emit(
-        "inductor-start",
-        compile=compile_id,
-        graph=graph,
-        phase=_phase(options),
-        cpp_wrapper=bool(options.get("cpp_wrapper", False)),
+        InductorStart(
+            compile=compile_id,
+            graph=graph,
+            phase=_phase(options),
+            cpp_wrapper=bool(options.get("cpp_wrapper", False)),
+        )
     )
     return enter_stage(stages.INDUCTOR, graph=graph)
 
@@ -51,7 +53,7 @@ def _phase(options: dict[str, Any]) -> str:
 def _compile_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     graph = SCOPE.graph
     leave_stage(frame)
-    SCOPE.emit("inductor-end", graph=graph, compile=current_compile_id())
+    SCOPE.emit(InductorEnd(graph=graph, compile=current_compile_id()))
 
 
 def _ready(args: Arguments, kwargs: Keywords) -> None:
@@ -70,11 +72,12 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
     named = _PHASE_IN_WRAPPER.search(source)
     compile_id, phase = current_compile_id(), named[1] if named else _phase(options)
     SCOPE.emit(
-        "cached-graph",
-        compile=compile_id,
-        graph=SCOPE.new_graph(compile_id, phase),
-        phase=phase,
-        payload=digest,
+        GraphFromCache(
+            compile=compile_id,
+            graph=SCOPE.new_graph(compile_id, phase),
+            phase=phase,
+            payload=digest,
+        )
     )
 
 

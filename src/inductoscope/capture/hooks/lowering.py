@@ -16,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.graphs import GraphLeft, NodeLowered
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -34,11 +35,12 @@ def _run_start(args: Arguments, kwargs: Keywords) -> Any:
 
 def _emit_inner_graph(module: Any) -> None:
     SCOPE.emit(
-        "graph",
-        stage="post-grad",
-        compile=current_compile_id(),
-        graph=SCOPE.graph,
-        payload=store_graph(module),
+        GraphLeft(
+            stage="post-grad",
+            compile=current_compile_id(),
+            graph=SCOPE.graph,
+            payload=store_graph(module),
+        )
     )
 
 
@@ -58,14 +60,15 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
     SCOPE.leave(frame)
     made = [_describe_operation(operation) for operation in args[0].operations[operations:]]
     SCOPE.emit(
-        "lowering",
-        graph=SCOPE.graph,
-        node=node.name,
-        target=target_name(node),
-        ir=_describe_result(result),
-        made=made or None,
-        fallback=any("Fallback" in item["class"] for item in made) or None,
-        seconds=round(seconds, 6),
+        NodeLowered(
+            graph=SCOPE.graph,
+            node=node.name,
+            target=target_name(node),
+            ir=_describe_result(result),
+            made=tuple(made),
+            fallback=any("Fallback" in item["class"] for item in made),
+            seconds=round(seconds, 6),
+        )
     )
 
 

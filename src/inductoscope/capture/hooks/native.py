@@ -7,7 +7,7 @@ import shlex
 import sys
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import Any
 
 from inductoscope.capture.observe import (
@@ -20,6 +20,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.code import NativeEnd, NativeStart
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -39,16 +40,16 @@ _READABLE = ("ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 def _cpp_start(args: Arguments, kwargs: Keywords) -> Any:
     command = str(args[0] if args else kwargs["cmd_line"])
     words = shlex.split(command)
-    source = next((word for word in words if word.endswith(_SOURCE_SUFFIXES)), None)
-    fields = {"command": command, "source": source, "output": _output_of(words)}
-    SCOPE.emit("native-start", tool="c++", source=source)
+    source = next((word for word in words if word.endswith(_SOURCE_SUFFIXES)), "")
+    begun = NativeEnd(tool="c++", command=command, source=source, output=_output_of(words))
+    SCOPE.emit(NativeStart(tool="c++", source=source))
     # On a thread of the pool there is no stage to interrupt: the waiting thread keeps the time.
-    frame = enter_stage(stages.CPP_COMPILE, detail=source or "") if SCOPE.stages else None
-    return fields, time.perf_counter(), frame
+    frame = enter_stage(stages.CPP_COMPILE, detail=source) if SCOPE.stages else None
+    return begun, time.perf_counter(), frame
 
 
-def _output_of(words: list[str]) -> str | None:
-    return words[words.index("-o") + 1] if "-o" in words[:-1] else None
+def _output_of(words: list[str]) -> str:
+    return words[words.index("-o") + 1] if "-o" in words[:-1] else ""
 
 
 def _cpp_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -69,26 +70,18 @@ def _cpp_failed(token: Any, error: BaseException) -> None:
 
 
 def _cpp_done(token: Any, **outcome: Any) -> None:
-    fields, started, _ = token
-    SCOPE.emit(
-        "native",
-        tool="c++",
-        seconds=round(time.perf_counter() - started, 6),
-        payload=_source_text(fields["source"]),
-        **fields,
-        **outcome,
-    )
+    begun, started, _ = token
+    seconds = round(time.perf_counter() - started, 6)
+    SCOPE.emit(replace(begun, seconds=seconds, payload=_source_text(begun.source), **outcome))
 
 
-def _source_text(path: str | None) -> str | None:
+def _source_text(path: str) -> str:
     """The compiled text, which tells the kernel: the file's name is only a hash."""
-    if path is None:
-        return None
     try:
         with open(path, encoding="utf-8", errors="replace") as file:
             return SCOPE.text(file.read().strip())
     except OSError:
-        return None
+        return ""
 
 
 def _wait_start(args: Arguments, kwargs: Keywords) -> Any:
@@ -134,13 +127,10 @@ CPP = Hook(
 class _TritonCompile:
     """A compile of one kernel for one configuration, on one thread."""
 
-    kernel: str
-    config: str
-    source: str | None
+    # What will be recorded of it, as far as it is known.
+    known: NativeEnd
     started: float
     frame: Any
-    # What Triton itself reports before the compile returns.
-    report: dict[str, Any] = field(default_factory=dict)
 
 
 class _Current(threading.local):
@@ -161,9 +151,13 @@ def _triton_start(args: Arguments, kwargs: Keywords) -> _TritonCompile:
     )
     _listen()
     frame = enter_stage(stages.TRITON_COMPILE, detail=name) if SCOPE.stages else None
-    source = getattr(tuner, "filename", None)
-    token = _TritonCompile(name, str(config), source, time.perf_counter(), frame)
-    SCOPE.emit("native-start", tool="triton", kernel=name, config=token.config, source=source)
+    about: dict[str, Any] = {
+        "kernel": name,
+        "config": str(config),
+        "source": getattr(tuner, "filename", "") or "",
+    }
+    token = _TritonCompile(NativeEnd(tool="triton", **about), time.perf_counter(), frame)
+    SCOPE.emit(NativeStart(tool="triton", **about))
     _current.compile = token
     return token
 
@@ -187,15 +181,9 @@ def _triton_failed(token: Any, error: BaseException) -> None:
 
 def _triton_done(token: _TritonCompile, **outcome: Any) -> None:
     _current.compile = None
-    SCOPE.emit(
-        "native",
-        tool="triton",
-        kernel=token.kernel,
-        config=token.config,
-        source=token.source,
-        seconds=round(time.perf_counter() - token.started, 6),
-        **{**token.report, **{k: v for k, v in outcome.items() if v is not None}},
-    )
+    said = {name: value for name, value in outcome.items() if value is not None}
+    seconds = round(time.perf_counter() - token.started, 6)
+    SCOPE.emit(replace(token.known, seconds=seconds, **said))
 
 
 def _listen() -> None:
@@ -222,19 +210,20 @@ class _StageListener:
 def _passes_reported(report: dict[str, Any]) -> None:
     files = {str(name): str(path) for name, path in (report.get("metadata_group") or {}).items()}
     times, metadata = report.get("times"), report.get("metadata") or {}
-    found = {
+    passes = getattr(times, "lowering_stages", ())
+    found: dict[str, Any] = {
         "target": str(metadata.get("target")),
         "cache_hit": bool(report.get("cache_hit")),
-        "passes": [[name, micros / 1e6] for name, micros in getattr(times, "lowering_stages", ())],
+        "passes": tuple((name, micros / 1e6) for name, micros in passes),
         "forms": _read_forms(files),
-        "output": next((p for p in files.values() if p.endswith((".cubin", ".hsaco"))), None),
+        "output": next((p for p in files.values() if p.endswith((".cubin", ".hsaco"))), ""),
         "shared": metadata.get("shared"),
     }
     if _current.compile is not None:
-        _current.compile.report = found
+        _current.compile.known = replace(_current.compile.known, **found)
     else:
         # A kernel that the user wrote, compiled by Triton on its own.
-        SCOPE.emit("native", tool="triton", kernel=metadata.get("name"), seconds=None, **found)
+        SCOPE.emit(NativeEnd(tool="triton", kernel=metadata.get("name") or "", **found))
 
 
 def _read_forms(files: dict[str, str]) -> dict[str, str]:

@@ -23,6 +23,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.graphs import GraphLeft, PassApplied
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -92,22 +93,30 @@ def _digest_before(graph: Any, stage: str, fingerprint: Fingerprint) -> str:
         return known.digest
     digest = store_graph(graph, code=False)
     if known is not None and digest != known.digest:
-        _emit(stage, BETWEEN, known.digest, digest, 0.0)
+        _emit(stage, BETWEEN, known.digest, digest)
     _state.known[id(graph)] = _Known(fingerprint, digest)
     return digest
 
 
-def _emit(stage: str, name: str, before: str, after: str, seconds: float, **more: Any) -> None:
+def _emit(
+    stage: str,
+    name: str,
+    before: str,
+    after: str,
+    seconds: float = 0.0,
+    inside: tuple[str, ...] = (),
+) -> None:
     SCOPE.emit(
-        "pass",
-        stage=stage,
-        name=name,
-        before=before,
-        after=after,
-        seconds=round(seconds, 6),
-        compile=current_compile_id(),
-        graph=SCOPE.graph,
-        **more,
+        PassApplied(
+            stage=stage,
+            name=name,
+            before=before,
+            after=after,
+            seconds=round(seconds, 6),
+            compile=current_compile_id(),
+            graph=SCOPE.graph,
+            inside=inside,
+        )
     )
 
 
@@ -168,7 +177,7 @@ def _record_change(observer: Any, running: _Running, seconds: float) -> None:
             known.digest,
             digest,
             seconds,
-            inside=outer or None,
+            inside=tuple(outer),
         )
     _state.known[id(graph)] = _Known(now, digest)
 
@@ -220,13 +229,14 @@ def _record_result(stage: str, before: Any, after: Any) -> None:
     if known is not None and not _same(known.fingerprint, _fingerprint(after)):
         digest = store_graph(after, code=False)
         if digest != known.digest:
-            _emit(stage, BETWEEN, known.digest, digest, 0.0)
+            _emit(stage, BETWEEN, known.digest, digest)
     SCOPE.emit(
-        "graph",
-        stage=stage.removesuffix("-pass"),
-        compile=current_compile_id(),
-        graph=SCOPE.graph,
-        payload=store_graph(after),
+        GraphLeft(
+            stage=stage.removesuffix("-pass"),
+            compile=current_compile_id(),
+            graph=SCOPE.graph,
+            payload=store_graph(after),
+        )
     )
 
 

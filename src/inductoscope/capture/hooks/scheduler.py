@@ -16,6 +16,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import BROKEN, SCOPE
+from inductoscope.recording.events.graphs import NodesScheduled
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -34,7 +35,7 @@ def _listed(when: str) -> Replacement:
         describe = _measured_node if when == "before" else describe_node
         described = [SCOPE.guard(describe, node) for node in args[0]]
         nodes = [node for node in described if node is not BROKEN]
-        SCOPE.emit("scheduler", graph=SCOPE.graph, when=when, payload=SCOPE.json(nodes))
+        SCOPE.emit(NodesScheduled(graph=SCOPE.graph, when=when, payload=SCOPE.json(nodes)))
         if when == "after":
             _printed.bodies.clear()
 

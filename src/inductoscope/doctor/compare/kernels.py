@@ -22,6 +22,7 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.doctor.compare.graphs import NodeValues, inputs_for, node_values, snapshot
 from inductoscope.doctor.compare.values import copy_values
+from inductoscope.recording.events.checking import KernelLaunched
 
 TORCH_NAMES = {
     "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
@@ -199,7 +200,7 @@ def _rewritten(lowered: Any) -> dict[str, set[str]]:
 
 
 def _announce(kernel: str) -> None:
-    SCOPE.emit("launch", kernel=kernel)
+    SCOPE.emit(KernelLaunched(kernel=kernel))
 
 
 def _diverges(

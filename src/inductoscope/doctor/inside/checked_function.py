@@ -26,6 +26,7 @@ from inductoscope.doctor.instructions import FUNCTION_SCRIPT
 from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.errors import ToolFailure
+from inductoscope.recording.events.checking import CallableChecked
 
 TORCH_NAMES = {
     "torch._dynamo.exc": ("TorchDynamoException",),
@@ -140,11 +141,12 @@ def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) ->
     name = getattr(function, "__qualname__", type(function).__name__)
     text = _difference(eager, compiled)
     SCOPE.emit(
-        "callable-check",
-        function=str(name),
-        call=call,
-        verdict="differs" if text else "right",
-        text=text or f"{len(eager)} values",
+        CallableChecked(
+            function=str(name),
+            call=call,
+            verdict="differs" if text else "right",
+            text=text or f"{len(eager)} values",
+        )
     )
     return bool(text)
 

@@ -32,6 +32,13 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import failure_of_error, failure_of_judgement
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.program_settings import changed_settings
+from inductoscope.recording.events.checking import (
+    CallChecked,
+    CallsUnchecked,
+    EagerReturned,
+    GraphCall,
+    GraphReturned,
+)
 from inductoscope.vocabulary import stages
 
 TORCH_NAMES = {
@@ -182,13 +189,13 @@ class _CheckedGraph:
         self.calls += 1
         if self.calls > self.instructions.calls:
             if self.calls == self.instructions.calls + 1:
-                SCOPE.emit("calls-unchecked", compile=self.compile_id)
+                SCOPE.emit(CallsUnchecked(compile=self.compile_id))
             return
         needed = size_in_bytes(arguments)
         if needed * 4 > _free_memory() * _PART_OF_MEMORY:
             self._check_large(arguments, needed)
             return
-        SCOPE.emit("graph-call", compile=self.compile_id, call=self.calls)
+        SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
             self.first = tuple(kept)
@@ -196,7 +203,7 @@ class _CheckedGraph:
         try:
             failure, judgement = self._compare(kept)
         finally:
-            SCOPE.emit("graph-returned", compile=self.compile_id, call=self.calls)
+            SCOPE.emit(GraphReturned(compile=self.compile_id, call=self.calls))
         if failure is not None:
             self._found(failure, tuple(kept))
         elif judgement is not None:
@@ -239,7 +246,7 @@ class _CheckedGraph:
         started = time.monotonic()
         try:
             case.eager  # noqa: B018
-            SCOPE.emit("eager-returned", seconds=round(time.monotonic() - started, 3))
+            SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         except Exception as error:
             self._note("eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
@@ -275,9 +282,11 @@ class _CheckedGraph:
             detail=origin.get("detail") or "",
         )
 
-    def _note(self, verdict: str, text: str, **more: Any) -> None:
-        about = {"compile": self.compile_id, "call": self.calls}
-        SCOPE.emit("check", **about, verdict=verdict, text=text, **more)
+    def _note(self, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
+        about = CallChecked(
+            compile=self.compile_id, call=self.calls, verdict=verdict, text=text, is_exact=is_exact
+        )
+        SCOPE.emit(about)
 
     def _note_judgement(self, judgement: Comparison, arguments: tuple[Any, ...]) -> None:
         if not judgement.explained:

@@ -26,7 +26,6 @@ from inductoscope.doctor.outside.judging import verdict_on
 from inductoscope.doctor.outside.last_position import last_compile
 from inductoscope.doctor.outside.no_wrong_graph import (
     callables_that_differ,
-    checks_of,
     verdict_without_finding,
 )
 from inductoscope.doctor.outside.other_levels import (
@@ -41,7 +40,6 @@ from inductoscope.doctor.repro.verify import TIMES, FreshProcesses, Verification
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.model.fold import load
-from inductoscope.recording.reader import open_recording
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
@@ -147,7 +145,7 @@ class Doctor:
         )
         if not own.failed:
             return None
-        result = other_random_numbers(random, checks_of(first), is_shown=True)
+        result = other_random_numbers(random, load(first.folder).checks, is_shown=True)
         result.add(
             "fails with the random numbers that Inductor draws, not with those of eager", "two runs"
         )
@@ -178,8 +176,7 @@ class Doctor:
 
     def _check_every_call(self, first: Watched, instructions: Instructions) -> None:
         """The program failed after more calls than were checked."""
-        events = open_recording(first.folder).events()
-        if not any(event.kind == "calls-unchecked" for event in events):
+        if not load(first.folder).unchecked:
             return
         why = "the program failed with every graph right; running it without torch.compile"
         eager = self._runs.in_eager(why)
@@ -368,8 +365,9 @@ def _is_right(run: Watched) -> bool:
     """
     if run.stalled or not (run.over_time or run.ending.exit_code == 0):
         return False
-    events = list(open_recording(run.folder).events())
-    if any(event.kind == "hook-error" for event in events) or callables_that_differ(run):
+    recording = load(run.folder)
+    broken = any(process.hook_errors for process in recording.processes)
+    if broken or callables_that_differ(recording):
         return False  # The workaround itself may be what failed, or something else is wrong too.
-    said = {event.text("verdict") for event in events if event.kind == "check"}
+    said = {check.verdict for check in recording.checks}
     return bool(said & {"right", "within-rounding"}) and not said & {"wrong", "error"}

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from inductoscope.doctor.outside.program import Watched, open_stages
+from inductoscope.doctor.outside.program import Watched
+from inductoscope.model.entities import Recording
+from inductoscope.model.fold import load
 from inductoscope.processes.dumps import StackFrame, parse_dump, threads_in
-from inductoscope.recording.layout import STREAMS
-from inductoscope.recording.reader import Event, open_recording
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary.frames import is_compilers, is_users, shorten
 from inductoscope.vocabulary.stages import RUNTIME
@@ -40,46 +38,25 @@ def last_compile(run: Watched) -> Whereabouts | None:
     functions = compiler_functions(run.stacks)
     was_ended = run.stalled or run.over_time
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
-    for stream in sorted((run.folder / STREAMS).glob("*.jsonl"), reverse=True):
-        if _has_ended(stream):
-            continue
-        stages = open_stages(stream)
-        if stages and stages[-1].get("compile"):
-            last = stages[-1]
-            stage = str(last.get("stage"))
-            how = _how(run, name)
+    recording = load(run.folder)
+    for process in reversed(recording.processes):
+        # One that died or hangs has not said that it ends.
+        if process.unfinished and process.unfinished[-1].compile and not process.ended:
+            last = process.unfinished[-1]
             return Whereabouts(
-                str(last["compile"]),
-                stage,
-                f"the program {how} in stage {stage} of compile {last['compile']}",
-                str(last.get("detail") or ""),
+                last.compile,
+                last.stage,
+                f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}",
+                last.detail,
                 name,
-                _function_of(run, functions),
+                _function_of(run, recording, functions),
                 functions,
             )
-    return _in_a_call(run, name, functions)
-
-
-def _has_ended(stream: Path) -> bool:
-    """Whether the process has said that it ends; one that died or hangs has not."""
-    with contextlib.suppress(OSError):
-        return b'"kind":"process-end"' in stream.read_bytes()[-4096:]
-    return True
-
-
-def _in_a_call(run: Watched, name: str, functions: list[str]) -> Whereabouts | None:
-    """A process that entered a compiled graph and neither left it nor ended."""
-    entered: dict[str, str] = {}
-    for event in open_recording(run.folder).events():
-        if event.kind == "graph-call":
-            entered[event.stream] = event.text("compile")
-        elif event.kind in ("graph-returned", "process-end"):
-            entered.pop(event.stream, None)
-    if not entered:
+    called = next((process.call for process in recording.processes if process.call), "")
+    if not called:
         return None
-    last = next(iter(entered.values()))
-    text = f"the program {_how(run, name)} while running the graph of compile {last}"
-    return Whereabouts(last, RUNTIME, text, "", name, "", functions)
+    text = f"the program {_how(run, name)} while running the graph of compile {called}"
+    return Whereabouts(called, RUNTIME, text, "", name, "", functions)
 
 
 def _how(run: Watched, signal_name: str) -> str:
@@ -96,21 +73,17 @@ def compiler_functions(stacks: str) -> list[str]:
     return next(filter(None, every), [])
 
 
-def _function_of(run: Watched, functions: list[str]) -> str:
+def _function_of(run: Watched, recording: Recording, functions: list[str]) -> str:
     """The function to name: what goes round and round, or what it was in when it died."""
     if run.stalled or run.over_time:
-        return looping_function(run.stacks, returns=_functions_that_return(run))
+        return looping_function(run.stacks, returns=_functions_that_return(recording))
     return functions[0].partition(" ")[0] if functions else ""
 
 
-def _functions_that_return(run: Watched) -> tuple[str, ...]:
+def _functions_that_return(recording: Recording) -> tuple[str, ...]:
     """Functions that were seen to end over and over: whoever calls them is the one that loops."""
-    rounds = (e.whole("round") for e in open_recording(run.folder).events() if _is_round(e))
+    rounds = (round_.number for graph in recording.graphs for round_ in graph.rounds)
     return ("fuse_nodes_once",) if max(rounds, default=0) > _MOST_ROUNDS else ()
-
-
-def _is_round(event: Event) -> bool:
-    return event.kind == "fusion-round"
 
 
 def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:

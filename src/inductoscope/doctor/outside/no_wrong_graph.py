@@ -7,6 +7,7 @@ the result is random by itself, or the program compares rounding.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from inductoscope.analysis.rules import diagnose
 from inductoscope.doctor.instructions import Instructions
@@ -21,33 +22,23 @@ from inductoscope.doctor.outside.other_levels import (
 )
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import CompileError, Recording
+from inductoscope.model.entities import CallableCheck, Check, CompileError, Recording
 from inductoscope.model.fold import load
-from inductoscope.recording.reader import Event, open_recording
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.frames import is_users
 
 
-def checks_of(run: Watched) -> list[Event]:
-    """The checks that were made inside a run."""
-    return [event for event in open_recording(run.folder).events() if event.kind == "check"]
-
-
-def callables_that_differ(run: Watched) -> list[Event]:
+def callables_that_differ(recording: Recording) -> list[CallableCheck]:
     """Compiled functions that gave something else than their Python code, as a whole."""
-    return [
-        event
-        for event in open_recording(run.folder).events()
-        if event.kind == "callable-check" and event.text("verdict") == "differs"
-    ]
+    return [check for check in recording.callable_checks if check.verdict == "differs"]
 
 
 def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     """What to say of a run in which nothing was found wrong with a compiled graph."""
     recording = load(run.folder)
-    checks = checks_of(run)
-    bad = [check for check in checks if check.text("verdict") in ("wrong", "error")]
+    checks = recording.checks
+    bad = [check for check in checks if check.verdict in ("wrong", "error")]
     if bad:
         return _seen_but_not_examined(bad, recording)
     errors = [e for c in recording.compiles for e in c.errors if not e.swallowed]
@@ -61,8 +52,8 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
         return _refused(recording, errors[0])
     if run.stalled or run.over_time:
         return _too_long(run, recording)
-    captured = callables_that_differ(run)
-    unsteady = [check for check in checks if check.text("verdict") == "unsteady"]
+    captured = callables_that_differ(recording)
+    unsteady = [check for check in checks if check.verdict == "unsteady"]
     if unsteady and (captured or run.ending.exit_code != 0):
         return not_a_bug(
             "Uninitialised memory or other nondeterminism: what eager gives is not determined "
@@ -78,17 +69,17 @@ def verdict_without_finding(run: Watched, rerun: Rerun) -> Verdict:
     return failed_elsewhere(run, recording, checks, rerun)
 
 
-def _seen_but_not_examined(bad: list[Event], recording: Recording) -> Verdict:
+def _seen_but_not_examined(bad: Sequence[Check], recording: Recording) -> Verdict:
     """A call was seen to be wrong, and the search for the cause broke: a mistake of this tool."""
-    is_error = bad[0].text("verdict") == "error"
+    is_error = bad[0].verdict == "error"
     result = Verdict(
         v.CRASH if is_error else v.WRONG_RESULT,
         stages.NO_STAGE,
-        f"Compile {bad[0].text('compile')} does not do what eager does: {bad[0].text('text')}. "
+        f"Compile {bad[0].compile} does not do what eager does: {bad[0].text}. "
         "Looking for the cause failed, so that it is unknown.",
     )
     for check in bad[:4]:
-        result.add(check.text("text"), f"compile {check.text('compile')}, compared with eager")
+        result.add(check.text, f"compile {check.compile}, compared with eager")
     _add_own_mistakes(result, recording)
     return result
 
@@ -144,13 +135,13 @@ def _too_long(run: Watched, recording: Recording) -> Verdict:
     return result
 
 
-def _clean(recording: Recording, checks: list[Event]) -> Verdict:
+def _clean(recording: Recording, checks: Sequence[Check]) -> Verdict:
     compiled = len(recording.compiles)
     if not compiled:
         text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
         return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
-    right = [check for check in checks if check.text("verdict") == "right"]
-    rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
+    right = [check for check in checks if check.verdict == "right"]
+    rounding = [check for check in checks if check.verdict == "within-rounding"]
     agree = len(right) + len(rounding)
     if not agree:
         return _nothing_checked(recording, checks)
@@ -164,17 +155,13 @@ def _clean(recording: Recording, checks: list[Event]) -> Verdict:
     result.add(
         f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
         "forward and backward, with types, shapes, strides, aliasing and written inputs"
-        + (
-            "; large inputs: outputs alone"
-            if any("too large" in c.text("text") for c in right)
-            else ""
-        ),
+        + ("; large inputs: outputs alone" if any("too large" in c.text for c in right) else ""),
     )
     _add_uncompared(result, checks)
     return result
 
 
-def _nothing_checked(recording: Recording, checks: list[Event]) -> Verdict:
+def _nothing_checked(recording: Recording, checks: Sequence[Check]) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
@@ -192,31 +179,33 @@ def _add_own_mistakes(result: Verdict, recording: Recording) -> None:
             result.add(mistake, "a mistake of this tool")
 
 
-def _add_uncompared(result: Verdict, checks: list[Event]) -> None:
+def _add_uncompared(result: Verdict, checks: Sequence[Check]) -> None:
     for check in checks:
-        if check.text("verdict") in ("skipped", "eager-fails", "unsteady"):
-            result.add(f"{check.text('verdict')}: {check.text('text')}", check.text("compile"))
+        if check.verdict in ("skipped", "eager-fails", "unsteady"):
+            result.add(f"{check.verdict}: {check.text}", check.compile)
 
 
-def _wrongly_captured(captured: list[Event], recording: Recording, rerun: Rerun) -> Verdict | None:
+def _wrongly_captured(
+    captured: Sequence[CallableCheck], recording: Recording, rerun: Rerun
+) -> Verdict | None:
     """Every graph is right and the function is not: does Dynamo alone do that?"""
     again = rerun(
         Instructions(calls=0, backend="eager", investigate=False),
-        f"{captured[0].text('function')} differs though its graphs are right; running it with "
+        f"{captured[0].function} differs though its graphs are right; running it with "
         "Dynamo alone, each graph in eager",
     )
-    still = callables_that_differ(again)
+    still = callables_that_differ(load(again.folder))
     if not still:
         return None
     result = Verdict(
         v.NOT_INDUCTOR,
         stages.DYNAMO,
-        f"Dynamo captures something else than {still[0].text('function')} computes: "
-        f"{still[0].text('text')}, with every graph run in eager.",
+        f"Dynamo captures something else than {still[0].function} computes: "
+        f"{still[0].text}, with every graph run in eager.",
         "proven",
     )
-    result.culprit = Culprit(function=still[0].text("function"), source=last_place(recording))
-    for event, how in ((captured[0], "compiled"), (still[0], "with Dynamo alone")):
-        text = f"{event.text('function')}: {event.text('text')}"
+    result.culprit = Culprit(function=still[0].function, source=last_place(recording))
+    for check, how in ((captured[0], "compiled"), (still[0], "with Dynamo alone")):
+        text = f"{check.function}: {check.text}"
         result.add(text, f"{how}, compared with a fork in eager")
     return result

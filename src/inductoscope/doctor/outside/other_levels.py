@@ -8,15 +8,14 @@ not shown by a run is called likely.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Verdict
-from inductoscope.model.entities import Recording
+from inductoscope.model.entities import Check, Recording
 from inductoscope.model.fx import read_graph
-from inductoscope.recording.reader import Event
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
@@ -32,7 +31,7 @@ _RANDOM = re.compile(
 
 
 def failed_elsewhere(
-    run: Watched, recording: Recording, checks: list[Event], rerun: Rerun
+    run: Watched, recording: Recording, checks: Sequence[Check], rerun: Rerun
 ) -> Verdict:
     """The program fails, yet every compiled graph does what eager does."""
     eager = run_in_eager(
@@ -46,8 +45,8 @@ def failed_elsewhere(
     # First, for with other roundings what Dynamo does is done too.
     if (blamed := _blamed_level(_DYNAMO, run, eager, recording, rerun)) is not None:
         return blamed
-    rounding = [check for check in checks if check.text("verdict") == "within-rounding"]
-    inexact = [check for check in checks if check.fields.get("is_exact") is False]
+    rounding = [check for check in checks if check.verdict == "within-rounding"]
+    inexact = [check for check in checks if check.is_exact is False]
     if rounding or inexact:
         moved = rerun(
             Instructions(calls=0, backend=MOVED, investigate=False),
@@ -62,7 +61,7 @@ def failed_elsewhere(
     return _likely_rounding(rounding) if rounding else _cause_unknown(run, checks)
 
 
-def _likely_rounding(rounding: list[Event]) -> Verdict:
+def _likely_rounding(rounding: Sequence[Check]) -> Verdict:
     result = not_a_bug(
         "Rounding, most likely: compiled and eager differ by no more than rounding explains, going "
         "by float64, and nothing else is known to be wrong (noise)",
@@ -72,20 +71,20 @@ def _likely_rounding(rounding: list[Event]) -> Verdict:
     return result
 
 
-def other_random_numbers(random: list[str], checks: list[Event], *, is_shown: bool) -> Verdict:
+def other_random_numbers(random: list[str], checks: Sequence[Check], *, is_shown: bool) -> Verdict:
     """Compiled code has a generator of its own, and draws in an order of its own."""
     result = not_a_bug(
         f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
         f"different random numbers ({', '.join(random[:4])}), also from the same seed; with the "
         "same generator they agree",
-        [check for check in checks if check.text("verdict") == "right"],
+        [check for check in checks if check.verdict == "right"],
     )
     result.culprit.op = random[0]
     result.confidence = "proven" if is_shown else "likely"
     return result
 
 
-def _falls_over_rounding(inexact: list[Event]) -> Verdict:
+def _falls_over_rounding(inexact: Sequence[Check]) -> Verdict:
     result = not_a_bug(
         "Rounding: the program fails in eager too, once every inexact operation is rounded "
         "otherwise by one unit in the last place; what it asks for, floating point does not give "
@@ -137,11 +136,11 @@ def fails_in_eager(run: Watched, eager: Watched, recording: Recording) -> Verdic
     return result
 
 
-def not_a_bug(summary: str, checks: list[Event]) -> Verdict:
+def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
     result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, "proven")
     for check in checks[:4]:
-        how = "eager" if check.text("verdict") == "right" else "eager and float64"
-        result.add(check.text("text"), f"compile {check.text('compile')}, compared with {how}")
+        how = "eager" if check.verdict == "right" else "eager and float64"
+        result.add(check.text, f"compile {check.compile}, compared with {how}")
     return result
 
 
@@ -221,9 +220,9 @@ def _blamed_level(
     return _blamed(level, run, recording)
 
 
-def _cause_unknown(run: Watched, checks: list[Event]) -> Verdict:
+def _cause_unknown(run: Watched, checks: Sequence[Check]) -> Verdict:
     """What remains: the tool hid it, or what was not compared is wrong."""
-    compared = [check for check in checks if check.text("verdict") != "skipped"]
+    compared = [check for check in checks if check.verdict != "skipped"]
     died = run.ending.signal is not None
     result = Verdict(
         v.CRASH if died else v.WRONG_RESULT,
@@ -234,8 +233,8 @@ def _cause_unknown(run: Watched, checks: list[Event]) -> Verdict:
     )
     result.add(run.output[-800:], "what the program printed")
     for check in checks:
-        if check.text("verdict") == "skipped":
-            result.add(f"not compared: {check.text('text')}", check.text("compile"))
+        if check.verdict == "skipped":
+            result.add(f"not compared: {check.text}", check.compile)
     return result
 
 

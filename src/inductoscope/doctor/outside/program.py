@@ -20,7 +20,7 @@ from inductoscope.capture.launch import (
     environment_for,
     record_ending,
 )
-from inductoscope.capture.scope import describe_process
+from inductoscope.capture.scope import describe_launcher
 from inductoscope.doctor.instructions import (
     FOLDER,
     INVESTIGATING,
@@ -29,14 +29,15 @@ from inductoscope.doctor.instructions import (
 )
 from inductoscope.doctor.outside.stall_evidence import keep_standstill
 from inductoscope.errors import ToolFailure
+from inductoscope.model.position import ProcessPosition
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
 from inductoscope.processes.status import cpu_seconds, read_status
-from inductoscope.recording.layout import STREAMS
+from inductoscope.recording.events.process import Launched
 from inductoscope.recording.privacy import without_secrets
-from inductoscope.recording.values import real
+from inductoscope.recording.stream_reader import StreamReader, stream_paths
 from inductoscope.recording.writer import StreamWriter
 
 Say = Callable[[str], None]
@@ -119,11 +120,11 @@ def run_program(
         **instructions.environment(),
         **({} if instructions.inside else private_cache.home_for_headers(cache)),
     }
-    stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
+    stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with (place / OUTPUT).open("wb") as output, _input(stdin) as given:
         child = _start(command, environment, given, output)
-        stream.emit("launched", pid=child.pid, command=without_secrets(command))
+        stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         try:
             stalled, over_time = _watch(child, folder, limits, say, started)
         finally:
@@ -227,60 +228,30 @@ class _Progress:
                 self._say(str(json.loads(line)["text"]))
 
 
-# Rounds of fusion may go on for ever: they are no sign of getting anywhere.
-_NO_PROGRESS = ("fusion-", "fused", "pair")
-
-
 @dataclass
 class StreamState:
     """How far one process has come, read from its stream bit by bit."""
 
-    path: Path
-    stages: list[dict[str, Any]] = field(default_factory=list)
-    # Whether it is inside a compiled graph.
-    is_in_call: bool = False
-    # Seconds that eager took for the call that it is in; None while eager is at it.
-    eager_seconds: float | None = None
+    stream: StreamReader
+    position: ProcessPosition = field(default_factory=ProcessPosition)
     moved: float = field(default_factory=time.time)
     # The processor time that it had used by then.
     used: float = 0.0
-    _read: int = 0
 
-    def catch_up(self) -> StreamState:
+    def catch_up(self) -> None:
         """Read what was written since."""
         before = self.moved
-        with contextlib.suppress(OSError), self.path.open("rb") as file:
-            file.seek(self._read)
-            whole, newline, _ = file.read().rpartition(b"\n")
-            self._read += len(whole) + len(newline)
-            for line in whole.splitlines():
-                with contextlib.suppress(ValueError, AttributeError):
-                    self._take(json.loads(line))
+        for entry in self.stream.read_new():
+            self.position.take(entry)
+            if entry.event.is_progress:
+                self.moved = time.time()
         if self.moved != before:
             self.used = cpu_seconds(self.pid)
-        return self
 
     @property
     def pid(self) -> int:
         """The process that writes it."""
-        return int(self.path.name.partition("-")[0])
-
-    def _take(self, event: dict[str, Any]) -> None:
-        kind = str(event.get("kind"))
-        if kind == "stage-start":
-            self.stages.append(event)
-        elif kind == "stage" and self.stages:
-            self.stages.pop()
-        elif kind in ("graph-call", "graph-returned"):
-            self.is_in_call = kind == "graph-call"
-            self.eager_seconds = None
-        elif kind == "eager-returned":
-            self.eager_seconds = real(event.get("seconds"))
-        elif kind == "process-end":
-            self.stages.clear()
-            self.is_in_call = False
-        if not kind.startswith(_NO_PROGRESS):
-            self.moved = time.time()
+        return self.stream.pid
 
 
 class StallWatch:
@@ -292,15 +263,16 @@ class StallWatch:
 
     def is_stalled(self) -> bool:
         """Whether some process has stalled."""
-        for path in (self._folder / STREAMS).glob("*.jsonl"):
-            self._streams.setdefault(path, StreamState(path)).catch_up()
+        for path in stream_paths(self._folder):
+            self._streams.setdefault(path, StreamState(StreamReader(path))).catch_up()
         return bool(self._stalled())
 
     def _stalled(self) -> list[StreamState]:
         return [state for state in self._streams.values() if self._has_stalled(state)]
 
     def _has_stalled(self, state: StreamState) -> bool:
-        if not (state.stages or state.is_in_call) or read_status(state.pid) is None:
+        is_inside = state.position.stages or state.position.call
+        if not is_inside or read_status(state.pid) is None:
             return False
         patience = self._patience(state)
         waited = time.time() - state.moved
@@ -309,11 +281,11 @@ class StallWatch:
         )
 
     def _patience(self, state: StreamState) -> float:
-        if state.stages:
+        if state.position.stages:
             return self._seconds
-        if state.eager_seconds is None:
+        if state.position.eager_seconds is None:
             return _CALL_PATIENCE * self._seconds
-        return max(self._seconds, _EAGER_PATIENCE * state.eager_seconds)
+        return max(self._seconds, _EAGER_PATIENCE * state.position.eager_seconds)
 
     def ask_for_stacks(self) -> None:
         """Have the processes that have stalled write where they are, several times over.
@@ -333,8 +305,3 @@ def _is_starved(state: StreamState, patience: float) -> bool:
     if status is None or status.state != "R":
         return False
     return status.cpu_seconds - state.used < patience / 2
-
-
-def open_stages(stream: Path) -> list[dict[str, Any]]:
-    """The stages that a process has entered and not left, outermost first."""
-    return StreamState(stream).catch_up().stages

@@ -14,8 +14,8 @@ from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
 from inductoscope.doctor.outside.other_levels import IN_EAGER
 from inductoscope.doctor.outside.program import RunLimits, Watched, keep_stdin, run_program
 from inductoscope.errors import ToolFailure
+from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
-from inductoscope.recording.reader import open_recording
 
 Say = Callable[[str], None]
 
@@ -125,10 +125,10 @@ class Runs:
 
 def _refuse_incomplete(run: Watched) -> None:
     """A program that could not be watched says nothing."""
-    for event in open_recording(run.folder).events():
-        if event.kind == "stopped":
+    for process in load(run.folder).processes:
+        if process.stopped:
             raise ToolFailure(
-                f"The examination could not be written to {run.folder}: {event.text('reason')}. "
+                f"The examination could not be written to {run.folder}: {process.stopped}. "
                 "Choose another place with --output."
             )
 

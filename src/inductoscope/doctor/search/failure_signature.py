@@ -17,6 +17,9 @@ from inductoscope.doctor.failure import (
     Failure,
 )
 from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.recording.events.checking import KernelLaunched
+from inductoscope.recording.events.code import NativeEnd
+from inductoscope.recording.events.compiling import CompileFailed, StageEnd
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_own, shorten
@@ -101,8 +104,8 @@ def raising_functions(error: BaseException) -> list[str]:
 
 def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     """What a fork's end says about its candidate."""
-    stage = answer.last_stage.get("stage", "")
-    detail = answer.last_stage.get("detail", "") or ""
+    last = answer.last_stage
+    stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:
         text = f"not done after {answer.seconds:.0f} s"
         if answer.seconds - answer.entered_at < answer.seconds / 2:
@@ -119,10 +122,11 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
 
 def failure_of_signal(answer: ForkAnswer) -> Failure:
     """A process that was killed by a signal: in the compiler, or in a kernel."""
-    launches = [event for event in answer.events if event["kind"] == "launch"]
-    stage = answer.last_stage.get("stage") or stages.RUNTIME
+    launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
+    last = answer.last_stage
+    stage = last.event.stage if last else stages.RUNTIME
     name = signal_name(answer.signal or 0)
-    kernel = str(launches[-1].get("kernel", "")) if launches and stage == stages.RUNTIME else ""
+    kernel = launches[-1].kernel if launches and stage == stages.RUNTIME else ""
     return Failure(
         SIGNAL,
         f"the process died of {name}"
@@ -130,24 +134,24 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
         stage=stage,
         aspect=name,
         function=kernel,
-        detail=str(answer.last_stage.get("detail") or ""),
+        detail=last.event.detail if last else "",
     )
 
 
 def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """The stage is told by the hooks, as an event."""
-    errors = [event for event in answer.events if event["kind"] == "error"]
+    errors = [event for event in answer.events if isinstance(event, CompileFailed)]
     if not errors:
         return replace(found, stage=stages.RUNTIME)
     messages = [
-        str(event.get("messages", ""))
+        event.messages
         for event in answer.events
-        if event["kind"] == "native" and event.get("exit_code")
+        if isinstance(event, NativeEnd) and event.exit_code
     ]
     return replace(
         found,
-        stage=errors[-1].get("stage", ""),
-        detail=errors[-1].get("detail") or "",
+        stage=errors[-1].stage,
+        detail=errors[-1].detail,
         messages=tuple(messages[-1:]),
         after=_last_ended(answer),
     )
@@ -159,5 +163,5 @@ _MAKING = (*stages.PASSES, stages.LOWERING, stages.SCHEDULER)
 
 def _last_ended(answer: ForkAnswer) -> str:
     """The last stage that came to its end: what fails between stages fails over what it left."""
-    ended = [event.get("stage", "") for event in answer.events if event["kind"] == "stage"]
+    ended = [event.stage for event in answer.events if isinstance(event, StageEnd)]
     return next((stage for stage in reversed(ended) if stage in _MAKING), "")

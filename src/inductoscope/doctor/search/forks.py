@@ -25,9 +25,15 @@ from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.codec import encode
+from inductoscope.model.position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
 from inductoscope.processes.status import cpu_seconds, group_members
+from inductoscope.recording.events.base import Event, written_fields
+from inductoscope.recording.events.checking import KernelLaunched
+from inductoscope.recording.events.code import NativeEnd
+from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart
+from inductoscope.recording.events.reading import Entry, read_entry
 
 Work = Callable[[], Any]
 
@@ -48,21 +54,23 @@ class ForkAnswer:
     signal: int | None = None
     timed_out: bool = False
     is_done: bool = False
-    events: list[dict[str, Any]] = field(default_factory=list)
+    entries: list[Entry[Event]] = field(default_factory=list)
     seconds: float = 0.0
     # When it entered the stage that it was in last: where it hangs, there is no later one.
     entered_at: float = 0.0
 
     @property
-    def last_stage(self) -> dict[str, Any]:
+    def events(self) -> list[Event]:
+        """What the fork saw on the way."""
+        return [entry.event for entry in self.entries]
+
+    @property
+    def last_stage(self) -> Entry[StageStart] | None:
         """The stage that the fork was in when it was last heard of."""
-        open_stages: list[dict[str, Any]] = []
-        for event in self.events:
-            if event["kind"] == "stage-start":
-                open_stages.append(event)
-            elif event["kind"] == "stage" and open_stages:
-                open_stages.pop()
-        return open_stages[-1] if open_stages else {}
+        position = ProcessPosition(OpenStages(names_threads=True))
+        for entry in self.entries:
+            position.take(entry)
+        return position.stages.all[-1] if position.stages else None
 
 
 @dataclass
@@ -213,14 +221,15 @@ def _answer(child: _RunningFork, status: int, *, late: bool) -> ForkAnswer:
     answer = ForkAnswer(seconds=time.monotonic() - child.started, timed_out=late)
     for line in child.text.split(b"\n"):
         with contextlib.suppress(ValueError):
-            event = json.loads(line)
-            if event.get("kind") == "result":
-                answer.result, answer.is_done = event.get("result"), True
-            elif event.get("kind") == "failed":
-                answer.error = event.get("error", "")
-            else:
-                answer.events.append(event)
-    answer.entered_at = answer.last_stage.get("at", child.started) - child.started
+            message = json.loads(line)
+            if message.get("kind") == "result":
+                answer.result, answer.is_done = message.get("result"), True
+            elif message.get("kind") == "failed":
+                answer.error = message.get("error", "")
+            elif isinstance(message.get("kind"), str):
+                answer.entries.append(read_entry("", message))
+    last = answer.last_stage
+    answer.entered_at = last.time - child.started if last else 0.0
     if not late and os.WIFSIGNALED(status):
         answer.signal = os.WTERMSIG(status)
     elif not late and not answer.is_done and not answer.error:
@@ -246,18 +255,21 @@ class PipeWriter:
     """Takes the place of the recording's stream in a fork: what tells where it is goes back."""
 
     stopped: str | None = None
-    KINDS = frozenset({"stage-start", "stage", "error", "native", "launch"})
+    KINDS = (StageStart, StageEnd, CompileFailed, NativeEnd, KernelLaunched)
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._texts: dict[str, str] = {}
 
-    def emit(self, kind: str, /, **fields: Any) -> None:
+    def emit(self, event: Event) -> None:
         """Send an event, if it is of a kind that the parent wants."""
-        if kind in self.KINDS:
-            fields = {name: self._texts.get(str(value), value) for name, value in fields.items()}
+        if isinstance(event, self.KINDS):
+            fields = {
+                name: self._texts.get(str(value), value)
+                for name, value in written_fields(event).items()
+            }
             # The clock is the same one in the parent.
-            send(self._descriptor, {"kind": kind, "at": time.monotonic(), **fields})
+            send(self._descriptor, {"kind": event.kind, "t": time.monotonic(), **fields})
 
     def payload(self, text: str) -> str:
         """Keep a text until the event that refers to it is sent."""

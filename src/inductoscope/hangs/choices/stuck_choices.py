@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,15 @@ from inductoscope.hangs.logs.autotune import AutotuneFold
 from inductoscope.hangs.logs.choice import Choice, parse_choice
 from inductoscope.hangs.logs.groups import Group
 from inductoscope.hangs.logs.origin import Origin, Program
-from inductoscope.recording.reader import Event, open_recording
+from inductoscope.recording.events.autotuning import (
+    AutotuneStart,
+    BenchmarkEnd,
+    BenchmarkStart,
+    TorchLogged,
+)
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.reader import open_recording
 
 
 @dataclass(frozen=True)
@@ -31,11 +40,11 @@ class StuckChoices:
 
 def stuck_choices(folder: Path) -> StuckChoices | None:
     """What a recorded program was waiting for; None if for no choice."""
-    streams: dict[str, list[Event]] = {}
-    for event in open_recording(folder).events():
-        streams.setdefault(event.stream, []).append(event)
-    for events in streams.values():
-        found = _compiled_ahead(events) or _timed(events)
+    streams: dict[str, list[Entry[Event]]] = {}
+    for entry in open_recording(folder).entries():
+        streams.setdefault(entry.stream, []).append(entry)
+    for entries in streams.values():
+        found = _compiled_ahead(entries) or _timed(entries)
         if found is not None:
             return found
     return None
@@ -43,21 +52,21 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
 
 def compiled_choices(folder: Path) -> list[Choice]:
     """The choices that a recorded program compiled to the end."""
-    groups = _groups(list(open_recording(folder).events()))
+    groups = _groups(open_recording(folder).entries())
     return [state.choice for group in groups for state in group.finished]
 
 
-def _groups(events: list[Event]) -> list[Group]:
+def _groups(entries: Iterable[Entry[Event]]) -> list[Group]:
     fold = AutotuneFold()
-    for number, event in enumerate(events):
-        if event.kind == "torch-log":
-            program = Program(event.stream)
-            fold.take(event.text("text"), Origin(program, "", number, "", event.text("compile")))
+    for number, entry in enumerate(entries):
+        event = entry.event
+        if isinstance(event, TorchLogged):
+            fold.take(event.text, Origin(Program(entry.stream), "", number, "", event.compile))
     return fold.groups
 
 
-def _compiled_ahead(events: list[Event]) -> StuckChoices | None:
-    for group in reversed(_groups(events)):
+def _compiled_ahead(entries: list[Entry[Event]]) -> StuckChoices | None:
+    for group in reversed(_groups(entries)):
         if group.stuck:
             return StuckChoices(
                 group.origin.compile_id,
@@ -70,24 +79,26 @@ def _compiled_ahead(events: list[Event]) -> StuckChoices | None:
     return None
 
 
-def _timed(events: list[Event]) -> StuckChoices | None:
+def _timed(entries: list[Entry[Event]]) -> StuckChoices | None:
     """Where nothing is compiled ahead, as with Python up to 3.11.8, one choice after the other."""
-    begun: Event | None = None
+    begun: BenchmarkStart | None = None
+    since = 0.0
     finished: dict[str, float] = {}
-    for event in events:
-        if event.kind == "autotune":
+    for entry in entries:
+        event = entry.event
+        if isinstance(event, AutotuneStart):
             finished.clear()
-        elif event.kind == "benchmark-start":
-            begun = event
-        elif event.kind == "benchmark-end" and begun is not None:
-            if not event.text("error"):
-                finished[event.text("text")] = event.time - begun.time
+        elif isinstance(event, BenchmarkStart):
+            begun, since = event, entry.time
+        elif isinstance(event, BenchmarkEnd) and begun is not None:
+            if not event.error:
+                finished[event.text] = entry.time - since
             begun = None
     if begun is None:
         return None
-    choice = parse_choice(begun.text("text"))
+    choice = parse_choice(begun.text)
     return StuckChoices(
-        begun.text("compile"),
+        begun.compile,
         "",
         (choice,),
         tuple(parse_choice(text) for text in finished if parse_choice(text).kind == choice.kind),

@@ -57,9 +57,8 @@ def attach(
     moved_before = stream.moved if stream is not None else 0.0
     if stream is not None:
         stream.catch_up()
-    scene = look(
-        pid, first, native=native, stages={pid: stream.stages} if stream is not None else {}
-    )
+    entered = {pid: stream.position.stages.innermost} if stream is not None else {}
+    scene = look(pid, first, native=native, stages=entered)
     if scene is None or scene.root.is_zombie:
         raise UsageError(f"Process {pid} has ended while it was looked at.")
     _refuse_what_is_closed(scene)
@@ -139,7 +138,7 @@ def recorded_stream(pid: int) -> Stream | None:
     if not folder or not Path(folder).is_dir():
         return None
     streams = Streams(Path(folder)).catch_up()
-    return next((s for s in streams if s.pid == pid and not s.has_ended), None)
+    return next((s for s in streams if s.pid == pid and not s.position.has_ended), None)
 
 
 def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree]]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import getpass
 import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from inductoscope.hangs.watch.frames import positions
 from inductoscope.hangs.watch.scene import Scene
@@ -19,14 +18,20 @@ from inductoscope.processes.locks import (
 )
 from inductoscope.processes.stacks import Stacks, read_stacks, spied_locals
 from inductoscope.processes.status import environment_of
-from inductoscope.processes.tree import ProcessSample, Tree, activity, sample_tree
+from inductoscope.processes.tree import (
+    ProcessSample,
+    Tree,
+    activity,
+    sample_tree,
+)
+from inductoscope.recording.events.compiling import StageStart
 
 # Locals of the functions that wait for a lock, in torch and in the library that it uses.
 _LOCK_NAMES = frozenset({"lock_filename", "lock_path", "lock_file", "lockfile", "build_directory"})
 _MOST_STACKS = 8
 _LOOK_FOR_TRIES = 0.5
 
-Stages = Mapping[int, Sequence[Mapping[str, Any]]]
+Stages = Mapping[int, StageStart | None]
 
 
 def look(

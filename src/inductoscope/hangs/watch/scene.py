@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from inductoscope.hangs.watch.frames import Position, main_thread, positions
 from inductoscope.processes.dumps import ThreadStack
 from inductoscope.processes.locks import FileLock
 from inductoscope.processes.stacks import Stacks
 from inductoscope.processes.tree import Activity, ProcessSample, Tree
+from inductoscope.recording.events.compiling import StageStart
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Scene:
     tree: Tree
     activity: Mapping[int, Activity] = field(default_factory=dict)
     stacks: Mapping[int, Stacks] = field(default_factory=dict)
-    # Open stages of each process, outermost first, as its stream says; none without a recording.
-    stages: Mapping[int, Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    # The innermost stage that each process has entered, as its stream says.
+    stages: Mapping[int, StageStart | None] = field(default_factory=dict)
     locks: Sequence[FileLock] = ()
     # The lock file that a stack names, and who has it open.
     wanted_lock: str = ""
@@ -48,8 +48,8 @@ class Scene:
     @property
     def recorded_stage(self) -> str:
         """The innermost stage that the user's own process has entered, by its stream."""
-        entered = self.stages.get(self.root.pid) or ()
-        return str(entered[-1].get("stage")) if entered else ""
+        entered = self.stages.get(self.root.pid)
+        return entered.stage if entered else ""
 
     @property
     def main_thread(self) -> ThreadStack | None:

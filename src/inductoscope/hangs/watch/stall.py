@@ -7,7 +7,7 @@ its stage, has started no new compiler, and none of its workers has written anyt
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +18,11 @@ from inductoscope.hangs.watch.frames import mark, user_frame
 from inductoscope.hangs.watch.judgement import Judgement
 from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.scene import Scene
+from inductoscope.model.position import ProcessPosition
 from inductoscope.processes.stacks import Stacks, read_stacks
 from inductoscope.processes.status import command_of, is_alive
 from inductoscope.processes.tree import Tree, sample_tree
+from inductoscope.recording.events.code import NativeStart
 from inductoscope.vocabulary.stages import (
     AUTOTUNE,
     CPP_COMPILE,
@@ -131,7 +133,7 @@ class Follower:
     def look(self) -> Iterator[Event]:
         """What has stood still for too long, or moves again, since the last time."""
         streams = self._streams.catch_up()
-        alive = [s for s in streams if not s.has_ended and is_alive(s.pid)]
+        alive = [s for s in streams if not s.position.has_ended and is_alive(s.pid)]
         workers = [s for s in alive if _is_worker(s)]
         for stream in alive:
             if stream not in workers:
@@ -148,8 +150,8 @@ class Follower:
 
     def _look_at(self, stream: Stream, streams: list[Stream]) -> Iterator[Event]:
         group = self._groups.setdefault(stream.path, _Group(stream, stream.moved))
-        stage = str(stream.stages[-1].get("stage")) if stream.stages else NO_STAGE
-        limit = limit_of(stage, self._given)
+        innermost = stream.position.stages.innermost
+        limit = limit_of(innermost.stage if innermost else NO_STAGE, self._given)
         what = self._movement(group, streams, limit)
         if what:
             if group.stall is not None:
@@ -182,7 +184,7 @@ class Follower:
         new = compilers - group.compilers if group.samples else frozenset()
         group.compilers = compilers
         group.samples = [*group.samples[:1], tree]
-        if not group.stream.stages and group.early is None:
+        if not group.stream.position.stages and group.early is None:
             group.early = read_stacks(group.pid)
         return "a new compiler was started" if new else ""
 
@@ -191,20 +193,22 @@ class Follower:
 
         A launcher of ranks does, as does a program whose training runs in a child.
         """
-        if group.stream.stages or not group.samples:
+        if group.stream.position.stages or not group.samples:
             return False
         below = {p.pid for p in group.samples[-1].below(group.pid)}
-        return any(s.pid in below and not s.has_ended and not _is_worker(s) for s in streams)
+        return any(
+            s.pid in below and not s.position.has_ended and not _is_worker(s) for s in streams
+        )
 
     def _judge(self, group: _Group, quiet: float, limit: float) -> Stall | None:
         """The stall; None if a close look shows that the program moves after all."""
         before = group.samples[0] if group.samples else sample_tree(group.pid)
         if time.monotonic() - before.time < min(_SMALLEST_SPAN, limit):
             return None
-        scene = look(group.pid, before, stages={group.pid: group.stream.stages})
+        scene = look(group.pid, before, stages={group.pid: group.stream.position.stages.innermost})
         if scene is None:
             return None
-        if not group.stream.stages and _runs_elsewhere_now(group.early, scene):
+        if not group.stream.position.stages and _runs_elsewhere_now(group.early, scene):
             group.moved = time.monotonic()
             group.early = None
             group.samples.clear()
@@ -265,23 +269,22 @@ def describe(
     late: float = 0.0,
 ) -> Stall:
     """All that is known of a stall, ready to show and to write."""
-    stages = list(stream.stages) if stream is not None else []
+    position = stream.position if stream is not None else ProcessPosition()
+    innermost = position.stages.innermost
     own = scene.stacks.get(scene.root.pid)
     frame = user_frame(own) if own is not None else None
-    compile_id = stream.compile if stream is not None else ""
-    natives = list(stream.natives.values()) if stream is not None else []
     return Stall(
         number=number,
         pid=scene.root.pid,
-        rank=stream.rank if stream is not None else "",
-        stage=str(stages[-1].get("stage")) if stages else judgement.stage,
-        detail=str(stages[-1].get("detail") or "") if stages else "",
-        compile=compile_id,
-        function=stream.functions.get(compile_id, "") if stream is not None else "",
+        rank=position.rank,
+        stage=innermost.stage if innermost else judgement.stage,
+        detail=innermost.detail if innermost else "",
+        compile=position.compile,
+        function=position.functions.get(position.compile, ""),
         source=f"{frame.file}:{frame.line}" if frame is not None else "",
-        kernel=_kernel(natives),
-        choices=tuple(stream.choices) if stream is not None else (),
-        last_node=stream.last_node if stream is not None else "",
+        kernel=_kernel(entry.event for entry in position.natives.values()),
+        choices=tuple(position.choices),
+        last_node=position.last_node,
         seconds=round(quiet, 1),
         limit=limit,
         judgement=judgement,
@@ -292,9 +295,8 @@ def describe(
     )
 
 
-def _kernel(natives: list[dict[str, Any]]) -> str:
-    names = [str(n.get("kernel") or n.get("source") or "") for n in natives]
-    return ", ".join(name for name in names if name)
+def _kernel(natives: Iterable[NativeStart]) -> str:
+    return ", ".join(filter(None, (native.kernel or native.source for native in natives)))
 
 
 def _process(scene: Scene, pid: int) -> dict[str, Any]:

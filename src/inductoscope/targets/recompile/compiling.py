@@ -15,6 +15,8 @@ from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
 from inductoscope.model.fx import graph_from
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from inductoscope.recording.events.graphs import GraphLeft
 from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 from inductoscope.targets.recompile.work_list import GraphOrder
@@ -57,7 +59,7 @@ def compile_graph(
         record_error(error, order.compile, SCOPE.failure_of(error))
         _end(order, outcome="raised", reason=reason, seconds=time.perf_counter() - started)
         return {"outcome": "raised", "reason": reason}
-    _end(order, outcome="compiled", reason=None, seconds=time.perf_counter() - started)
+    _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
     return {"outcome": "compiled", "reason": "", "notes": rebuilt.notes}
 
 
@@ -121,29 +123,31 @@ def _compile(rebuilt: Rebuilt) -> None:
 
 def _announce(order: GraphOrder) -> None:
     SCOPE.emit(
-        "compile-start",
-        compile=order.compile,
-        function=order.function,
-        resumed=order.resumed or None,
-        file=order.file,
-        line=order.line,
+        CompileStart(
+            compile=order.compile,
+            function=order.function,
+            resumed=order.resumed or "",
+            file=order.file,
+            line=order.line,
+        )
     )
 
 
-def _end(order: GraphOrder, *, outcome: str, reason: str | None, seconds: float) -> None:
+def _end(order: GraphOrder, *, outcome: str, reason: str, seconds: float) -> None:
     SCOPE.emit(
-        "compile-end",
-        compile=order.compile,
-        seconds=round(seconds, 6),
-        outcome=outcome,
-        reason=reason,
+        CompileEnd(
+            compile=order.compile,
+            seconds=round(seconds, 6),
+            outcome=outcome,
+            reason=reason,
+        )
     )
 
 
 def _record_graph(order: GraphOrder, devices: Mapping[str, str]) -> None:
     """The captured graph as it was recorded, on its new device."""
     digest = SCOPE.json(_moved(order.graph, devices))
-    SCOPE.emit("graph", stage=stages.DYNAMO, compile=order.compile, payload=digest)
+    SCOPE.emit(GraphLeft(stage=stages.DYNAMO, compile=order.compile, payload=digest))
 
 
 def _moved(data: Any, devices: Mapping[str, str]) -> Any:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.launch import environment_for, record_ending
-from inductoscope.capture.scope import describe_process
+from inductoscope.capture.scope import describe_launcher
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.target import Target
 from inductoscope.model.entities import Recording
@@ -124,7 +124,7 @@ def _run(
         elif event.get("event") == "graph" and isinstance(event.get("number"), int):
             results[event["number"]] = event
 
-    stream = StreamWriter(folder, first_event=lambda: {"role": "launcher", **describe_process()})
+    stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="inductoscope-recompile-") as name:
         (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")

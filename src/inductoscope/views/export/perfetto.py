@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.model.timeline import Lane, Span, Timeline, timeline
+from inductoscope.model.lanes import Lane, Span
+from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.views.export.item import Item
 
 Event = dict[str, Any]

@@ -1,0 +1,76 @@
+"""Events that the doctor writes from inside the program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from inductoscope.recording.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphCall(Event):
+    """A checked call of a compiled graph begins."""
+
+    kind = "graph-call"
+    compile: str
+    call: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphReturned(Event):
+    """A checked call of a compiled graph ends."""
+
+    kind = "graph-returned"
+    compile: str
+    call: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class EagerReturned(Event):
+    """Eager is through with the call; compiled code comes next."""
+
+    kind = "eager-returned"
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallsUnchecked(Event):
+    """A graph has been called more often than calls are checked."""
+
+    kind = "calls-unchecked"
+    compile: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallChecked(Event):
+    """A call of a compiled graph was compared with eager.
+
+    verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; is_exact: the
+    same to the last bit.
+    """
+
+    kind = "check"
+    compile: str
+    call: int
+    verdict: str
+    text: str
+    is_exact: bool | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallableChecked(Event):
+    """A whole function was compared with eager. verdict: right, differs."""
+
+    kind = "callable-check"
+    function: str
+    call: int
+    verdict: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelLaunched(Event):
+    """A kernel is about to run, in a process that tries something out."""
+
+    kind = "launch"
+    kernel: str

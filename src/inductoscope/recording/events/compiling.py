@@ -1,0 +1,142 @@
+"""Events about compiles: Dynamo's frames, the stages of the compiler, errors, caches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from inductoscope.recording.events.base import Event
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileStart(Event):
+    """Dynamo begins to compile a frame. resumed: where, for the rest of a frame after a break."""
+
+    kind = "compile-start"
+    compile: str
+    function: str = ""
+    resumed: str = ""
+    file: str = ""
+    line: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileEnd(Event):
+    """Dynamo is done with a frame. outcome: compiled, skipped, raised."""
+
+    kind = "compile-end"
+    compile: str
+    seconds: float
+    outcome: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphBroke(Event):
+    """Dynamo breaks the graph."""
+
+    kind = "graph-break"
+    compile: str = ""
+    reason: str
+    source: str = ""
+    stack: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recompiled(Event):
+    """A guard failed, so a frame is compiled again."""
+
+    kind = "recompile"
+    compile: str = ""
+    reasons: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecompileLimitHit(Event):
+    """torch gives up on a frame that was compiled too often."""
+
+    kind = "recompile-limit"
+    compile: str = ""
+    limit: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class GuardsBuilt(Event):
+    """The guards of a frame are built. payload: a JSON list of source, kind, code, place."""
+
+    kind = "guards"
+    compile: str = ""
+    count: int
+    payload: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class FellBackToEager(Event):
+    """Dynamo swallowed the exception of this compile; the frame runs in eager."""
+
+    kind = "eager-fallback"
+    compile: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompileFailed(Event):
+    """An exception left the compiler. cause: what it was raised from; traceback: a payload."""
+
+    kind = "error"
+    compile: str = ""
+    graph: str = ""
+    stage: str
+    detail: str = ""
+    type: str
+    message: str
+    cause: tuple[str, ...] = ()
+    source: str = ""
+    raised_in: tuple[str, ...] = ()
+    traceback: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageStart(Event):
+    """A stage of the compiler begins. thread: the system's id; absent on the main thread."""
+
+    kind = "stage-start"
+    stage: str
+    detail: str = ""
+    graph: str = ""
+    compile: str = ""
+    thread: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class StageEnd(Event):
+    """A stage ends. seconds: without those of inner stages."""
+
+    kind = "stage"
+    stage: str
+    detail: str = ""
+    graph: str = ""
+    compile: str = ""
+    seconds: float
+    thread: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CacheLookedUp(Event):
+    """A cache was asked. cache: AOTAutograd, FX graph, launch configuration."""
+
+    kind = "cache"
+    cache: str
+    outcome: str
+    compile: str = ""
+    key: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Decomposed(Event):
+    """AOTAutograd has traced a graph. counts: how often each operation was decomposed."""
+
+    kind = "decompositions"
+    compile: str = ""
+    counts: Mapping[str, int]
