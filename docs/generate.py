@@ -20,11 +20,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from pathlib import Path
 
 import click
 
 from inductoscope.cli import COMMANDS
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.catalogue import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
@@ -114,11 +117,25 @@ def _left_out(count: int) -> str:
     return f"[... {count} more line{'' if count == 1 else 's'}]"
 
 
+def events() -> str:
+    """Every kind of event: its fields, and when it is written."""
+    rows = (
+        f"| `{kind}` | {', '.join(item.name for item in fields(event))} | {_one_line(event)} |"
+        for kind, event in KINDS.items()
+    )
+    return "\n".join(["| kind | fields | written when |", "|---|---|---|", *rows])
+
+
+def _one_line(event: type[Event]) -> str:
+    return " ".join((event.__doc__ or "").split())
+
+
 # Name of a generator, as markers spell it, and the function that writes the part.
 GENERATORS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "options": options,
     "output": output,
+    "events": events,
 }
 
 
