@@ -260,7 +260,7 @@ from torch._inductor import metrics
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.axis import Fuel
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.oracle import compiling, no_farther_than
+from inductoscope.doctor.search.oracle import compiling, no_further_than
 from inductoscope.doctor.search.failure_signature import innermost
 
 
@@ -280,7 +280,7 @@ def attempt(name, function, amount):
     fuel = Fuel(amount)
     metrics.reset()
     ended = ""
-    with compiling(Candidate(None, ())), axes[name].switch(fuel), no_farther_than("codegen"):
+    with compiling(Candidate(None, ())), axes[name].switch(fuel), no_further_than("codegen"):
         try:
             torch.compile(function)(torch.ones(32, 32))
         except Exception as error:

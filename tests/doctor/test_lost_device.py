@@ -9,7 +9,7 @@ import torch
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.handover import Found
-from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
+from inductoscope.doctor.inside.lost_device import fill_in_from_error, is_device_lost
 from inductoscope.model.fold import load
 from support.examples import stored
 
@@ -46,7 +46,7 @@ def graph() -> torch.fx.GraphModule:
 
 def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path) -> None:
     error = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = tell_by_error(seen(), graph(), error)
+    found = fill_in_from_error(seen(), graph(), error)
     assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
     assert found.location.stage == "runtime"
     assert set(found.operations) == {"aten.relu", "aten.add", "aten.sum"}
@@ -56,12 +56,12 @@ def test_the_line_that_launched_names_the_kernel_and_what_is_in_it(wrapper: Path
 def test_an_error_while_cleaning_up_does_not_hide_the_first_one(wrapper: Path) -> None:
     later = RuntimeError("the generator cannot be restored")
     later.__context__ = raise_at(wrapper, "triton_per_fused_add_relu_sum_0.run(")
-    found = tell_by_error(seen(), graph(), later)
+    found = fill_in_from_error(seen(), graph(), later)
     assert found.location.kernel == "triton_per_fused_add_relu_sum_0"
 
 
 def test_an_error_from_elsewhere_names_no_kernel(wrapper: Path) -> None:
-    found = tell_by_error(seen(), graph(), RuntimeError("out of nowhere"))
+    found = fill_in_from_error(seen(), graph(), RuntimeError("out of nowhere"))
     assert found.location.kernel == ""
     assert found.operations == []
 

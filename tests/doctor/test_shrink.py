@@ -23,7 +23,7 @@ from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search import shrink
 from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.forks import Forks
-from inductoscope.doctor.search.oracle import Oracle, examine, no_farther_than
+from inductoscope.doctor.search.oracle import Oracle, examine, no_further_than
 from inductoscope.doctor.search.shrink import SHRINK_PASSES, constants, nodes
 from inductoscope.doctor.search.shrink import dtypes as types
 from inductoscope.doctor.search.shrink.engine import apply_pass
@@ -58,7 +58,7 @@ def _warm() -> None:
 
 
 def up_to_lowering() -> contextlib.AbstractContextManager[None]:
-    return no_farther_than("lowering")
+    return no_further_than("lowering")
 
 
 @pytest.fixture

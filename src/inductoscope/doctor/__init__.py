@@ -1,1 +1,1 @@
-"""The main job: from a misbehaving script to the culprit, a proof and a way round it."""
+"""The main job: from a misbehaving script to the culprit, a proof and a workaround."""

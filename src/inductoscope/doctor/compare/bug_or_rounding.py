@@ -1,9 +1,9 @@
-"""Bug or rounding: judges a compiled outcome against eager's, float64's and rounded-anew ones.
+"""Bug or rounding: judges a compiled result against eager, float64 and perturbed rounding.
 
-The rule, stated in every difference it reports: a value is wrong when it is farther from the
-float64 result than four times as far as eager, or any run with its roundings moved, is; whole
-numbers, types, shapes, strides and shared memory have to be the same. Values that
-`torch.testing.assert_close` would accept are right without further question.
+Every difference that is reported states the rule: a value is wrong if it is more than four times
+as far from the float64 result as eager, or any run with perturbed rounding, is. Integers, types,
+shapes, strides and shared memory have to be the same. Values that `torch.testing.assert_close`
+would accept are right without further question.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from inductoscope.doctor.compare.values import Outcome, run
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
 
-UNINITIALISED = "the result depends on memory that no one has written"
+UNINITIALISED = "the result depends on uninitialised memory"
 
 # What torch.testing.assert_close allows.
 _CLOSE = {
@@ -37,18 +37,18 @@ _CLOSE = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """What a comparison came to. `reason` says why some differences are explained."""
+    """The result of a comparison. `reason` says why some differences are explained."""
 
     wrong: tuple[OutputDifference, ...] = ()
     explained: tuple[OutputDifference, ...] = ()
     reason: str = ""
     values: int = 0
-    # Whether every value is eager's to the last bit.
+    # Whether every value equals eager's to the last bit.
     is_exact: bool = field(default=False, compare=False)
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing differs that is not explained."""
+        """Whether every difference is explained."""
         return not self.wrong
 
     @property
@@ -63,7 +63,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Case:
-    """A function and the inputs that it is judged on."""
+    """A function and the inputs on which it is judged."""
 
     function: Callable[..., Any]
     inputs: Sequence[Any]
@@ -71,25 +71,25 @@ class Case:
 
     @cached_property
     def eager(self) -> Outcome:
-        """What the function gives uncompiled."""
+        """The result of the function without a compiler."""
         return run(self.function, self.inputs, backward=self.backward)
 
     @cached_property
     def again(self) -> Outcome:
-        """The same once more: what differs here differs by itself."""
+        """The same once more: a difference between the two is not the compiler's."""
         return run(self.function, self.inputs, backward=self.backward)
 
     @cached_property
     def float64(self) -> Outcome | None:
-        """The reference; None where an operation does not exist in float64."""
+        """The reference; None if an operation does not support float64."""
         try:
             return in_float64(self.function, self.inputs, backward=self.backward)
         except Exception:
             return None
 
     @cached_property
-    def moved(self) -> tuple[Outcome, ...]:
-        """Eager with its roundings moved, several times."""
+    def perturbed(self) -> tuple[Outcome, ...]:
+        """Eager with perturbed rounding, several times."""
         found = []
         for mode in self._modes:
             try:
@@ -104,12 +104,12 @@ class Case:
 
     @property
     def reads_unwritten_memory(self) -> bool:
-        """Whether the function asks for memory that no one has written."""
-        return bool(self.moved) and self._modes[0].has_filled
+        """Whether the function allocates memory without initialising it."""
+        return bool(self.perturbed) and self._modes[0].has_filled
 
 
 def judge(case: Case, compiled: Outcome) -> Comparison:
-    """Compare a compiled outcome with eager's; look closer only where they are not close."""
+    """Compare a compiled result with eager's; look closer only where they are not close."""
     suspects = metadata_differences(case.eager, compiled)
     if any(item.kind == "structure" for item in suspects):
         return Comparison(wrong=tuple(suspects))
@@ -135,13 +135,13 @@ def judge(case: Case, compiled: Outcome) -> Comparison:
 
 def _reason(case: Case) -> str:
     """Why differences are explained."""
-    for outcome in case.moved if case.reads_unwritten_memory else ():
-        for (_, eager), (_, moved) in zip(
+    for outcome in case.perturbed if case.reads_unwritten_memory else ():
+        for (_, eager), (_, sample) in zip(
             case.eager.named_values(), outcome.named_values(), strict=False
         ):
             if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
                 continue
-            if bool((_wide(moved).isnan() & ~_wide(eager).isnan()).any()):
+            if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
                 return UNINITIALISED
     return "the differences are within rounding"
 
@@ -157,7 +157,7 @@ def is_close(one: Any, two: Any) -> bool:
     if not isinstance(one, torch.Tensor):
         return bool(one == two or (one != one and two != two))
     if one.shape != two.shape or one.dtype != two.dtype:
-        return True  # Said already, as a difference of form.
+        return True  # Reported already, as a difference of metadata.
     one, two = _dense(one), _dense(two)
     if one.dtype not in _CLOSE:
         return torch.equal(one, two)
@@ -171,7 +171,7 @@ def _same_values(one: Outcome, two: Outcome) -> bool:
 
 
 def _identical(one: Outcome, two: Outcome) -> bool:
-    """Whether both hold the same bits, as far as that can be told cheaply."""
+    """Whether both hold the same bits, as far as that is cheap to tell."""
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(
         torch.equal(_dense(mine).nan_to_num(), _dense(other).nan_to_num())
@@ -195,7 +195,7 @@ def _judge_value(
     if not isinstance(eager, torch.Tensor):
         return _plain_difference(mine, other), True
     reference = _value_of(case.float64, number, eager)
-    samples = [_value_of(outcome, number, eager) for outcome in case.moved]
+    samples = [_value_of(outcome, number, eager) for outcome in case.perturbed]
     known = [sample for sample in samples if sample is not None]
     return judge_tensor(name, eager, compiled, reference, known)
 
@@ -218,7 +218,7 @@ def judge_tensor(
 ) -> tuple[OutputDifference, bool]:
     """The difference between an eager and a compiled tensor, and whether it is wrong."""
     if eager.dtype not in _CLOSE:
-        return _judge_whole_numbers(name, eager, compiled, [reference, *samples])
+        return _judge_integers(name, eager, compiled, [reference, *samples])
     samples = [_wide(sample) for sample in samples]
     e, c = _wide(eager), _wide(compiled)
     r = e if reference is None else _wide(reference)
@@ -255,7 +255,7 @@ def judge_tensor(
 
 
 def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> torch.Tensor:
-    """What is allowed besides the noise of the element itself."""
+    """What is allowed in addition to the noise of the element itself."""
     if like.dtype not in _CLOSE:
         return torch.zeros_like(noise)
     finite = noise[noise.isfinite()]
@@ -265,10 +265,10 @@ def _floor(like: torch.Tensor, reference: torch.Tensor, noise: torch.Tensor) -> 
     return 8 * eps * reference.abs().nan_to_num(0.0, 0.0, 0.0) + 2 * spread + 1e-30
 
 
-def _judge_whole_numbers(
+def _judge_integers(
     name: str, eager: torch.Tensor, compiled: torch.Tensor, others: list[torch.Tensor | None]
 ) -> tuple[OutputDifference, bool]:
-    """Whole numbers have to be the same, except where rounding upstream changes them too."""
+    """Integers have to be equal, except where rounding upstream changes them in eager too."""
     wrong = _dense(eager) != _dense(compiled)
     for other in others:
         if other is not None and other.dtype == eager.dtype:
@@ -291,7 +291,7 @@ def _judge_whole_numbers(
 def _lost(
     e: torch.Tensor, r: torch.Tensor, c: torch.Tensor, samples: list[torch.Tensor]
 ) -> torch.Tensor:
-    """Where eager and float64 agree on NaN or on an infinity, and compiled says otherwise."""
+    """Where eager and float64 agree on NaN or an infinity and compiled disagrees."""
     agreed = (e.isnan() & r.isnan()) | (e.isinf() & (e == r))
     for sample in samples:
         agreed &= (sample.isnan() & e.isnan()) | (sample == e)

@@ -25,7 +25,7 @@ TORCH_NAMES = {
 class CheckResult:
     """Whether a compiled function does what it does in eager; true if so.
 
-    `differences` are held against the compiler, `explained` ones are not: `reason` says why.
+    `differences` are the compiler's fault, `explained` ones are not: `reason` says why.
     """
 
     differences: tuple[OutputDifference, ...]
@@ -65,7 +65,7 @@ def check(
     backward = with_gradients if backward is None else backward
     eager = flat(function)
     case = Case(eager, leaves, backward)
-    case.eager  # noqa: B018  What eager raises is the caller's own.
+    case.eager  # noqa: B018  What eager raises is for the caller to handle.
     with _same_random_numbers():
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)
@@ -77,7 +77,7 @@ Flat = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _flattened(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[list[Any], Flat]:
-    """All tensors that a call reads, and what makes a function of just them."""
+    """All tensors that a call reads, and what turns a function into one of only them."""
     state = _state(function)
     leaves, form = tree_flatten(arguments)
 

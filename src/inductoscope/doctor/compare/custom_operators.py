@@ -1,8 +1,8 @@
-"""The first operator of the program's own that does not do what it declares.
+"""The first custom operator that does not do what it declares.
 
-Every compiler relies on an operator's schema, which says what it writes to, and on its fake
-implementation, which says what comes out. Where one of them is wrong, a wrong result is made in
-whatever comes next. torch's own `opcheck` tells, on the values that the operator meets.
+Every compiler relies on an operator's schema, which says what it mutates, and on its fake
+implementation, which says what it returns. If one of them is wrong, some later stage computes a
+wrong result. torch's `opcheck` finds out, on the actual arguments of the operator.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TORCH_NAMES = {
     "torch.utils._python_dispatch": ("TorchDispatchMode",),
 }
 
-# Namespaces of torch itself that it does not count as built in.
+# Namespaces of torch that torch does not count as built in.
 _OF_TORCH = (
     "inductor", "_c10d_functional", "c10d", "quantized", "mkldnn", "mkl", "onednn", "profiler",
 )  # fmt: skip
@@ -41,9 +41,9 @@ class FalseDeclaration:
 def first_false_declaration(
     function: Callable[..., Any], inputs: Sequence[Any]
 ) -> FalseDeclaration | None:
-    """Run the function and check every operator that is not torch's own."""
+    """Run the function and check every operator that is not part of torch."""
     mode = _Check()
-    with contextlib.suppress(Exception):  # What was found before it failed is still true.
+    with contextlib.suppress(Exception):  # What was found before the function failed still holds.
         run(function, inputs, backward=False, mode=mode)
     return mode.found
 
@@ -66,7 +66,7 @@ class _Check(TorchDispatchMode):
             said = torch.library.opcheck(
                 func, args, kwargs, test_utils=_CHECKS, raise_exception=False
             )
-        except Exception:  # An operator that opcheck cannot handle says nothing.
+        except Exception:  # opcheck cannot handle this operator.
             return
         for check in _CHECKS:
             if isinstance(said.get(check), Exception):
@@ -75,7 +75,7 @@ class _Check(TorchDispatchMode):
 
 
 def is_custom(func: Any) -> bool:
-    """Whether an operator was registered by the program or by a library, not by torch."""
+    """Whether the program or a library, not torch, registered an operator."""
     from torch._library.utils import is_builtin
 
     is_operator = isinstance(func, torch._ops.OpOverload)

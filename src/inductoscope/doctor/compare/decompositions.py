@@ -1,8 +1,8 @@
-"""The first operation whose decomposition computes something else than the operation.
+"""The first operation whose decomposition computes something else.
 
-The function runs in eager; each operation that Inductor would decompose is run both ways on the
-values that it meets. A decomposition may use operations that are decomposed in turn, so the
-innermost one that differs is the one to blame. Nothing is compiled for that.
+The function runs in eager; each operation that Inductor would decompose runs both ways on its
+actual arguments. A decomposition may use operations that are decomposed in turn, so the innermost
+one that differs is to blame. Nothing is compiled.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ TORCH_NAMES = {
 }
 
 _DEEPEST = 12
-_FORM = ("dtype", "shape")
-_KINDS = ("value", "nan", *_FORM)
+_METADATA = ("dtype", "shape")
+_KINDS = ("value", "nan", *_METADATA)
 
 
 @dataclass(frozen=True)
 class WrongDecomposition:
-    """An operation that is not what its decomposition makes of it."""
+    """An operation that differs from its decomposition."""
 
     operation: str
     text: str
@@ -43,7 +43,7 @@ def first_wrong_decomposition(
 ) -> WrongDecomposition | None:
     """Run the function and compare every operation with its decomposition.
 
-    Strides are compared only if they are the `aspect` that is wrong: most do not matter.
+    Strides are compared only if they are the `aspect` that is wrong: most have no effect.
     """
     from torch._inductor.decomposition import select_decomp_table
 
@@ -88,7 +88,7 @@ class _Compare(TorchDispatchMode):
         except Exception as error:
             if inner.found:
                 self.found.append(inner.found[0])
-            # A decomposition may decline what it is not made for; torch then leaves the operation.
+            # A decomposition may decline an operation; torch then leaves it as it is.
             elif not isinstance(error, (NotImplementedError, AssertionError)):
                 text = f"{type(error).__name__}: {error}"
                 self.found.append(WrongDecomposition(str(func), text, "error"))
@@ -103,7 +103,7 @@ class _Compare(TorchDispatchMode):
         if "stride" not in self._kinds and all(_alike(mine, other) for mine, other in pairs):
             return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
-        kinds = _FORM if is_random else self._kinds
+        kinds = _METADATA if is_random else self._kinds
         wrong = [item for item in judge(case, decomposed).wrong if item.kind in kinds]
         if not wrong:
             return

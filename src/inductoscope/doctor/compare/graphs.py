@@ -1,4 +1,4 @@
-"""Runs FX graphs node by node, in eager, float64 and with roundings moved."""
+"""Runs FX graphs node by node: in eager, in float64 and with perturbed rounding."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ TORCH_NAMES = {
 
 
 def snapshot(module: GraphModule) -> GraphModule:
-    """The graph as it is now; what it reads from its module is shared."""
+    """A copy of the graph as it is now; the attributes of its module are shared."""
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for old, new in zip(module.graph.nodes, graph.nodes, strict=False):
         new.meta = dict(old.meta)
-    # Inside a compile torch makes modules that are finished when first called; Dynamo skips those.
+    # Inside a compile torch makes lazy modules, finished on their first call; Dynamo skips those.
     with _use_lazy_graph_module(False):
         return GraphModule(module, graph)
 
 
 def as_function(module: GraphModule) -> Callable[..., Any]:
-    """The graph as a function that gives back its outputs, run by an interpreter."""
+    """The graph as a function that returns its outputs, run by an interpreter."""
 
     def function(*inputs: Any) -> Any:
         return Interpreter(module).run(*inputs, enable_io_processing=False)
@@ -40,7 +40,7 @@ def as_function(module: GraphModule) -> Callable[..., Any]:
 
 
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
-    """Values for the graph's inputs: those known by name, and random ones of the right form."""
+    """Values for the graph's inputs: known ones by name, otherwise random ones that fit."""
     generator = torch.Generator().manual_seed(0)
     return [
         known[node.name] if node.name in known else _invented(node, generator)
@@ -67,19 +67,19 @@ def _size(size: Any) -> int:
 
 @dataclass
 class NodeValues:
-    """The values of every node of a graph, in eager, in float64 and with roundings moved."""
+    """The value of every node of a graph: in eager, in float64 and with perturbed rounding."""
 
     eager: dict[str, Any] = field(default_factory=dict)
     float64: dict[str, Any] = field(default_factory=dict)
-    moved: list[dict[str, Any]] = field(default_factory=list)
+    perturbed: list[dict[str, Any]] = field(default_factory=list)
 
     def samples(self, name: str) -> list[torch.Tensor]:
-        """What the node was in the runs with roundings moved."""
-        return [run[name] for run in self.moved if isinstance(run.get(name), torch.Tensor)]
+        """The values of a node in the runs with perturbed rounding."""
+        return [run[name] for run in self.perturbed if isinstance(run.get(name), torch.Tensor)]
 
 
 def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
-    """Run the graph in all three ways; what fails is left empty."""
+    """Run the graph in all three ways; a way that fails stays empty."""
     found = NodeValues()
     found.eager = _all_values(module, copy_values(inputs), contextlib.nullcontext())
     with contextlib.suppress(Exception):
@@ -87,7 +87,9 @@ def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
         found.float64 = _all_values(module, wide, float64_mode())
     for seed in range(SAMPLES):
         with contextlib.suppress(Exception):
-            found.moved.append(_all_values(module, copy_values(inputs), perturbed_rounding(seed)))
+            found.perturbed.append(
+                _all_values(module, copy_values(inputs), perturbed_rounding(seed))
+            )
     return found
 
 

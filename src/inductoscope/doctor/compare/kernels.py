@@ -1,9 +1,9 @@
 """The first kernel whose result is not what its graph says.
 
-The wrapper that Inductor generates is Python text. Its syntax tree is changed so that every kernel
-call is announced before and every buffer it was given is looked at after. A buffer whose IR has an
-origin node must hold that node's value, so an interpreter of the same graph on the same inputs
-says what to expect. The first buffer that differs names the kernel and the node.
+The wrapper that Inductor generates is Python code. Its syntax tree is rewritten so that it
+announces every kernel call and reports every buffer that the kernel got. A buffer whose IR has an
+origin node must hold the value of that node, which an interpreter computes from the same graph on
+the same inputs. The first buffer that differs names the kernel and the node.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ TORCH_NAMES = {
     "torch._inductor.graph": ("GraphLowering.codegen",),
 }
 
-# Names that the changed wrapper calls; no wrapper uses them itself.
+# Names that the rewritten wrapper calls; no generated wrapper uses them itself.
 _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
 
 _NO_KERNELS = (
@@ -58,12 +58,12 @@ class KernelDivergence:
 
 @dataclass
 class WatchedGraph:
-    """A graph that was lowered, with where each buffer came from, and what it was called on."""
+    """A lowered graph: where each buffer comes from, and on what the graph was called."""
 
     module: GraphModule
     origins: dict[str, tuple[str | None, tuple[str, ...]]]
     lowered: Any
-    # Buffers that are written to again, with the nodes that do it.
+    # Buffers that are written again later, with the nodes that do it.
     rewritten: dict[str, set[str]] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     expected: NodeValues | None = None
@@ -72,7 +72,7 @@ class WatchedGraph:
 
 @dataclass
 class KernelWatch:
-    """Changes wrappers as they are loaded, and keeps what is seen when they run."""
+    """Rewrites wrappers as they are loaded, and keeps what they report when they run."""
 
     compare: bool = True
     divergences: list[KernelDivergence] = field(default_factory=list)
@@ -81,7 +81,7 @@ class KernelWatch:
 
     @property
     def known_inputs(self) -> dict[str, Any]:
-        """Values of graph inputs by name, from all graphs that were called."""
+        """Values of graph inputs by name, of all graphs that were called."""
         found: dict[str, Any] = {}
         for graph in self.graphs:
             found.update(graph.inputs)
@@ -89,7 +89,7 @@ class KernelWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[KernelWatch]:
-        """While inside, wrappers are changed as they are loaded."""
+        """While this is active, wrappers are rewritten as they are loaded."""
         from torch._inductor.codecache import PyCodeCache
         from torch._inductor.graph import GraphLowering
 
@@ -104,7 +104,7 @@ class KernelWatch:
 
         def load_watched(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
             module = load(cls, key, path, *args, **kwargs)
-            # While a wrapper is loaded, the kernels that it holds may be, as modules of their own.
+            # Loading a wrapper may load its kernels, as modules of their own.
             if self._loading is not None and hasattr(module, "call"):
                 graph, self._loading = self._loading, None
                 self._change(module, path, graph)
@@ -116,7 +116,7 @@ class KernelWatch:
             yield self
 
     def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
-        """Execute the changed wrapper, and let the module call that."""
+        """Execute the rewritten wrapper and let the module call it."""
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
         announce = _Announce()
@@ -144,15 +144,15 @@ class KernelWatch:
                         graph.module, inputs_for(graph.module, graph.inputs)
                     )
                 except Exception:
-                    graph.expected = None  # A graph that cannot be interpreted.
+                    graph.expected = None  # The graph cannot be interpreted.
 
         return begin
 
     def _after(
         self, graph: WatchedGraph, mentions: dict[str, int]
     ) -> Callable[[str, dict[str, Any]], None]:
-        """A buffer is looked at after the kernel that makes it; one that is written to again
-        holds its node's value only after the last kernel that gets it."""
+        """A buffer is compared after the kernel that makes it. One that is written again later
+        holds the value of its node only after the last kernel that gets it."""
         seen: dict[str, int] = {}
 
         def after(kernel: str, buffers: dict[str, Any]) -> None:
@@ -191,7 +191,7 @@ def _described(lowered: Any) -> WatchedGraph:
 def _rewritten(lowered: Any) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for operation in lowered.operations:
-        # Not every kind of operation can tell; one that cannot is compared like any other.
+        # Not every kind of operation says so; one that does not is compared like any other.
         with contextlib.suppress(AttributeError, NotImplementedError):
             writers = {node.name for node in operation.origins}
             for name in operation.get_mutation_names():
@@ -236,7 +236,7 @@ def _diverges(
 
 
 def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:
-    """Whether a buffer holds what a node made of it that wrote to it in the same kernel."""
+    """Whether a buffer holds the value of a later node that the same kernel wrote into it."""
     values = graph.expected.eager if graph.expected is not None else {}
     later = [values.get(node) for node in graph.rewritten.get(name, ())]
     return any(
@@ -248,14 +248,14 @@ def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> b
 
 
 def planned_dtype(graph: WatchedGraph, buffer: str, like: torch.Tensor) -> torch.dtype:
-    """The type that a buffer has in the lowered graph; that of `like` where it has none."""
+    """The type of a buffer in the lowered graph; that of `like` if it has none there."""
     layout = getattr(graph.lowered.name_to_buffer.get(buffer), "layout", None)
     planned: torch.dtype = getattr(layout, "dtype", like.dtype)
     return planned
 
 
 def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:
-    """A buffer may keep a node's values in another order."""
+    """A buffer may hold a node's values in another order."""
     if one.dtype.is_complex:
         return False
     mine, other = one.flatten().double().sort().values, two.flatten().double().sort().values
@@ -263,10 +263,10 @@ def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:
 
 
 class _Announce(ast.NodeTransformer):
-    """Puts the announcements into every function called `call` and into partitions."""
+    """Adds the reports to every function named `call` and to partitions."""
 
     def __init__(self) -> None:
-        # How often each buffer is looked at.
+        # How often each buffer is reported.
         self.mentions: dict[str, int] = {}
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
@@ -296,7 +296,7 @@ class _Announce(ast.NodeTransformer):
 
 
 def _kernel_call(statement: ast.stmt) -> tuple[str, list[str]]:
-    """The kernel that a statement calls, and the buffers that it is given or gives."""
+    """The kernel that a statement calls, and the buffers that it gets or returns."""
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
         return "", _buffers(statement.targets)  # One of several results.
     if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(

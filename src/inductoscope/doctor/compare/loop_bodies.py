@@ -1,8 +1,8 @@
 """The loop body of a scheduler node, evaluated with torch tensors.
 
-Lowering makes loop bodies, a backend makes C++ or Triton of them. A body that gives eager's numbers
-here, while the kernel does not, was compiled wrongly by the backend; a body that already gives
-other numbers was wrong when it came from lowering.
+Lowering makes loop bodies, and a backend turns them into C++ or Triton. If a body gives eager's
+numbers here but the kernel does not, the backend compiled it wrongly. If the body gives other
+numbers, lowering made it wrong.
 
 Every value of the body is one tensor over the whole iteration space: a leading dimension of one,
 a dimension for each iteration variable, then one for each reduction variable. Dimensions that a
@@ -68,7 +68,7 @@ def evaluate(
             return _evaluate(body, node.node, values, sizes, widened)
     except CannotEvaluate:
         raise
-    except Exception as error:  # Not a verdict on the body: whatever failed, failed here.
+    except Exception as error:  # The evaluation failed, which says nothing about the body.
         raise CannotEvaluate(f"{type(error).__name__}: {error}") from error
 
 
@@ -166,14 +166,14 @@ def _extent(size: tuple[int, ...], stride: tuple[int, ...]) -> int:
 
 
 def _memory(value: Tensor) -> Tensor:
-    """The elements from the first to the last one of a tensor, as they lie in memory."""
+    """The elements of a tensor from the first to the last, in their order in memory."""
     extent = _extent(tuple(value.shape), value.stride())
     return value.detach().as_strided((extent,), (1,), value.storage_offset())
 
 
 @dataclass(frozen=True)
 class _MemoryPlace:
-    """Where a buffer lies in the memory that it shares with the buffer that owns it."""
+    """Where a buffer is in the memory that it shares with the buffer that owns it."""
 
     name: str
     layout: Any
@@ -181,7 +181,7 @@ class _MemoryPlace:
 
 
 class _Output:
-    """The memory that a node writes. Buffers inside other buffers are written through."""
+    """The memory that a node writes. Writing a buffer inside another one writes both."""
 
     def __init__(self, buffer: Any, values: Mapping[str, Tensor], space: _Space) -> None:
         self._space = space
@@ -218,10 +218,10 @@ class _Output:
 
 
 def _places(buffer: Any, space: _Space) -> list[_MemoryPlace]:
-    """The buffer, the one whose memory it lies in, and so on to the one that owns the memory."""
+    """The buffer, the one that contains it, and so on up to the one that owns the memory."""
     layout = buffer.get_layout()
     if isinstance(layout, ir.MutationLayoutSHOULDREMOVE):
-        # Its stores address the mutated buffer, so that is what it is a name for.
+        # Its stores address the mutated buffer, so it is another name for that one.
         outer = _places(layout.get_buffer(), space)
         return [_MemoryPlace(buffer.get_name(), outer[0].layout, outer[0].start), *outer]
     if isinstance(layout, ir.NonOwningLayout):
@@ -308,7 +308,7 @@ class _Operations:
         return value.to(self._computed(value.dtype))
 
     def _within(self, operation: str, position: Tensor, length: int) -> Tensor:
-        """The positions, with those that are masked off moved to a valid one."""
+        """The positions; those that are masked off are replaced by a valid one."""
         outside = (position < 0) | (position >= length)
         if not bool(outside.any()):
             return position

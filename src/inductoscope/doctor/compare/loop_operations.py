@@ -1,8 +1,8 @@
 """What the operations of a loop body mean, written with torch's eager functions.
 
 The reference is torch/_inductor/ops_handler.py, not what a backend makes of it: `truediv` is true
-division, `floordiv` is for integers alone, `argmin` is the first minimum. What has no entry in the
-tables here cannot be evaluated; nothing is approximated.
+division, `floordiv` is for integers alone, `argmin` is the first minimum. An operation
+without an entry in the tables here cannot be evaluated; nothing is approximated.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST_SCAN = 2**12
 
 
 class CannotEvaluate(Exception):
-    """The loop body has something that is not evaluated here; the text names the operation."""
+    """The loop body has an operation that cannot be evaluated here; the text names it."""
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -114,7 +114,7 @@ POINTWISE: dict[str, Callable[..., Any]] = {
     "fma": _fused_multiply_add,
     "identity": lambda x: x,
     "lshift": torch.bitwise_left_shift,
-    "mod": torch.fmod,  # C's: the sign is the dividend's.
+    "mod": torch.fmod,  # As in C: the sign is that of the dividend.
     "mul_rn": torch.mul,
     "or_": torch.bitwise_or,
     "round_to_int": _to_integer(torch.round),
@@ -218,7 +218,7 @@ def scan_last(combine: Callable[..., Any], rows: tuple[Tensor, ...]) -> tuple[Te
         raise CannotEvaluate(f"scan over {length} elements")
     steps = [tuple(row[..., number] for row in rows) for number in range(length)]
     for number in range(1, length):
-        # What lowering wrote as `a + b` comes back in a wrapper of torch's.
+        # What lowering wrote as `a + b` comes back inside a wrapper of torch.
         combined = combine(steps[number - 1], steps[number])
         steps[number] = tuple(getattr(each, "value", each) for each in combined)
     return tuple(torch.stack(column, -1) for column in zip(*steps, strict=True))
@@ -232,7 +232,7 @@ def _floor_divide(x: Tensor, y: Tensor) -> Tensor:
 
 
 def _modulus(x: Tensor, y: Tensor) -> Tensor:
-    # Whether C's or Python's was meant is told by neither sympy nor torch; below zero they differ.
+    # Neither sympy nor torch says whether it is C's or Python's; below zero they differ.
     if bool((x < 0).any()) or bool((y < 0).any()):
         raise CannotEvaluate("Mod of negative numbers in an index")
     return torch.remainder(x, y)

@@ -1,7 +1,7 @@
 """The first pass after which a graph computes something else.
 
-The graph is kept before and after every pass that changes it; afterwards all of them are run on
-the same inputs, and the first pair that differs names the pass. Nothing is compiled for that.
+A copy of the graph is kept before and after every pass that changes it. Later all copies run on the
+same inputs, and the first pair that differs names the pass. Nothing more is compiled.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _BETWEEN = "(between named passes)"
 
 @dataclass(frozen=True)
 class PassStep:
-    """A graph as it was after something that changed it."""
+    """A graph as it was after something changed it."""
 
     stage: str
     name: str
@@ -49,7 +49,7 @@ class PassStep:
 
 @dataclass
 class PassWatch:
-    """Keeps the states of graphs while passes run over them; one list per run of a group."""
+    """Keeps copies of graphs while passes run over them; one list per run of a group of passes."""
 
     groups: list[list[PassStep]] = field(default_factory=list)
     _open: list[tuple[str, str]] = field(default_factory=list)
@@ -57,7 +57,7 @@ class PassWatch:
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[PassWatch]:
-        """While inside, passes are watched."""
+        """While this is active, graphs are kept."""
         import torch._inductor.compile_fx as compile_fx
         from torch._inductor import pattern_matcher
         from torch.fx.passes.graph_transform_observer import GraphTransformObserver
@@ -117,7 +117,7 @@ class PassWatch:
         return call
 
     def _keep(self, stage: str, name: str, module: Any) -> None:
-        """Keep the graph if it changed since it was last kept."""
+        """Keep a copy of the graph if it has changed since the last one."""
         if not isinstance(module, GraphModule) or not self.groups:
             return
         steps = self.groups[-1]
@@ -137,7 +137,7 @@ def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> N
 
 
 def pattern_classes(module: Any) -> list[type]:
-    """The kinds of pattern that replace something themselves."""
+    """The classes of patterns that make replacements themselves."""
     base = module.PatternEntry
     return [
         item
@@ -147,7 +147,7 @@ def pattern_classes(module: Any) -> list[type]:
 
 
 def pattern_name(entry: Any, match: Any) -> str:
-    """What a pattern is called: by its handler, or by the operations that it looks for."""
+    """The name of a pattern: its handler, or the operations that it looks for."""
     if getattr(entry, "pattern_name", None):
         return str(entry.pattern_name)
     for owner in (entry, match):
@@ -185,7 +185,7 @@ class PassDivergence:
 def first_divergence(
     watch: PassWatch, known: Mapping[str, Any], aspect: str = "value"
 ) -> PassDivergence | None:
-    """Run all kept graphs on the same inputs, `known` by the names of the graphs' inputs.
+    """Run all kept graphs on the same inputs, which `known` holds by name.
 
     `aspect` is the kind of difference looked for, besides what is always wrong.
     """
@@ -205,7 +205,7 @@ def _difference(
     try:
         judgement = judge(case, run(as_function(after), inputs, backward=False))
     except Exception:
-        return ""  # A graph that eager cannot run says nothing.
+        return ""  # Eager cannot run this graph, so it proves nothing.
     kinds = {"value", "nan", "shape", "dtype", aspect}
     telling = [item for item in judgement.wrong if item.kind in kinds]
     return telling[0].text if telling else ""

@@ -16,7 +16,7 @@ TORCH_NAMES = {
 
 
 def draws_random_numbers(function: Callable[..., Any], inputs: Sequence[Any]) -> bool:
-    """Whether a call on these inputs does, at whatever depth."""
+    """Whether a call on these inputs does, at any depth."""
     mode = _Draws()
     run(function, inputs, backward=False, mode=mode)
     return mode.any

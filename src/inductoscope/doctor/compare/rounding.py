@@ -1,10 +1,10 @@
-"""How far rounding alone may move a result: float64, and every inexact operation rounded anew.
+"""How far rounding alone may move a result: a float64 reference and perturbed rounding.
 
 The reference is the same function in float64. How much the function amplifies rounding is measured
-by running it in its own precision with the result of each inexact operation moved by at most one
-unit in the last place, and that of a long sum by as much as the order of its terms can. Results
-that are exact (a clamp, a floor, a comparison of exact values) are not moved: there rounding
-explains nothing.
+by running it in its own precision with the result of each inexact operation changed by at most one
+unit in the last place, and that of a long sum by as much as the order of its terms can change it.
+Exact results (a clamp, a floor, a comparison of exact values) stay as they are: rounding explains
+nothing there.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ _SUMS = {
 
 
 def in_float64(function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool) -> Outcome:
-    """The function in float64. Raises whatever an operation without float64 raises."""
+    """Run the function in float64. Raises what an operation without float64 support raises."""
     return run(function, inputs, backward=backward, dtype=torch.float64, mode=float64_mode())
 
 
 def float64_mode() -> TorchDispatchMode:
-    """Inside it operations make float64 where they would make less."""
+    """Inside it, operations compute in float64 instead of a lower precision."""
     return _Float64()
 
 
 def perturbed_rounding(seed: int) -> _PerturbedRounding:
-    """Inside it the result of every inexact operation is moved a little."""
+    """Inside it, the result of every inexact operation is changed a little."""
     return _PerturbedRounding(seed)
 
 
 class _Float64(TorchDispatchMode):
-    """Replaces lower floating point types by float64 where an operation is told its type."""
+    """Replaces lower floating point types by float64 where an operation takes a dtype."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         widen = dict.fromkeys(_LOW, torch.float64)
@@ -67,14 +67,14 @@ class _Float64(TorchDispatchMode):
             return widen.get(dtype, dtype)
 
         if torch.Tag.nondeterministic_seeded in func.tags:
-            # Drawn in another precision they would be other numbers.
+            # In another precision, other numbers would be drawn.
             return tree_map_only(torch.Tensor, _widened, func(*args, **_narrow(func, kwargs or {})))
         args, kwargs = tree_map_only(torch.dtype, change, (args, kwargs or {}))
         return tree_map_only(torch.Tensor, _widened, func(*args, **kwargs))
 
 
 def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
-    """Random numbers made in the image of a tensor are made in float32, as in most programs."""
+    """Random numbers like those of a tensor are drawn in float32, as in most programs."""
     takes_type = any(argument.name == "dtype" for argument in func._schema.arguments)
     if takes_type and "like" in _name(func) and kwargs.get("dtype") is None:
         return {**kwargs, "dtype": torch.float32}
@@ -82,17 +82,17 @@ def _narrow(func: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
 
 
 def _widened(value: torch.Tensor) -> torch.Tensor:
-    """Constants made without a type come out as float32."""
+    """Constants that are made without a dtype are float32."""
     return value.double() if value.dtype in _LOW else value
 
 
 class _PerturbedRounding(TorchDispatchMode):
-    """Moves the result of every operation that is not exact."""
+    """Changes the result of every inexact operation a little."""
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
-        # Whether memory was asked for that no one has written.
+        # Whether uninitialised memory was allocated.
         self.has_filled = False
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
@@ -107,20 +107,20 @@ class _PerturbedRounding(TorchDispatchMode):
         if isinstance(result, (tuple, list)):
             exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
             return type(result)(
-                self._moved(func, args, value, wide)
+                self._perturbed(func, args, value, wide)
                 for value, wide in zip(result, exacts, strict=False)
             )
-        return self._moved(func, args, result, exact)
+        return self._perturbed(func, args, result, exact)
 
     def _filled(self, value: Any) -> Any:
-        """Memory that no one has written may hold anything: what comes of NaN is not judged."""
+        """Uninitialised memory may hold anything: results that follow from NaN are not judged."""
         if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
             return value.fill_(torch.nan)
         if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
             return value.fill_(int(torch.randint(0, 2, (), generator=self._generator)))
         return value
 
-    def _moved(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
+    def _perturbed(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
             return value
         eps = torch.finfo(value.dtype).eps
@@ -130,8 +130,8 @@ class _PerturbedRounding(TorchDispatchMode):
             magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
             magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
-        moved = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
-        return moved.to(value.dtype).as_strided(value.size(), value.stride())
+        changed = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
+        return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
         unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
@@ -139,7 +139,7 @@ class _PerturbedRounding(TorchDispatchMode):
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:
-    """The result on the same arguments in float64; None where there is no such thing."""
+    """The result on the same arguments in float64; None if there is none."""
     try:
         with _Float64():
             wide = tree_map_only(
@@ -151,7 +151,7 @@ def _exact(func: Any, args: Any, kwargs: Any) -> Any:
 
 
 def _terms(args: Any, result: torch.Tensor) -> float:
-    """How many terms went into one element of the result, at most."""
+    """At most how many terms went into one element of the result."""
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if not tensors or not result.numel():
         return 1.0
@@ -161,7 +161,7 @@ def _terms(args: Any, result: torch.Tensor) -> float:
 
 
 def _size_of_sum(func: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
-    """How large the sum of the terms' magnitudes is: terms may cancel, their errors do not."""
+    """The sum of the magnitudes of the terms: terms may cancel, their errors do not."""
     try:
         sizes = tree_map_only(
             torch.Tensor,

@@ -1,4 +1,4 @@
-"""Differences of form: number and type of values, shapes, strides, memory shared."""
+"""Differences in metadata: number and type of values, shapes, strides, shared memory."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from inductoscope.doctor.compare.values import Outcome
 
 @dataclass(frozen=True)
 class OutputDifference:
-    """One way in which a compiled outcome differs from eager's."""
+    """One way in which a compiled result differs from eager's."""
 
     kind: str  # value, nan, dtype, shape, stride, sharing, structure
     where: str
@@ -22,7 +22,7 @@ class OutputDifference:
 
 
 def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDifference]:
-    """Number and type of values, shapes, strides, memory shared."""
+    """Differences in number and type of values, shapes, strides, shared memory."""
     mine, other = list(eager.named_values()), list(compiled.named_values())
     if [name for name, _ in mine] != [name for name, _ in other]:
         names = {name for name, _ in mine} ^ {name for name, _ in other}
@@ -30,7 +30,7 @@ def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDiffer
         return [OutputDifference("structure", "outputs", text)]
     found = []
     for (name, one), (_, two) in zip(mine, other, strict=True):
-        found += _form_of_value(name, one, two)
+        found += _of_value(name, one, two)
     for number, (one, two) in enumerate(zip(eager.shared, compiled.shared, strict=True)):
         if one != two:
             text = (
@@ -59,7 +59,7 @@ def _list(names: tuple[str, ...]) -> str:
     return " and ".join(names) or "nothing"
 
 
-def _form_of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
+def _of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
     if not isinstance(one, torch.Tensor) or not isinstance(two, torch.Tensor):
         if type(one) is not type(two):
             text = f"{name} is a {type(two).__name__}, in eager a {type(one).__name__}"
@@ -70,7 +70,7 @@ def _form_of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
     if one.shape != two.shape:
         text = f"{name} has shape {tuple(two.shape)}, in eager {tuple(one.shape)}"
         return [OutputDifference("shape", name, text)]
-    # Gradients may come in another memory format: Inductor chooses that of convolutions.
+    # Gradients may have another memory format: Inductor chooses it for convolutions.
     if not name.startswith("gradient") and strides_that_matter(one) != strides_that_matter(two):
         text = f"{name} has strides {two.stride()}, in eager {one.stride()}"
         return [OutputDifference("stride", name, text)]
@@ -78,7 +78,7 @@ def _form_of_value(name: str, one: Any, two: Any) -> list[OutputDifference]:
 
 
 def strides_that_matter(value: torch.Tensor) -> list[int]:
-    """Strides that matter: those of dimensions with more than one element."""
+    """The strides of dimensions with more than one element; others have no effect."""
     if value.layout is not torch.strided or not value.numel():
         return []
     return [step for size, step in zip(value.shape, value.stride(), strict=True) if size > 1]

@@ -1,4 +1,4 @@
-"""Copies of tensors that keep how they share memory, and runs of a function on such copies."""
+"""Copies of tensors that share memory as the originals do, and calls on such copies."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def plain_torch() -> Iterator[None]:
 
 
 def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> list[Any]:
-    """Copies of the tensors among `values`: those that share memory share it in the copies too,
-    and what was a view of another one is a view of its copy.
+    """Copies of the tensors among `values`: copies of tensors that share memory share it too, and
+    the copy of a view is a view of the copy.
 
-    With `dtype`, floating point tensors become of that type, complex ones of the one that fits.
+    With `dtype`, floating point tensors get that type, and complex ones the type that matches it.
     """
     made = _Copies({}, {})
     copies: dict[int, Any] = {}
-    # A view is made of its base, wherever that stands.
+    # The base of a view is copied first, wherever it is.
     order = sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values))
     for number in order:
         copies[number] = _copy(values[number], made, dtype)
@@ -58,7 +58,7 @@ def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> l
 
 @dataclass(frozen=True)
 class _Copies:
-    """What has been copied: whole memories, and tensors by the id of their original."""
+    """What has been copied: whole storages, and tensors by the id of their original."""
 
     memories: dict[tuple[int, Any], torch.Tensor]
     tensors: dict[int, torch.Tensor]
@@ -73,7 +73,7 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
         return value
     wanted = _wanted_dtype(value.dtype, dtype)
     if value._is_zerotensor():
-        return value  # Has no memory to write to; a copy would have.
+        return value  # It has no memory; a copy would have.
     if not is_plain(value):
         copy = value.detach().clone()
         copy = copy if wanted is value.dtype else copy.to(wanted)
@@ -86,7 +86,7 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
 
 
 def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.Tensor:
-    """The copy of a tensor in the copy of its memory; a view, if it was one, of its base's copy."""
+    """The copy of a tensor in the copy of its storage; for a view, a view of its base's copy."""
     form = (value.size(), value.stride(), value.storage_offset())
     base = made.tensors.get(id(value._base)) if value._base is not None else None
     if base is not None:
@@ -100,7 +100,7 @@ def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.
 
 
 def _whole_memory(value: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """All elements of the memory that a tensor is a view of, copied."""
+    """A copy of the whole storage of a tensor."""
     storage = value.untyped_storage()
     count = storage.nbytes() // value.element_size()
     whole = torch.empty(0, dtype=value.dtype, device=value.device)
@@ -121,7 +121,7 @@ def _can_have_gradient(value: torch.Tensor) -> bool:
 
 
 def size_in_bytes(values: Sequence[Any]) -> int:
-    """Bytes of memory behind the tensors among `values`, shared memory counted once."""
+    """Bytes of memory of the tensors among `values`; shared memory counts once."""
     storages = {}
     for value in values:
         if is_plain(value):
@@ -131,18 +131,18 @@ def size_in_bytes(values: Sequence[Any]) -> int:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call gave: outputs, gradients of inputs, and the inputs as the call left them."""
+    """The result of a call: outputs, gradients of inputs, and the inputs as the call left them."""
 
     outputs: tuple[Any, ...]
     gradients: tuple[torch.Tensor | None, ...]
     inputs: tuple[Any, ...]
     # For each output: the numbers of the inputs and outputs that it shares memory with.
     shared: tuple[tuple[str, ...], ...]
-    # For each output: the number of the first output that is the very same object.
+    # For each output: the number of the first output that is the same object.
     same: tuple[int, ...] = ()
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
-        """All values of the outcome with a name for each."""
+        """All values of the result, each with a name."""
         for number, value in enumerate(self.outputs):
             yield f"output {number}", value
         for number, value in enumerate(self.gradients):
@@ -164,7 +164,7 @@ def run(
 ) -> Outcome:
     """Call `function` on copies of the inputs; the random generators stay as they were.
 
-    `mode` is entered for the call and for the backward pass, and for nothing else.
+    `mode` is active only during the call and the backward pass.
     """
     copies = copy_values(inputs, dtype=dtype)
     with same_generators():
@@ -188,7 +188,7 @@ def _first_same(outputs: Sequence[Any], number: int) -> int:
 
 @contextlib.contextmanager
 def same_generators() -> Iterator[None]:
-    """Every block begins with the generators as they are now, and leaves them so."""
+    """Leaves the random generators as they are now, whatever happens inside."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
         yield
@@ -201,7 +201,7 @@ def _detached(value: Any) -> Any:
 def _gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], mode: Any, keeps_graph: bool
 ) -> tuple[torch.Tensor | None, ...]:
-    """Gradients for fixed random cotangents; one entry per input, None where there is none."""
+    """Gradients for fixed random cotangents: one entry per input, None if it has no gradient."""
     ends = [out for out in outputs if isinstance(out, torch.Tensor) and out.requires_grad]
     leaves = {
         number: value
@@ -221,7 +221,7 @@ def _gradients(
 
 
 def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    # Made in float64 and rounded to bfloat16, so that every precision gets the same numbers.
+    # Rounded to bfloat16, so that every precision gets the same numbers.
     values = torch.randn(end.shape, generator=generator, dtype=torch.float64).bfloat16()
     return values.to(end.dtype).to(end.device)
 

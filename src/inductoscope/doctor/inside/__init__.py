@@ -1,1 +1,1 @@
-"""The doctor inside the user's process: shadows compiled graphs and investigates a failure."""
+"""The doctor inside the user's process: checks compiled graphs and investigates a failure."""

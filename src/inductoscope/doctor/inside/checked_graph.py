@@ -263,7 +263,7 @@ class _CheckedGraph:
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """At once: as soon as a tensor of a lost device is let go of, the process dies of it."""
-        from inductoscope.doctor.inside.lost_device import is_device_lost, tell_by_error
+        from inductoscope.doctor.inside.lost_device import fill_in_from_error, is_device_lost
 
         if not self.instructions.investigate or not is_device_lost():
             return
@@ -271,7 +271,7 @@ class _CheckedGraph:
 
         self._note("error", failure.text)
         found = Found(self.compile_id, failure, process=describe_own_process())
-        stop_with(tell_by_error(found, self.module, error), self.place)
+        stop_with(fill_in_from_error(found, self.module, error), self.place)
 
     def _failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled when it is first needed, and may fail only then."""

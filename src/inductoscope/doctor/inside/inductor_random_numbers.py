@@ -1,7 +1,8 @@
-"""Checks a graph that draws random numbers as it is compiled without the tool.
+"""Checks a graph that draws random numbers the way it is compiled without this tool.
 
-Under the tool compiled code draws eager's numbers, so that values can be compared. Otherwise it has
-operations of its own for that, which may be wrong as well: in type or shape, or by not compiling.
+Under this tool, compiled code draws eager's random numbers, so that values can be compared.
+Otherwise Inductor uses operations of its own, which may fail too: give a wrong type or shape, or
+not compile.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _SECONDS = 120.0
 
 
 def failure_with_inductor_random_numbers(candidate: Candidate) -> tuple[Candidate, Failure | None]:
-    """The graph with Inductor's own random numbers, and what is wrong with it then."""
+    """The graph with Inductor's random numbers, and its failure then."""
     own = replace(candidate, config={**candidate.config, "fallback_random": False})
     forks = Forks(workers=1, seconds=_SECONDS)
     function = as_function(candidate.module)

@@ -1,7 +1,7 @@
-"""Checks a call whose inputs are too large to be copied.
+"""Checks a call whose inputs are too large to copy.
 
-It is made in a fork, which shares the memory until something is written to. What is not close to
-eager may still be rounding: only a smaller call that can be judged in full tells.
+The call is made in a fork, which shares memory with its parent until something is written. What is
+not close to eager may still be rounding: only a smaller call, judged in full, can tell.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TORCH_NAMES = {
 }
 
 _SECONDS = 300.0
-# What every larger size is cut to.
+# Sizes to which every larger dimension is cut.
 _SIZES = (33, 257, 2049)
 
 
@@ -40,14 +40,14 @@ def compared(
             before = _versions(arguments)
             eager = tree_leaves(module(*arguments))
             if _versions(arguments) != before:
-                return "it writes to its inputs, so that it cannot be called twice"
+                return "it mutates its inputs, so it cannot be called twice"
             outputs = tree_leaves(compiled(*arguments))
         for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
             form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
             if len({*form}) > 1:
-                return f"output {number} is of another type or shape than eager's"
+                return f"output {number} has another type or shape than in eager"
             if not is_close(one, two):
-                return f"output {number} is not close to eager's"
+                return f"output {number} is not close to eager"
         return ""
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
@@ -61,7 +61,7 @@ def _versions(arguments: tuple[Any, ...]) -> list[int]:
 
 
 def smaller_failure(candidate: Candidate) -> tuple[Candidate, Failure | None]:
-    """The same graph on a part of the inputs, if it is wrong there too."""
+    """The same graph on smaller inputs, if it is wrong there too."""
     oracle = Oracle(Forks(seconds=_SECONDS))
     for size in _SIZES:
         smaller = all_resized(candidate, size)

@@ -1,8 +1,8 @@
-"""A GPU that this process cannot use any more: what the error itself tells.
+"""A GPU that this process can no longer use: what the error itself says.
 
 After a failed assertion or an illegal access on a GPU, every later call of the process fails too.
-Nothing can be tried in it, and no fork of it can use the GPU. But the doctor has launches made
-synchronous, so that the line of the generated wrapper which raised names the kernel.
+Nothing can be tried in it, and no fork of it can use the GPU. But under the doctor launches are
+synchronous, so the line of the generated wrapper that raised names the kernel.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from inductoscope.doctor.search.error_location import kernel_called_from
 from inductoscope.doctor.search.failure_signature import raising_functions
 from inductoscope.vocabulary import stages
 
-_NO_SCRIPT = "after such an error the process cannot use the GPU, so that nothing was cut down"
+_NO_SCRIPT = "after this error the process cannot use the GPU, so nothing could be tried"
 _NODES = re.compile(
     r"# Topologically Sorted Source Nodes: \[(?P<nodes>[^\]]*)\]"
     r"(?:, Original ATen: \[(?P<aten>[^\]]*)\])?"
@@ -27,7 +27,7 @@ _NODES = re.compile(
 
 
 def is_device_lost() -> bool:
-    """Whether the GPU answers nothing but errors."""
+    """Whether every call to the GPU fails."""
     if not torch.cuda.is_initialized():
         return False
     try:
@@ -37,13 +37,13 @@ def is_device_lost() -> bool:
     return False
 
 
-def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
-    """Fill in the kernel that failed, what is in it, and where that stands in the program."""
+def fill_in_from_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
+    """Fill in the kernel that failed, its operations, and their lines in the program."""
     functions = [name for one in _first_to_last(error) for name in raising_functions(one)]
     wrapper, kernel = kernel_called_from(functions)
     nodes, operations = _contents(wrapper, kernel)
-    text = f"the error came out of the launch of {kernel}" if kernel else ""
-    how = "every launch was waited for" if kernel else ""
+    text = f"the launch of {kernel} raised the error" if kernel else ""
+    how = "every launch was synchronous" if kernel else ""
     found.location = Location(stage=stages.RUNTIME, kernel=kernel, text=text, how=how)
     found.operations = operations
     found.sources = source_lines_of(module, nodes)
@@ -54,7 +54,7 @@ def tell_by_error(found: Found, module: torch.fx.GraphModule, error: BaseExcepti
 
 
 def _first_to_last(error: BaseException) -> list[BaseException]:
-    """The error and those that it came up under: a lost device fails in what cleans up, too."""
+    """The error and those that led to it: on a lost device, cleaning up fails too."""
     chain: list[BaseException] = []
     at: BaseException | None = error
     while at is not None and at not in chain:

@@ -1,1 +1,1 @@
-"""Writes scripts that show a thing without inductoscope."""
+"""Writes scripts that show a failure or a graph without inductoscope."""

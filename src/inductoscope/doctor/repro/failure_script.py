@@ -1,7 +1,7 @@
 """Writes a failing candidate as one script that needs only torch, ready for a bug report.
 
-It exits with 1 when the bug is there and with 0 when it is not, whatever the kind of failure: one
-that kills or hangs the process is watched from a process of its own.
+Whatever the kind of failure, it exits with 1 if the bug is there and with 0 if it is not. A bug
+that kills or hangs the process runs in a child process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from inductoscope.doctor.search.input_recipes import shared_name
 from inductoscope.doctor.search.program_settings import to_be_made
 
 _LINE = 96
-# A compile that has not ended by then, in a process that has to load the compiler too, hangs.
+# A compile that takes longer hangs, even in a process that has to load the compiler first.
 HANG_SECONDS = 20
 
 
@@ -46,7 +46,7 @@ def _head(title: str, candidate: Candidate, failure: Failure) -> str:
         versions += f", {torch.cuda.get_device_name()}"
     text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
     imports = _imports(candidate, failure)
-    return f'"""{text}\n\n{versions}. Exits with 1 when the bug is there.\n"""\n\n{imports}'
+    return f'"""{text}\n\n{versions}. Exits with 1 if the bug is there.\n"""\n\n{imports}'
 
 
 def _imports(candidate: Candidate, failure: Failure) -> str:
@@ -63,7 +63,7 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
 
 
 def _config(candidate: Candidate) -> dict[str, Any]:
-    """Settings that are not torch's own, as they would be without this tool."""
+    """Settings that differ from those in a fresh process."""
     return to_be_made(candidate.config)
 
 
@@ -121,7 +121,7 @@ _BACKWARD = [
     "    gradients = [gradient for gradient in gradients if gradient is not None]",
 ]
 
-# The numbers themselves are random.
+# The numbers are random.
 _FORMS = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
     "    return [(end.dtype, end.shape, end.stride()) for end in ends]",
@@ -164,7 +164,7 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     if failure.aspect == "sharing":
         lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
     elif candidate.draws_inductor_random_numbers:
-        lines.append("assert compiled == eager, 'compiled gives other types or shapes'")
+        lines.append("assert compiled == eager, 'types or shapes differ'")
     else:
         lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
     return _under_main(lines)
@@ -197,7 +197,7 @@ def _watched(compiled: str, *, hangs: bool) -> str:
 
 
 _LIMIT = (
-    "# However slow the machine is: several times as long as another compile takes.",
+    "# On a slow machine: several times as long as another compile takes.",
     "started = time.monotonic()",
     "other = ending(torch.compile(lambda *inputs: torch.ones(3) + 1), 30)",
     "usual = 0 if other is None else time.monotonic() - started",
@@ -207,7 +207,7 @@ _LIMIT = (
 
 _ENDING = (
     "def ending(function):",
-    '    """The exit code of a process of its own, for this bug kills it: minus the signal."""',
+    '    """The exit code of a child process, which this bug kills: minus the signal."""',
     '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
     "    process.start()",
     "    process.join()",
@@ -215,7 +215,7 @@ _ENDING = (
 )
 _ENDING_IN_TIME = (
     "def ending(function, seconds=60):",
-    '    """The exit code of a process of its own; None if it does not end in time."""',
+    '    """The exit code of a child process; None if it does not end in time."""',
     '    process = multiprocessing.get_context("fork").Process(target=run, args=[function])',
     "    process.start()",
     "    process.join(seconds)",

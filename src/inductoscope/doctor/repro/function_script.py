@@ -1,7 +1,7 @@
-"""Writes a Python function of the user's as a script of its own, for failures before any graph.
+"""Writes a function of the user as a script, for failures before there is any graph.
 
-The function's source is copied with what it uses: modules, plain values, other functions of the
-same file. What cannot be copied (closures, methods of objects) is refused.
+The source of the function is copied with what it uses: modules, plain values, other functions of
+the same file. What cannot be copied (closures, methods) is refused.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 def function_script(
     function: Callable[..., Any], arguments: Sequence[Any], *, fullgraph: bool, title: str
 ) -> str:
-    """The function, inputs of the same form, and a compiled call that fails."""
+    """The function, inputs of the same shapes and types, and a compiled call that fails."""
     parts = _Parts()
     parts.add_function(function)
     recipes = [_recipe(value) for value in arguments]
@@ -37,7 +37,7 @@ def function_script(
     name = getattr(function, "__name__", "fn")
     return "\n".join(
         [
-            f'"""{head}\n\n{versions}, {platform.system()}. Exits with 1 when it fails.\n"""\n',
+            f'"""{head}\n\n{versions}, {platform.system()}. Exits with 1 if it fails.\n"""\n',
             *imports,
             *parts.values,
             "\n",
@@ -57,7 +57,7 @@ def _recipe(value: Any) -> str:
     if not isinstance(value, (*_PLAIN, torch.Tensor, list, tuple)):
         raise ToolFailure(f"an argument is a {type(value).__name__}")
     every = list(recipes_for(value))
-    # What Dynamo refuses hardly ever depends on values; the script is run before it is believed.
+    # What Dynamo refuses hardly ever depends on values, and the script is run to make sure.
     text = next((text for text in every if "randn" in text), every[-1])
     if not text:
         raise ToolFailure("an argument is too large to be written into a script")
@@ -82,7 +82,7 @@ class _Parts:
         try:
             source = textwrap.dedent(inspect.getsource(function))
         except (OSError, TypeError) as error:
-            raise ToolFailure("the function has no source that can be read") from error
+            raise ToolFailure("the source of the function cannot be read") from error
         lines = source.splitlines()
         start = next(n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
         self.functions.append("\n".join(lines[start:]) + "\n")

@@ -1,7 +1,7 @@
 """Writes a recorded graph as a script that needs only torch.
 
-A recording holds no values, so inputs and constants are made anew in the recorded shapes, strides
-and types. The script runs the graph in eager and compiled and compares the two.
+A recording holds no values, so the script makes new inputs and constants of the recorded shapes,
+strides and types. The script runs the graph in eager and compiled and compares the two.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.fx import FxGraph, FxNode, graph_from
 from inductoscope.recording.values import members
 
-# A size that only running the program tells.
+# A size that is known only when the program runs.
 _UNKNOWN_SIZE = 8
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*")
 _DTYPE = re.compile(r"torch\.\w+")
 
-# Joint graphs are printed to take and return nested values, by a recipe that only torch has.
+# The code of joint graphs takes and returns nested values, in a way that only torch can unpack.
 _NESTED_INPUTS = re.compile(
     r"def forward\(self, [^\n]*\n\s*([\w, ]+?),? = fx_pytree\.tree_flatten_spec\([^\n]*"
 )
@@ -49,7 +49,7 @@ def graph_names(recording: Recording) -> list[NamedGraph]:
 
 
 def find_graph(recording: Recording, name: str) -> NamedGraph:
-    """The graph that a user means: by its full name, or by any part that only one has."""
+    """The graph that a user means: by its full name, or by any part that is unique."""
     every = graph_names(recording)
     exact = [graph for graph in every if graph.name == name]
     words = name.split()

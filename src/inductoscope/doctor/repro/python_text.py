@@ -1,4 +1,4 @@
-"""Writes an FX graph as the function that a person would have written."""
+"""Writes an FX graph as a function that a person could have written."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
 
 
 def operator_text(target: Any) -> str:
-    """An operator of the program's own, as the program defines it.
+    """A custom operator, as the program defines it.
 
     Whether it needs more of the program than that, the reproducer's own runs tell.
     """
@@ -74,7 +74,9 @@ def operator_text(target: Any) -> str:
     except (OSError, TypeError):
         texts = []
     if not texts or not texts[0].startswith("@"):
-        raise ToolFailure(f"the graph calls {target}, an operation of the program's own")
+        raise ToolFailure(
+            f"the graph calls {target}, a custom operator whose definition cannot be read"
+        )
     return "\n\n\n".join(texts)
 
 
@@ -98,7 +100,9 @@ class _Writer:
             self.inner[self.names[node.name]] = graph
             return []
         if node.op not in ("call_function", "call_method"):
-            raise ToolFailure(f"the graph calls {node.target}, which has no text of its own")
+            raise ToolFailure(
+                f"the graph calls {node.target}, which cannot be written as Python code"
+            )
         return self._call(node)
 
     def _outputs(self, node: Node) -> str:
@@ -110,7 +114,7 @@ class _Writer:
     def _new_name(self, node: Node) -> str:
         wanted = _DYNAMO_NAME.sub("", node.name) if node.op == "placeholder" else node.name
         if node.op == "get_attr":
-            wanted = f"body_of_{wanted}"  # Dynamo takes the name itself for graphs of its own.
+            wanted = f"body_of_{wanted}"  # Dynamo uses the name itself for its own graphs.
         wanted = re.sub(r"\W|^(?=\d)", "_", wanted) or node.name
         if keyword.iskeyword(wanted) or wanted in (
             "torch",
@@ -183,7 +187,7 @@ def _operand(text: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """A constant as it stands in Python."""
+    """A constant as Python code."""
     if isinstance(value, complex):
         return f"complex({literal(value.real)}, {literal(value.imag)})"
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
@@ -194,7 +198,7 @@ def literal(value: Any) -> str:
         return f"torch.nn.attention.{value}"
     text = repr(value)
     if text.startswith("<"):
-        raise ToolFailure(f"the graph holds {text}, which cannot be written down")
+        raise ToolFailure(f"the graph holds {text}, which cannot be written as Python code")
     return text
 
 

@@ -1,7 +1,7 @@
-"""Runs a reproducer in fresh processes before it is called one.
+"""Runs a reproducer in fresh processes, to prove that it shows the failure.
 
-Loading torch and its compiler takes most of the time of such a run. So the processes may be started
-early, beside something else: they load them, wait for a script, run that one and end.
+Most of such a run is spent loading torch and its compiler. So the processes may be started early,
+while something else runs: they load torch, wait for a script, run it and end.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""From a failure to its cause: candidates, an oracle that judges them, and searches over both."""
+"""From a failure to its cause: candidates, an oracle that judges them, and searches."""

@@ -1,4 +1,4 @@
-"""A candidate: a graph, inputs, and how it is compiled. It is a value; an oracle judges it."""
+"""A candidate: a graph, its inputs, and how it is compiled. A value that an oracle judges."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Candidate:
     inputs: tuple[Any, ...]
     backward: bool = False
     dynamic: bool | None = None
-    # Options of torch.compile, and settings of the compiler that the program made.
+    # Options of torch.compile, and settings of the compiler that the program changed.
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
-    # Inputs of an earlier call, on which the graph was compiled: some failures need one.
+    # Inputs of an earlier call, for which the graph was compiled: some failures need that.
     earlier: tuple[Any, ...] | None = None
-    # Texts that make the inputs; empty for an input whose values are only in memory.
+    # Code that makes each input; empty for an input that cannot be written down.
     recipes: tuple[str, ...] = ()
 
     @property
@@ -34,12 +34,12 @@ class Candidate:
 
     @property
     def size(self) -> int:
-        """How many operations there are; taking one of several results is none."""
+        """The number of operations; unpacking several results does not count."""
         return sum(not is_unpacking(node) for node in self.operations)
 
     @property
     def draws_inductor_random_numbers(self) -> bool:
-        """Whether it draws other numbers than eager, so that all but values can be compared."""
+        """Whether it draws other random numbers than eager, so that values cannot be compared."""
         return self.config.get("fallback_random") is False
 
     def with_inputs(self, inputs: tuple[Any, ...]) -> Candidate:
@@ -48,14 +48,14 @@ class Candidate:
 
 
 def name_of(node: torch.fx.Node) -> str:
-    """What a node calls, in a word."""
+    """The name of what a node calls."""
     if isinstance(node.target, str):
         return node.target
     return str(getattr(node.target, "__name__", node.target))
 
 
 def is_unpacking(node: torch.fx.Node) -> bool:
-    """Taking one result out of several: belongs to the node that made them."""
+    """Whether a node takes one of several results; it belongs to the node that computed them."""
     if node.target is not operator.getitem or not isinstance(node.args[0], torch.fx.Node):
         return False
     value = node.args[0].meta.get("example_value", node.args[0].meta.get("val"))
@@ -69,9 +69,9 @@ def is_operation(node: torch.fx.Node) -> bool:
 
 
 def has_transforms(candidate: Candidate) -> bool:
-    """Whether the graph enters and leaves transforms such as vmap or grad, and so has to be whole.
+    """Whether the graph enters and leaves transforms such as vmap or grad, so cannot be divided.
 
-    Running a part of it would leave this process inside of one.
+    Running a part of it could leave this process inside a transform.
     """
     modules = [str(getattr(node.target, "__module__", "")) for node in candidate.operations]
     return any("_functorch" in module for module in modules)

@@ -1,12 +1,12 @@
-"""Loads the compiler into a process before it is forked."""
+"""Imports the compiler into a process before it is forked."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 
-# What the compiler imports late. In a program that stops before its first compile, every fork
-# would have to do it.
+# What the compiler imports late. Otherwise, in a program that stops before its first compile, every
+# fork would import it.
 _LATE_IMPORTS = (
     "compile_fx", "scheduler", "choices", "bounds", "kernel_template_choice",
     "fx_passes.joint_graph", "fx_passes.post_grad", "fx_passes.fuse_attention", "fx_passes.pad_mm",
@@ -18,7 +18,7 @@ _LATE_IMPORTS = (
 
 
 def import_compiler() -> None:
-    """Import in this process what its forks will need."""
+    """Import in this process what its forks need."""
     for name in _LATE_IMPORTS:
         with contextlib.suppress(Exception):
             importlib.import_module(f"torch._inductor.{name}")

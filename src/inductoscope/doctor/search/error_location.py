@@ -1,4 +1,4 @@
-"""Whose error it is that came out of a compile or out of a compiled graph."""
+"""Which stage raised an error, in a compile or in a compiled graph."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
-    """The stage of an error: AOTAutograd is to blame only if it fails without Inductor too."""
+    """Where an error comes from: AOTAutograd is to blame only if it fails without Inductor too."""
     declared = location_of_answer(forks.ask(lambda: in_custom_operators(candidate)))
     if declared.is_known:
         return declared
@@ -39,36 +39,36 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     if failure.kind == SIGNAL and stage == stages.RUNTIME:
         return replace(place, function="", kernel=failure.function, how="the last kernel entered")
     if any(name.startswith("_load_triton_kernel") for name in functions):
-        how = "the Triton code that was generated for it cannot even be loaded"
+        how = "the generated Triton code cannot even be loaded"
         return replace(place, stage=stages.TRITON_COMPILE, how=how)
     if stage != stages.AOT:
         return place
     answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
     if answer.is_done and not answer.result:
-        how = "the same graph goes through with backend='aot_eager', without decompositions"
+        how = "the same graph compiles with backend='aot_eager', without decompositions"
         return replace(place, stage=stages.DECOMPOSITION, how=how)
-    return replace(place, how="fails with backend='aot_eager' too")
+    return replace(place, how="it fails with backend='aot_eager' too")
 
 
 def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:
-    """Whose code raised while a compiled graph ran: the innermost that is known decides."""
+    """Whose code raised while a compiled graph ran: the innermost known function decides."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     if functions and f"({cache_dir()}" in functions[0]:
         kernel = kernel_called_from(functions[:1])[1]
         if kernel:
-            return stages.RUNTIME, "raised by the kernel, or on the way into it", kernel
-        return stages.WRAPPER, "raised by the wrapper that Inductor wrote", ""
+            return stages.RUNTIME, "raised by the kernel, or by its launch", kernel
+        return stages.WRAPPER, "raised by the wrapper that Inductor generated", ""
     for name in functions:
         if "torch/_inductor/" in name or "torch/_ops.py" in name:
             break
         if "torch/_functorch/" in name:
-            return stages.AOT, "raised by what AOTAutograd puts around the compiled graph", ""
+            return stages.AOT, "raised by AOTAutograd's code around the compiled graph", ""
     return stages.RUNTIME, "", ""
 
 
 def kernel_called_from(functions: Sequence[str]) -> tuple[str, str]:
-    """The generated wrapper that an error came through, and the kernel that it had called."""
+    """The generated wrapper that an error passed through, and the kernel that it had called."""
     from torch._inductor.runtime.cache_dir_utils import cache_dir
 
     for place in functions:

@@ -1,4 +1,4 @@
-"""Whether a kernel that gives wrong numbers was lowered wrongly, or made wrongly of its loops."""
+"""Whether a kernel computes wrong numbers because of its lowering or of its code."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ TORCH_NAMES = {
 
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
-    """Whether the loop body is wrong already, or only the code made from it."""
+    """Whether the loop body is wrong already or only the code made from it, and how we know."""
     how = "each buffer was compared with its node, computed in eager"
     value = found.graph.checked[found.buffer]
     if planned_dtype(found.graph, found.buffer, value) != value.dtype:
         return stages.LOWERING, f"{how}, and its type with that of the lowered graph"
     if found.kernel.startswith(("extern_kernels", "torch.ops", "aten.")):
-        if _is_given_something_else(found):
+        if _gets_other_inputs(found):
             return (
                 stages.LOWERING,
-                f"{how}; eager's own kernel is given something else than the node",
+                f"{how}; eager's kernel gets other inputs than the node",
             )
-        return stages.RUNTIME, f"{how}; the kernel is one of eager's own"
+        return stages.RUNTIME, f"{how}; the kernel is one of eager's"
     if strides := _other_strides(found):
         return stages.WRAPPER, f"{how}; {strides}"
     expected = found.graph.expected
@@ -42,11 +42,11 @@ def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
             return stages.CODEGEN, f"{how}; its loop body, evaluated step by step, is right"
         if any(_agree(value, found.graph.checked[found.buffer]) for value in known):
             return stages.LOWERING, f"{how}; its loop body, evaluated step by step, is wrong too"
-    return "", f"{how}; whether its loop body is right could not be told"
+    return "", f"{how}; its loop body could not be evaluated"
 
 
-def _is_given_something_else(found: KernelDivergence) -> bool:
-    """Whether the lowered graph hands other values to an extern kernel than the node reads."""
+def _gets_other_inputs(found: KernelDivergence) -> bool:
+    """Whether the lowered graph passes other values to an extern kernel than the node reads."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     expected, buffer = found.graph.expected, found.graph.lowered.name_to_buffer[found.buffer]
     known = {**found.graph.inputs, **found.graph.checked, **found.graph.lowered.constants}
@@ -56,26 +56,26 @@ def _is_given_something_else(found: KernelDivergence) -> bool:
     try:
         given = [_laid_out(known[item.get_name()], item.get_layout()) for item in buffer.inputs]
     except (AttributeError, KeyError, NotImplementedError, RuntimeError, TypeError):
-        return False  # Not told by these means.
+        return False  # Unknown.
     pairs = [(one, two) for one, two in zip(asked, given, strict=False) if one is not None]
     is_whole = len(asked) == len(given) == len(pairs)
     return is_whole and any(one.shape != two.shape or not _agree(one, two) for one, two in pairs)
 
 
 def _laid_out(value: torch.Tensor, layout: Any) -> torch.Tensor:
-    """A buffer as a kernel sees it."""
+    """A buffer as a kernel reads it."""
     size, stride = ([int(item) for item in part] for part in (layout.size, layout.stride))
     return torch.as_strided(value, size, stride, int(layout.offset))
 
 
 def _other_strides(found: KernelDivergence) -> str:
-    """What the wrapper allocated, where it is not what the lowered graph asks for."""
+    """How the strides that the wrapper allocated differ from those of the lowered graph."""
     buffer, value = found.graph.lowered.name_to_buffer[found.buffer], found.graph.checked
     try:
         planned = tuple(int(step) for step in buffer.get_layout().stride)
         sizes = tuple(int(size) for size in buffer.get_layout().size)
     except (AttributeError, NotImplementedError, TypeError):
-        return ""  # Not of one layout, or of sizes that are not numbers.
+        return ""  # It has no single layout, or sizes that are not numbers.
     made = value[found.buffer]
     steps = zip(sizes, planned, made.stride(), strict=False)
     if made.shape != sizes or all(one == two for size, one, two in steps if size > 1):
@@ -84,7 +84,7 @@ def _other_strides(found: KernelDivergence) -> str:
 
 
 def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | None:
-    """What the loop body stores into the buffer; None where it cannot be told."""
+    """What the loop body stores into the buffer; None if it cannot be evaluated."""
     from torch._inductor.scheduler import SchedulerNode
 
     values = {**found.graph.inputs, **found.graph.checked}
@@ -103,7 +103,7 @@ def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | N
 
 
 def _sizes(graph: WatchedGraph) -> dict[sympy.Symbol, int]:
-    """What the symbols of dynamic shapes stand for in this call."""
+    """The values of the symbols of dynamic shapes in this call."""
     found: dict[sympy.Symbol, int] = {}
     for name, planned in graph.lowered.graph_inputs.items():
         given = graph.inputs.get(name)

@@ -1,7 +1,7 @@
 """Judges candidates: compiles each in a fork and compares it with eager.
 
-Every candidate goes through one gate: seen before, it is answered from memory or from the journal
-of an earlier run; otherwise it is tried, and the answer is written down.
+A candidate that was judged before is answered from memory, or from the journal of an earlier run.
+Otherwise it is tried, and the answer goes into both.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ TORCH_NAMES = {
 
 Around = Callable[[], contextlib.AbstractContextManager[Any]]
 
-# Results must come from a compile, not from a cache; compiled binaries may be reused, they are
-# found by the text that they were compiled from.
+# Results must come from a compile, not from a cache. Compiled binaries may be reused, since they
+# are found by their source.
 _NO_RESULT_CACHES = {
     "torch._inductor.config": {"fx_graph_cache": False, "fx_graph_remote_cache": False},
     "torch._functorch.config": {"enable_autograd_cache": False},
@@ -56,9 +56,9 @@ _NO_RESULT_CACHES = {
 
 
 def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Failure | None:
-    """Compile and run the candidate in this process; None if it does what eager does.
+    """Compile and run the candidate in this process; None if the result agrees with eager.
 
-    Raises `EagerFails` if there is nothing to compare with.
+    Raises `EagerFails` if eager fails too.
     """
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     try:
@@ -76,14 +76,14 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
-    """Call a compiled function on the candidate's inputs, after the earlier ones."""
+    """Call a compiled function on the candidate's inputs, and before that on the earlier ones."""
     if candidate.earlier is not None:
         run(function, candidate.earlier, backward=candidate.backward)
     return run(function, candidate.inputs, backward=candidate.backward)
 
 
 class EagerFails(Exception):
-    """The candidate fails without a compiler too, so it says nothing about one."""
+    """The candidate fails in eager too, so it says nothing about the compiler."""
 
 
 def compiled(candidate: Candidate) -> Callable[..., Any]:
@@ -96,21 +96,21 @@ def compiled(candidate: Candidate) -> Callable[..., Any]:
 
 @contextlib.contextmanager
 def compiling(candidate: Candidate) -> Iterator[None]:
-    """What holds while a candidate is compiled: fresh compiler state, its settings, no caches."""
+    """The state in which a candidate is compiled: a fresh compiler, its settings, no caches."""
     prepare_compiler()
     with contextlib.ExitStack() as stack:
         for module, settings in _NO_RESULT_CACHES.items():
             stack.enter_context(patched(settings, module))
         stack.enter_context(patched(candidate.config))
         if candidate.dynamic is None:
-            # The program's own call, inside of which this may be, can have been made with True.
+            # The call of the program that this may be inside of can have dynamic=True.
             settings = {"assume_static_by_default": True}
             stack.enter_context(patched(settings, "torch._dynamo.config"))
         yield
 
 
 def prepare_compiler() -> None:
-    """Forget compiled code, and the threads that a fork does not have."""
+    """Forget compiled code, and worker threads, which a fork does not have."""
     import torch._dynamo
     from torch._inductor.async_compile import AsyncCompile
 
@@ -132,14 +132,14 @@ _BEFORE_NATIVE = (
 
 
 class _Past(Exception):
-    """The compile has come farther than the failure that is looked for."""
+    """The compile has passed the stage of the failure in question."""
 
 
 @contextlib.contextmanager
-def no_farther_than(stage: str) -> Iterator[None]:
-    """End a compile before generated code is compiled, if the stage lies before that.
+def no_further_than(stage: str) -> Iterator[None]:
+    """Stop before generated code is compiled, if the stage comes before that.
 
-    Compiling it takes most of the time, and cannot bring back a failure of an earlier stage.
+    Compiling that code takes most of the time and cannot cause a failure in an earlier stage.
     """
     if stage not in _BEFORE_NATIVE:
         yield
@@ -167,16 +167,16 @@ def _is_past(error: BaseException) -> bool:
 
 @dataclass
 class Oracle:
-    """Answers whether candidates show a failure, in forks, and remembers what it answered."""
+    """Says whether candidates show a failure; tries them in forks and remembers the answers."""
 
     forks: Forks
     journal: Path | None = None
-    # The stage of an error that is looked for, if it is one.
+    # For an error: its stage.
     stage: str = ""
-    # Have every kernel announced, so that a process that dies tells which one was the last.
+    # Announce every kernel, so that the last one is known if the process dies.
     watch_kernels: bool = False
     mistakes: list[str] = field(default_factory=list)
-    # When to stop trying: what is not known by then counts as not failing.
+    # When to stop trying; unknown candidates then count as not failing.
     deadline: float = math.inf
     _known: dict[str, Failure | None] = field(default_factory=dict)
 
@@ -200,7 +200,7 @@ class Oracle:
         return iter([found for _, found in sorted(self._tried(candidates, label))])
 
     def first(self, candidates: Sequence[Candidate | None], failure: Failure) -> int | None:
-        """The number of the first candidate that shows the same failure; the rest is not tried."""
+        """The number of the first candidate that shows the same failure; others are not tried."""
         valid = [(number, item) for number, item in enumerate(candidates) if item is not None]
         answers: dict[int, bool] = {}
         for place, found in self._tried([item for _, item in valid], ""):
@@ -225,21 +225,23 @@ class Oracle:
         if time.monotonic() > self.deadline:
             yield from ((number, None) for number, _, _ in fresh)
             return
-        works = [_work(candidate, self._usual) for _, _, candidate in fresh]
+        works = [_work(candidate, self._surroundings) for _, _, candidate in fresh]
         for place, answer in self.forks.as_done(works):
             number, key, _ = fresh[place]
             found = failure_of_answer(answer)
             if answer.error:
-                self.mistakes.append(answer.error)  # Of this tool: not an answer to remember.
+                self.mistakes.append(
+                    answer.error
+                )  # A mistake of this tool, not an answer to remember.
             else:
                 self._remember(key, found)
             yield number, found
 
-    def _usual(self) -> contextlib.AbstractContextManager[Any]:
-        """What a candidate is tried under, if nothing else is asked for."""
+    def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
+        """What surrounds the compile of a candidate."""
         if self.watch_kernels:
             return KernelWatch(compare=False).watching()
-        return no_farther_than(self.stage)
+        return no_further_than(self.stage)
 
     def _remember(self, key: str, found: Failure | None) -> None:
         self._known[key] = found
@@ -260,7 +262,7 @@ def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
 
 
 def digest(candidate: Candidate) -> str:
-    """Tells candidates apart: by their code, and by their inputs' form and values."""
+    """Identifies a candidate by its code, its settings and its inputs."""
     hasher = hashlib.blake2b(digest_size=12)
     hasher.update(candidate.module.graph.python_code("self").src.encode())
     for value in (*candidate.inputs, *(candidate.earlier or ())):

@@ -1,4 +1,4 @@
-"""Settings of the compiler that a program has made, beside those that a fresh process has."""
+"""Settings of the compiler that a program has changed, compared with a fresh process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TORCH_NAMES = {
 
 
 def changed_settings() -> dict[str, Any]:
-    """Settings that the program has changed. Random numbers are the tool's own business."""
+    """Settings that the program has changed; `fallback_random` is set by this tool."""
     from torch._inductor import config
 
     found = {}
@@ -29,15 +29,15 @@ def _is_plain(value: Any) -> bool:
 
 
 def as_when_fresh(settings: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The settings, those of these names as in a process in which no one has set them.
+    """The settings, with these reset to their values in a fresh process.
 
-    To leave a setting out would not do: this process has it, and so do its forks.
+    It is not enough to leave a setting out: this process has it, and so do its forks.
     """
     return {**settings, **{name: _fresh_value(name) for name in names}}
 
 
 def to_be_made(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that a fresh process does not have by itself."""
+    """The settings whose values differ from those in a fresh process."""
     return {name: value for name, value in settings.items() if value != _fresh_value(name)}
 
 
@@ -48,6 +48,6 @@ def _fresh_value(name: str) -> Any:
     entry = config._config.get(name)
     if entry is None:
         return None
-    # What the environment says holds in a fresh process too.
+    # The environment applies to a fresh process too.
     by_environment = entry.env_value_default
     return entry.default if by_environment is _UNSET_SENTINEL else by_environment

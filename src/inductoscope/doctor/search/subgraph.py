@@ -1,8 +1,8 @@
 """Any part of a graph as a graph of its own, with the real values at the cut as inputs.
 
-The graph is run once in eager and the value of every node is kept as each of its users saw it, so
-that any set of nodes makes a candidate: what comes in from outside the set becomes an input. No
-subset is invalid, and most of the minimising is done before any search begins.
+The graph runs once in eager, and every value is kept as each user of the node saw it. Any set of
+nodes then makes a candidate: what comes from outside the set becomes an input. So no subset is
+invalid, and most of the work is done before any search begins.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _WRITTEN_DOWN = (
 
 @dataclass
 class RecordedGraph:
-    """A candidate whose nodes' values are known."""
+    """A candidate with the values of its nodes."""
 
     candidate: Candidate
-    # What a user saw of a node: {(user, node): value}; and what a node was right after it ran.
+    # The value of a node as a user saw it, {(user, node): value}, and right after the node ran.
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
-        """Nodes that can be kept or left out, in order."""
+        """The nodes that can be kept or left out, in order."""
         return [node.name for node in self.candidate.operations if not is_unpacking(node)]
 
 
@@ -92,7 +92,7 @@ def subgraph(
 ) -> Candidate | None:
     """The nodes in `keep` as a candidate, or None if nothing is left of them.
 
-    With `separate`, every node stands alone: it reads inputs only, and is an output.
+    With `separate`, every node is alone: it reads only inputs, and is an output.
     """
     return _Subgraph(recorded, keep, separate).candidate()
 
@@ -131,13 +131,13 @@ class _Subgraph:
         )
 
     def _drop_unused_inputs(self) -> None:
-        """What was made for a node that could not be copied after all."""
+        """Inputs that were made for a node that could not be copied after all."""
         for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
             self._inputs.pop(node.name)
             self._graph.erase_node(node)
 
     def _copy(self, node: Node) -> bool:
-        """Copy a node if it is kept and all that it reads can be had."""
+        """Copy a node if it is kept and everything it reads is available."""
         wanted = node.name in self._keep
         if is_unpacking(node):
             source = node.args[0]
@@ -175,7 +175,7 @@ class _Subgraph:
             raise _CannotCut from None
 
     def _placeholder(self, name: str, value: Any) -> Node:
-        # A node that is written to is one input before that and another one after.
+        # A node that is mutated is one input before that and another one after it.
         known = self._placeholders.get((name, id(value)))
         if known is not None:
             return known
@@ -186,7 +186,7 @@ class _Subgraph:
         return new
 
     def _at_front(self, make: Any) -> Node:
-        """Inputs stand before everything else, in the order in which they were made."""
+        """Inputs come before everything else, in the order in which they were made."""
         after = self._last_placeholder
         if after is None:
             first = next(iter(self._graph.nodes), None)
@@ -199,7 +199,7 @@ class _Subgraph:
         return new
 
     def _outputs(self, copied: list[Node]) -> list[Node]:
-        """What no other copied node uses, what was an output, and what was written to last."""
+        """Nodes that no other copied node uses, that were outputs, or that were mutated last."""
         before = {
             leaf.name
             for node in self._source.graph.nodes
@@ -215,7 +215,7 @@ class _Subgraph:
         return found + [node for node in copied if node not in found and self._is_lost(node)]
 
     def _is_lost(self, node: Node) -> bool:
-        """Whether a node is written to, and nothing that is kept reads it after that."""
+        """Whether a node is mutated and no node that is kept reads it after that."""
         readers = [user for user in node.users if user.name in self._new]
         return bool(readers) and node.name in _written_to(readers[-1])
 
@@ -224,7 +224,7 @@ class _Subgraph:
 
 
 class _CannotCut(Exception):
-    """A value at the cut is neither a tensor nor something that can be written down."""
+    """A value at the cut is neither a tensor nor something that can be a literal."""
 
 
 def _written_to(node: Node) -> list[str]:

@@ -1,8 +1,8 @@
-"""Where in the compiler a wrong result is made, from one instrumented compile.
+"""Which stage of the compiler makes a wrong result, from one instrumented compile.
 
-In the order of the stages: a pass before gradients, AOTAutograd, a decomposition, a pass over the
-joint graph or over the forward or backward one, a kernel. The first that changes what is computed
-is the culprit; all later ones only pass it on.
+In the order of the stages: a pre-grad pass, AOTAutograd, a decomposition, a pass over the joint
+graph or over the forward or backward graph, a kernel. The first one that changes what is computed
+is the culprit; later ones only pass it on.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def location_of_answer(answer: ForkAnswer) -> Location:
 
 
 def _before_inductor(candidate: Candidate) -> Location:
-    """Whether AOTAutograd alone, with eager's own kernels behind it, is wrong already."""
+    """Whether AOTAutograd alone, with eager's kernels, is wrong already."""
     text = wrong_with_backend(candidate, "aot_eager")
     if not text:
         return Location()
@@ -80,11 +80,11 @@ def _before_inductor(candidate: Candidate) -> Location:
 
 
 def in_custom_operators(candidate: Candidate) -> Location:
-    """Whether an operator of the program's own is not what it declares to be."""
+    """Whether a custom operator does not do what it declares."""
     found = first_false_declaration(as_function(candidate.module), candidate.inputs)
     if found is None:
         return Location()
-    how = "torch.library.opcheck says so, on the values that it gets"
+    how = "torch.library.opcheck failed on its actual arguments"
     return Location(stage=stages.USER, operation=found.operation, text=found.text, how=how)
 
 
@@ -116,7 +116,7 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
 
 
 def _in_compile(candidate: Candidate, aspect: str) -> Location:
-    """Compile with passes and kernels watched, run, and say who was first."""
+    """Compile while watching passes and kernels, run, and see what differs first."""
     passes, kernels = PassWatch(), KernelWatch()
     seen = _Retraced()
     with compiling(candidate), passes.watching(), kernels.watching():
@@ -133,7 +133,7 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
     for graph in kernels.graphs if aspect in _FORM else ():
         if (place := _at_declaration(graph)).is_known:
             return place
-    text = "no buffer differs from its node; the graph's outputs do"
+    text = "every buffer equals its node, but the outputs of the graph differ"
     return Location(text=text, graphs_are_right=True)
 
 
@@ -141,9 +141,9 @@ _FORM = ("dtype", "shape", "stride")
 
 
 def _at_declaration(graph: WatchedGraph) -> Location:
-    """The first node that eager gives another form than the compiler was told by its meta function.
+    """The first node for which eager and the meta function disagree on type or strides.
 
-    Inductor goes by the latter.
+    Inductor relies on the meta function.
     """
     values = graph.expected.eager if graph.expected is not None else {}
     for node in graph.module.graph.nodes:
@@ -163,14 +163,14 @@ def _at_declaration(graph: WatchedGraph) -> Location:
 
 
 class _Retraced:
-    """The graph that Dynamo takes from the candidate, whose nodes have other names."""
+    """The graph that Dynamo captures from the candidate; its nodes have other names."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.inputs: dict[str, Any] = {}
 
     def backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
-        """Inductor, with the graph and the inputs kept on the way."""
+        """Inductor, keeping the graph and its inputs."""
 
         def compile_graph(module: Any, examples: Any) -> Any:
             from torch._inductor.compile_fx import compile_fx
@@ -193,7 +193,7 @@ class _Retraced:
         return compile_graph
 
     def in_candidate(self, candidate: Candidate, names: Iterable[str]) -> tuple[str, ...]:
-        """Names of the candidate's own nodes for those of the graph taken from it."""
+        """The candidate's nodes that correspond to nodes of the captured graph."""
         own = candidate.operations
         if [node.target for node in own] != [node.target for node in self.nodes]:
             return ()
@@ -211,7 +211,7 @@ def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Lo
         pass_name=name,
         operation=", ".join(dict.fromkeys(found.removed))[:300],
         text=found.text,
-        how="the graph before and after each pass was run on the same inputs",
+        how="the graph was run before and after each pass on the same inputs",
         suspects=seen.in_candidate(candidate, _dynamo_names(found.nodes)),
         names=(*found.patterns, *found.inside),
         added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
@@ -219,7 +219,7 @@ def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Lo
 
 
 def _dynamo_names(nodes: Iterable[Any]) -> set[str]:
-    """Names of the nodes in earlier graphs that these were made from."""
+    """Names of nodes in earlier graphs that these nodes come from."""
     names: set[str] = set()
     for node in nodes:
         names.add(node.name)
@@ -255,7 +255,7 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
 
 
 def aten_operations(candidate: Candidate) -> list[str]:
-    """The operations that eager runs for the candidate, views and copies left out."""
+    """The operations that eager runs for the candidate, without views and copies."""
     seen: list[str] = []
 
     class Collect(TorchDispatchMode):

@@ -1,1 +1,1 @@
-"""Ways round a failure, tried before they are proposed."""
+"""Workarounds, tried before they are offered."""

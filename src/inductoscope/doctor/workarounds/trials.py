@@ -1,4 +1,4 @@
-"""Tries workarounds on the graph that fails, and measures what they cost."""
+"""Tries workarounds on the failing graph and measures what they cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def try_workarounds(
     suppressing: Sequence[tuple[Axis, str]],
     oracle: Oracle,
 ) -> list[GraphWorkaround]:
-    """Workarounds that make the whole graph right, the least loss first, with their slowdown."""
+    """Workarounds with which the whole graph is right, the least loss first."""
     operations = [location.operation, *found.operations]
     passes = [location.pass_name, *(name for name in location.names if name.isidentifier())]
     passes = passes if location.pass_name else []
@@ -37,7 +37,7 @@ def try_workarounds(
         location.stage, _unique(operations), _unique(passes), suppressing
     )
     if not can_fork():
-        # Tried in this process, one would stay in the way of the next: the program is the test.
+        # In this process one would affect the next: they are tried on the program instead.
         return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
     working: list[tuple[ProposedWorkaround, float | None]] = []
     for first in range(0, len(proposals), oracle.forks.workers):
@@ -76,7 +76,7 @@ def _tried(candidate: Candidate, proposal: ProposedWorkaround) -> Callable[[], d
 
 
 def _timed(candidate: Candidate) -> Callable[[], float | None]:
-    """Work for a fork: seconds of one compiled call, the shortest of many."""
+    """Work for a fork: seconds of a compiled call, the shortest of many."""
 
     def work() -> float | None:
         with compiling(candidate):
