@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from inductoscope.analysis.diff import compare
-from inductoscope.analysis.diff import headline as verdict
+from inductoscope.analysis.diff import verdict
 from inductoscope.analysis.diff.canonical import Renaming, graph_lines
 from inductoscope.analysis.diff.entities import Difference
 from inductoscope.analysis.diff.matching import match
