@@ -32,14 +32,13 @@ def written_fields(event: Event) -> dict[str, Any]:
     defaults = _defaults(type(event))  # type: ignore[arg-type]  # A class is hashable.
     return {
         name: value
-        for name, value in vars(event).items()
-        if value is not None and not _is_same(value, defaults[name])
+        for name, value in event.__dict__.items()
+        # Types first: what torch hands over may answer `!=` with anything. Called for each event
+        # in the user's program, so that all stands in one expression.
+        if value is not None
+        and value is not (default := defaults[name])
+        and (type(value) is not type(default) or value != default)
     }
-
-
-def _is_same(value: Any, default: Any) -> bool:
-    # Types first: what torch hands over may answer `==` with anything.
-    return value is default or (type(value) is type(default) and bool(value == default))
 
 
 @cache
