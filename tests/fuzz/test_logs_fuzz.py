@@ -8,6 +8,7 @@ import random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from inductoscope.hangs.choices.log_choices import analyse_answers
 from inductoscope.hangs.logs.applicability import judge
 from inductoscope.hangs.logs.blocks import read_events
 from inductoscope.hangs.logs.choice import parse_choice
@@ -50,7 +51,7 @@ def read(data: bytes) -> View:
     reading = _fold(
         [Log("log", ("log",))], lambda path, file: read_events(stream.read, damage=damage)
     )
-    return logs_view(reading, judge(reading))
+    return logs_view(reading, analyse_answers(judge(reading)))
 
 
 def report(data: bytes) -> None:

@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inductoscope.hangs.choices.log_choices import analyse_answers
 from inductoscope.hangs.logs import blocks, reading
 from inductoscope.hangs.logs.answer import Kind
 from inductoscope.hangs.logs.applicability import judge
@@ -206,7 +207,7 @@ def view_of(path: Path, cores: int) -> str:
     found = reading.read_logs([str(path)], cores=cores)
     from inductoscope.hangs.logs.applicability import judge
 
-    return json.dumps(logs_view(found, judge(found)), default=str)
+    return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
 
 
 def test_many_cores_and_one_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +245,7 @@ def read_in_pieces(path: Path, bounds: tuple[int, ...]) -> str:
         p for a, b in itertools.pairwise(bounds) for p in reading.read_piece(str(path), a, b)[0]
     ]
     found = reading._fold(find_logs([str(path)]), lambda name, file: iter(pieces))
-    return json.dumps(logs_view(found, judge(found)), default=str)
+    return json.dumps(logs_view(found, analyse_answers(judge(found))), default=str)
 
 
 def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

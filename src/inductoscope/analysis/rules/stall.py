@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.rules.finding import Confidence, Finding
-from inductoscope.hangs.choices.stuck_choices import stuck_choices, told
+from inductoscope.hangs.choices.analysis import analyse
+from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from inductoscope.hangs.watch.live import kept_stalls
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
@@ -45,7 +46,7 @@ def _finding(stall: dict[str, Any], folder: Path) -> Finding:
         confidence=_confidence(judgement),
         evidence=(
             *values.texts(judgement.get("evidence")),
-            *(told(choices) if choices is not None else []),
+            *(analyse(choices).lines if choices is not None else []),
             *([f"--kill-stuck ended pid {ended['pids']}"] if ended.get("pids") else []),
         ),
         advice=str(judgement.get("advice") or ""),

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
+
+if TYPE_CHECKING:
+    from inductoscope.hangs.choices.log_choices import AnalysedAnswer
 
 from inductoscope.cli.parameters import complete_files, json_option
 
@@ -66,6 +70,7 @@ def command(
     Exit code: 0 nothing is stuck, 1 something is, 2 not a torch log.
     """
     from inductoscope.errors import UsageError
+    from inductoscope.hangs.choices.log_choices import analyse_answers
     from inductoscope.hangs.logs.applicability import judge
     from inductoscope.hangs.logs.reading import read_logs, wait_until_quiet
     from inductoscope.views.report.logs import logs_view
@@ -78,9 +83,10 @@ def command(
     reading = read_logs(paths, cores=cores)
     if not reading.torch_lines and not reading.programs:
         raise UsageError(_no_torch_line(paths))
-    view = logs_view(reading, judge(reading))
+    answers = analyse_answers(judge(reading))
     if filter_folder is not None:
-        _write_filter(view, filter_folder)
+        _write_filter(answers, filter_folder)
+    view = logs_view(reading, answers)
     if json_path is not None:
         write_json(view, json_path)
     if json_path != "-":
@@ -88,17 +94,17 @@ def command(
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
 
 
-def _write_filter(view: dict[str, Any], folder: Path) -> None:
+def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:
     from inductoscope.errors import UsageError
-    from inductoscope.hangs.choices.workaround import WayPast, write_way_past
+    from inductoscope.hangs.choices.choice_filter import write_filter
 
-    groups = [group for answer in view["answers"] for group in answer["groups"]]
-    ways = [WayPast(**group["way_past"]) for group in groups if group["way_past"]]
-    if not ways:
+    found = next((answer.filter for answer in answers if answer.filter is not None), None)
+    if found is None:
         raise UsageError(
-            "--filter has nothing to write: no condition separates stuck from finished."
+            "There is nothing to leave out: no condition separates stuck choices from finished "
+            "ones."
         )
-    for path in write_way_past(ways[0], folder):
+    for path in write_filter(found, folder):
         click.echo(f"wrote {path}", err=True)
 
 

@@ -16,6 +16,7 @@ from inductoscope.errors import InductoscopeError
 
 if TYPE_CHECKING:
     from inductoscope.capture.launch import Observer
+    from inductoscope.hangs.choices.analysis import Analysis
     from inductoscope.kernels.target import Target
 
 
@@ -162,16 +163,14 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
     return Watch(folder, say, limit=stall, kill_stuck=kill_stuck).over
 
 
-def _stuck_choices(folder: Path, event: Any) -> list[str]:
-    """What is known of choices that the program waits for, where it does."""
-    from inductoscope.hangs.choices.stuck_choices import stuck_choices, told
+def _stuck_choices(folder: Path, event: Any) -> Analysis | None:
+    """What is known about the choices that the program waits for, if it does."""
+    from inductoscope.hangs.choices.analysis import analyse
+    from inductoscope.hangs.choices.stuck_choices import stuck_choices
     from inductoscope.hangs.watch.stall import Stall
 
-    if not isinstance(event, Stall):
-        return []
-
-    choices = stuck_choices(folder)
-    return [] if choices is None else told(choices)
+    choices = stuck_choices(folder) if isinstance(event, Stall) else None
+    return None if choices is None else analyse(choices)
 
 
 def _try_to_report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:

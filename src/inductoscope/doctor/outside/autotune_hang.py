@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.program import Watched
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
-from inductoscope.hangs.choices.causes import Cause, likely_causes
-from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.analysis import Analysis, Analyst
+from inductoscope.hangs.choices.choice_filter import write_filter
+from inductoscope.hangs.choices.contrast import Condition
 from inductoscope.hangs.choices.filters import VARIABLE, assignment_for, pattern_for, snippet_for
+from inductoscope.hangs.choices.kernel_files import KernelFiles
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices
-from inductoscope.hangs.choices.suspects import Suspect
-from inductoscope.hangs.choices.workaround import way_past, write_way_past
 from inductoscope.hangs.logs.choice import Choice
 from inductoscope.kernels.alone import Request as AloneRequest
 from inductoscope.kernels.alone import Trial, try_alone
-from inductoscope.kernels.file import KernelFile, read_kernel_file
+from inductoscope.kernels.file import KernelFile
 from inductoscope.kernels.plans import Wish, make_plans
 from inductoscope.kernels.script import script_text
 from inductoscope.processes.limited import ChildLimits
@@ -37,76 +37,30 @@ _TIMES = 3
 _MOST_TRIALS = 8
 
 
-@dataclass(frozen=True)
-class Known:
-    """What is known of stuck choices before anything is tried."""
-
-    choices: StuckChoices
-    conditions: Sequence[Condition]
-    causes: Sequence[Cause]
-    kernel: KernelFile | None
-
-
-def look_at(choices: StuckChoices) -> Known:
-    """Compare stuck choices with finished ones, and read their files."""
-    stuck = [choice.configuration for choice in choices.stuck]
-    finished = [choice.configuration for choice in choices.finished if choice.configuration]
-    conditions = contrast(stuck, finished)
-    causes = likely_causes(
-        [_suspect(choice) for choice in choices.stuck],
-        [_suspect(choice) for choice in choices.finished if choice.configuration],
-        conditions,
-    )
-    kernel = next(filter(None, map(_kernel_of, choices.stuck)), None)
-    return Known(choices, conditions, causes, kernel)
-
-
-def _kernel_of(choice: Choice) -> KernelFile | None:
-    """Its generated file, read and not executed; None where there is none to read."""
-    if not choice.path or not Path(choice.path).is_file():
-        return None
-    try:
-        return read_kernel_file(choice.path)
-    except InductoscopeError:
-        return None
-
-
-def _suspect(choice: Choice) -> Suspect:
-    kernel = _kernel_of(choice)
-    if kernel is None or kernel.target is None:
-        return Suspect(choice.configuration)
-    return Suspect(
-        {**kernel.configuration, **choice.configuration},
-        device=kernel.target.kind,
-        architecture=str(kernel.target.architecture),
-        pointers=tuple(t for t in kernel.signature.values() if t.startswith("*")),
-        source=kernel.source,
-    )
-
-
 # --- more to compare ------------------------------------------------------------------------------
 
 
-def look_further(known: Known, say: Say) -> Known:
+def look_further(known: Analysis, say: Say) -> Analysis:
     """Compile waiting choices alone on which the conditions do not agree, until they do.
 
     Choices that wait for a thread were not tried; those that would tell one condition from another
     are, and no others.
     """
+    analyst, files = Analyst(), KernelFiles()
     for _ in range(_MOST_TRIALS):
-        telling = next(filter(_is_telling(known), known.choices.waiting), None)
+        telling = next(filter(_is_telling(known, files), known.choices.waiting), None)
         if telling is None:
             break
         say(f"compiling a waiting choice alone, to tell {_or(known.conditions)}")
-        trial, _ = _compile_alone(_kernel_of(telling), known.choices.longest, None, times=1)
-        known = look_at(_settled(known.choices, telling, trial))
+        trial, _ = _compile_alone(files.kernel(telling), known.choices.longest, None, times=1)
+        known = analyst.analyse(_settled(known.choices, telling, trial))
     return known
 
 
-def _is_telling(known: Known) -> Callable[[Choice], bool]:
+def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]:
     def tells(choice: Choice) -> bool:
         said = {condition.holds(choice.configuration) for condition in known.conditions}
-        return len(said) > 1 and _kernel_of(choice) is not None
+        return len(said) > 1 and files.kernel(choice) is not None
 
     return tells
 
@@ -129,7 +83,7 @@ def _settled(choices: StuckChoices, choice: Choice, trial: Trial | None) -> Stuc
 # --- one of them alone ----------------------------------------------------------------------------
 
 
-def try_kernel_alone(known: Known, folder: Path, say: Say) -> tuple[Trial | None, str]:
+def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[Trial | None, str]:
     """Compile a stuck kernel by itself as often as a reproducer is run; or say why not."""
     if known.kernel is None:
         return None, "the file of no stuck kernel could be read"
@@ -167,7 +121,7 @@ def _compile_alone(
 # --- a way past -----------------------------------------------------------------------------------
 
 
-def find_way_past(known: Known, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
+def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
     """Leave out what is stuck, by the condition that says least else; tried on the program."""
     told: list[str] = []
     for condition in known.conditions:
@@ -186,11 +140,9 @@ def find_way_past(known: Known, rerun: Rerun, folder: Path) -> tuple[Workaround 
     return _without_templates(rerun, told)
 
 
-def _written(known: Known, condition: Condition, folder: Path) -> str:
+def _written(known: Analysis, condition: Condition, folder: Path) -> str:
     """The same filter as a patch of torch, beside the snippet that was tried."""
-    device = known.kernel.target.kind if known.kernel and known.kernel.target else "cuda"
-    stuck = [choice.configuration for choice in known.choices.stuck]
-    paths = write_way_past(way_past(condition, stuck, device=device), folder)
+    paths = write_filter(known.filter_for(condition), folder)
     names = " and ".join(str(path) for path in paths)
     return f"the snippet, and where torch has a place for it a patch: {names}"
 
@@ -219,9 +171,9 @@ def _remaining(run: Watched) -> str:
     return f"{len(choices)} choices remain and finish with it: {listed}"
 
 
-def _by_variable(known: Known, condition: Condition, rerun: Rerun) -> str:
+def _by_variable(known: Analysis, condition: Condition, rerun: Rerun) -> str:
     """The same for at once, without a change of the program."""
-    stuck = [choice.configuration for choice in known.choices.stuck]
+    stuck = [suspect.configuration for suspect in known.stuck]
     pattern = pattern_for(condition, stuck)
     run = rerun(
         Instructions(calls=0, investigate=False, variables={VARIABLE: pattern}),
@@ -236,7 +188,7 @@ def _by_variable(known: Known, condition: Condition, rerun: Rerun) -> str:
 # --- the verdict ----------------------------------------------------------------------------------
 
 
-def verdict_on_stuck(known: Known, trial: Trial | None, why_not: str) -> Verdict:
+def verdict_on_stuck(known: Analysis, trial: Trial | None, why_not: str) -> Verdict:
     """What is stuck, what it has in common, and whether it is stuck alone."""
     choices = known.choices
     hangs_alone = trial is not None and trial.outcome == "does not end"
@@ -262,7 +214,7 @@ def verdict_on_stuck(known: Known, trial: Trial | None, why_not: str) -> Verdict
     return result
 
 
-def _summary(known: Known, best: Condition | None) -> str:
+def _summary(known: Analysis, best: Condition | None) -> str:
     choices = known.choices
     doing = "time" if choices.while_timed else "compile"
     of = f" for {choices.operation}" if choices.operation else ""
@@ -292,7 +244,7 @@ def _alone_text(trial: Trial) -> str:
     return f"{name} does not end alone within {trial.limits.seconds:.0f} s{at}"
 
 
-def _add_evidence(result: Verdict, known: Known) -> None:
+def _add_evidence(result: Verdict, known: Analysis) -> None:
     for condition in known.conditions:
         result.add(f"{condition.text}: {condition.counts}", "stuck against finished choices")
         if condition.decided_by:

@@ -15,8 +15,7 @@ from inductoscope.doctor.handover import Found, read_found
 from inductoscope.doctor.instructions import FOLDER, FUNCTION_SCRIPT, OWN_VARIABLES, Instructions
 from inductoscope.doctor.outside.autotune_hang import (
     add_repro,
-    find_way_past,
-    look_at,
+    find_filter,
     look_further,
     try_kernel_alone,
     verdict_on_stuck,
@@ -38,6 +37,7 @@ from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_standstill
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses, Verification
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
+from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, stuck_choices
 from inductoscope.model.fold import load
 from inductoscope.vocabulary import stages
@@ -230,12 +230,12 @@ class Doctor:
     def _examine_stuck(self, stuck: StuckChoices) -> Verdict:
         """Choices of autotuning that never come back: there is no graph to cut down."""
         self._say(f"{len(stuck.stuck)} choices are stuck, {len(stuck.finished)} are finished")
-        known = look_further(look_at(stuck), self._say)
+        known = look_further(analyse(stuck), self._say)
         trial, why_not = try_kernel_alone(known, self._place, self._say)
         result = verdict_on_stuck(known, trial, why_not)
         add_repro(result, trial, self._place / "repro.py")
         if self._request.with_workaround:
-            result.workaround, told = find_way_past(known, self._runs.again, self._place)
+            result.workaround, told = find_filter(known, self._runs.again, self._place)
             for line in told:
                 result.add(line, "one run of the program")
         return result

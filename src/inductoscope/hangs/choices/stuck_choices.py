@@ -1,4 +1,4 @@
-"""Choices of autotuning that a program waits for, from what it said before it stopped moving."""
+"""The autotuning choices that a program waits for, from its recording."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from inductoscope.hangs.choices.contrast import contrast
 from inductoscope.hangs.logs.autotune import AutotuneFold
 from inductoscope.hangs.logs.choice import Choice, parse_choice
 from inductoscope.hangs.logs.groups import Group
@@ -24,22 +23,23 @@ from inductoscope.recording.reader import open_recording
 
 @dataclass(frozen=True)
 class StuckChoices:
-    """One operation of which some choices never came back, and those that did."""
+    """The choices of one operation: those that never came back, and those that did."""
 
     compile: str
     operation: str
     stuck: tuple[Choice, ...]
     finished: tuple[Choice, ...]
-    # Not begun, because those that are stuck hold all threads: nothing is known of them.
+    # Not begun, because the stuck ones occupy all threads: nothing is known about them.
     waiting: tuple[Choice, ...] = ()
-    # The longest that one took which came back.
+    failed: tuple[Choice, ...] = ()
+    # Seconds that the slowest finished one took.
     longest: float = 0.0
-    # Whether they were being timed, rather than compiled ahead of that.
+    # Whether they were being benchmarked, rather than compiled ahead of that.
     while_timed: bool = False
 
 
 def stuck_choices(folder: Path) -> StuckChoices | None:
-    """What a recorded program was waiting for; None if for no choice."""
+    """The choices a recorded program was waiting for; None if it waited for none."""
     streams: dict[str, list[Entry[Event]]] = {}
     for entry in open_recording(folder).entries():
         streams.setdefault(entry.stream, []).append(entry)
@@ -48,6 +48,19 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
         if found is not None:
             return found
     return None
+
+
+def choices_of(group: Group) -> StuckChoices:
+    """The choices of a group; where it is not awaited yet, those not finished count as stuck."""
+    return StuckChoices(
+        group.origin.compile_id,
+        group.operation,
+        stuck=tuple(state.choice for state in group.stuck or group.pending),
+        finished=tuple(state.choice for state in group.finished),
+        waiting=tuple(state.choice for state in group.queued),
+        failed=tuple(state.choice for state in group.failed),
+        longest=max((state.seconds or 0.0 for state in group.finished), default=0.0),
+    )
 
 
 def compiled_choices(folder: Path) -> list[Choice]:
@@ -68,14 +81,7 @@ def _groups(entries: Iterable[Entry[Event]]) -> list[Group]:
 def _compiled_ahead(entries: list[Entry[Event]]) -> StuckChoices | None:
     for group in reversed(_groups(entries)):
         if group.stuck:
-            return StuckChoices(
-                group.origin.compile_id,
-                group.operation,
-                tuple(state.choice for state in group.stuck),
-                tuple(state.choice for state in group.finished),
-                tuple(state.choice for state in group.queued),
-                max((state.seconds or 0.0 for state in group.finished), default=0.0),
-            )
+            return choices_of(group)
     return None
 
 
@@ -105,17 +111,3 @@ def _timed(entries: list[Entry[Event]]) -> StuckChoices | None:
         longest=max(finished.values(), default=0.0),
         while_timed=True,
     )
-
-
-def told(choices: StuckChoices) -> list[str]:
-    """What is stuck and what it has in common, in sentences."""
-    stuck, finished = choices.stuck, [c for c in choices.finished if c.configuration]
-    of = f" of {choices.operation}" if choices.operation else ""
-    waiting = f", {len(choices.waiting)} wait for a thread" if choices.waiting else ""
-    conditions = contrast([c.configuration for c in stuck], [c.configuration for c in finished])
-    names = ", ".join(choice.short_name or choice.kind for choice in stuck[:8])
-    return [
-        f"choices{of}: {len(stuck)} stuck, {len(choices.finished)} finished{waiting}",
-        *(f"{condition.text}: {condition.counts}" for condition in conditions),
-        f"stuck: {names}{' …' if len(stuck) > 8 else ''}",
-    ]

@@ -8,15 +8,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from inductoscope.hangs.choices.causes import likely_causes
-from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.analysis import Analysis, Comparison
+from inductoscope.hangs.choices.causes import Cause
+from inductoscope.hangs.choices.log_choices import AnalysedAnswer, AnalysedGroup
 from inductoscope.hangs.choices.suspects import Suspect
-from inductoscope.hangs.choices.workaround import way_past
 from inductoscope.hangs.logs.answer import Answer
 from inductoscope.hangs.logs.groups import ChoiceState, Group
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.views.report.choices_table import choices_table
-from inductoscope.views.report.kernel_files import KernelFiles
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary import stages
 
@@ -27,14 +26,14 @@ _MOST_GROUPS = 8
 _MOST_PROGRAMS = 12
 
 
-def logs_view(reading: LogReading, answers: Sequence[Answer]) -> View:
-    """Everything as data; what is printed is less."""
-    files = KernelFiles()
+def logs_view(reading: LogReading, analysed: Sequence[AnalysedAnswer]) -> View:
+    """Everything as data; less is printed."""
+    answers = [one.answer for one in analysed]
     return {
         "schema": 1,
         "problem": any(answer.is_problem for answer in answers),
         "verdict": answers[0].kind.value if answers else "cannot tell",
-        "answers": [_answer(answer, files) for answer in answers],
+        "answers": [_answer(one.answer, one.groups) for one in analysed],
         "files": [
             {
                 "path": file.path,
@@ -47,7 +46,7 @@ def logs_view(reading: LogReading, answers: Sequence[Answer]) -> View:
     }
 
 
-def _answer(answer: Answer, files: KernelFiles) -> View:
+def _answer(answer: Answer, groups: Sequence[AnalysedGroup]) -> View:
     return {
         "kind": answer.kind.value,
         "title": answer.title,
@@ -66,18 +65,12 @@ def _answer(answer: Answer, files: KernelFiles) -> View:
         "advice": list(answer.advice),
         "command": answer.command,
         "notes": list(answer.notes),
-        "groups": [_group(group, files) for group in answer.groups],
+        "groups": [_group(one.group, one.analysis) for one in groups],
     }
 
 
-def _group(group: Group, files: KernelFiles) -> View:
+def _group(group: Group, analysis: Analysis) -> View:
     unfinished = group.stuck or group.pending
-    stuck = [files.suspect(state.choice) for state in unfinished]
-    finished = [files.suspect(state.choice) for state in group.finished]
-    # On many ranks it is mostly the same choices, and comparing them is the dearest part.
-    key = (tuple(s.text for s in unfinished), tuple(s.text for s in group.finished))
-    comparison = files.comparisons.get(key) or _comparison(stuck, finished)
-    files.comparisons[key] = comparison
     return {
         "operation": group.operation,
         "shapes": group.shapes,
@@ -88,20 +81,16 @@ def _group(group: Group, files: KernelFiles) -> View:
         "counts": _counts(group),
         "unnamed": group.unnamed,
         "timed_out_after": group.timed_out_after,
-        "stuck": [_state(s, suspect) for s, suspect in zip(unfinished, stuck, strict=True)],
-        "finished": [_state(s, c) for s, c in zip(group.finished, finished, strict=True)],
+        "stuck": [_state(s, c) for s, c in zip(unfinished, analysis.stuck, strict=True)],
+        "finished": [_state(s, c) for s, c in zip(group.finished, analysis.finished, strict=True)],
         "failed": [_state(state, None) for state in group.failed],
         "queued": [_state(state, None) for state in group.queued],
-        **comparison,
-        "missing_files": files.missing([state.choice for state in unfinished]),
+        **_comparison(analysis.comparison),
+        "missing_files": list(analysis.missing_files),
     }
 
 
-def _comparison(stuck: list[Suspect], finished: list[Suspect]) -> View:
-    conditions = contrast(
-        [suspect.configuration for suspect in stuck],
-        [suspect.configuration for suspect in finished],
-    )
+def _comparison(comparison: Comparison) -> View:
     return {
         "conditions": [
             {
@@ -110,20 +99,17 @@ def _comparison(stuck: list[Suspect], finished: list[Suspect]) -> View:
                 "separates": condition.separates,
                 "decided_by": condition.decided_by,
             }
-            for condition in conditions
+            for condition in comparison.conditions
         ],
-        "causes": _causes(stuck, finished, conditions),
-        "way_past": _way_past(stuck, conditions),
+        "causes": [_cause(cause) for cause in comparison.causes],
+        "way_past": None if comparison.filter is None else asdict(comparison.filter),
     }
 
 
-def _way_past(stuck: list[Suspect], conditions: Sequence[Condition]) -> View | None:
-    """A filter for what is stuck; it was not tried, for the program is not at hand."""
-    if not conditions or not conditions[0].separates or not stuck:
-        return None
-    device = next((suspect.device for suspect in stuck if suspect.device), "")
-    configurations = [suspect.configuration for suspect in stuck]
-    return asdict(way_past(conditions[0], configurations, device=device))
+def _cause(cause: Cause) -> View:
+    fields = asdict(cause)
+    del fields["fit"]
+    return fields
 
 
 def _counts(group: Group) -> dict[str, int]:
@@ -151,25 +137,6 @@ def _state(state: ChoiceState, suspect: Suspect | None) -> View:
         "message": state.message,
         "lines": [origin.place for origin in state.origins],
     }
-
-
-def _causes(
-    stuck: list[Suspect], finished: list[Suspect], conditions: Sequence[Condition]
-) -> list[View]:
-    return [
-        {
-            "name": cause.name,
-            "title": cause.title,
-            "reason": cause.reason,
-            "advice": cause.advice,
-            "evidence": cause.evidence,
-            "stuck": cause.stuck,
-            "of_stuck": cause.of_stuck,
-            "finished": cause.finished,
-            "of_finished": cause.of_finished,
-        }
-        for cause in likely_causes(stuck, finished, conditions)
-    ]
 
 
 # --- terminal -------------------------------------------------------------------------------------

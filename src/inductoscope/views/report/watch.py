@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from inductoscope.hangs.choices.analysis import Analysis
 from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
 from inductoscope.hangs.watch.stall import Moved, Stall
@@ -27,11 +27,13 @@ def attached_view(attached: Attached) -> View:
     return attached.as_data()
 
 
-def print_event(printer: Printer, event: Stall | Moved | Killed, told: Sequence[str] = ()) -> None:
-    """One event of the live watch as text; `told` is what else is known about a stall."""
+def print_event(
+    printer: Printer, event: Stall | Moved | Killed, choices: Analysis | None = None
+) -> None:
+    """One event of the live watch as text; `choices` are those that a stalled program waits for."""
     if isinstance(event, Stall):
         print_stall(printer, stall_view(event))
-        for line in told:
+        for line in choices.lines if choices is not None else ():
             printer.line(line, indent=2)
     elif isinstance(event, Moved):
         printer.line(

@@ -1,13 +1,12 @@
-"""What the files of kernels add to the lines of a log, where they are on this machine.
+"""The generated files of kernels, where they are on this machine.
 
-The paths come from a log, so a file is read only if it is a plain, small one, and never run.
+The paths come from a log, so a file is read only if it is a plain, small one, and never executed.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.suspects import Suspect
@@ -18,15 +17,21 @@ _LARGEST = 1 << 20
 
 
 class KernelFiles:
-    """Reads each file once, and keeps what was found out by comparing its kernels."""
+    """Reads each file once."""
 
     def __init__(self) -> None:
-        self.comparisons: dict[tuple[tuple[str, ...], tuple[str, ...]], dict[str, Any]] = {}
         self._read: dict[str, KernelFile | None] = {}
 
+    def kernel(self, choice: Choice) -> KernelFile | None:
+        """The file of a choice; None if it has none, or it cannot be read."""
+        path = choice.path
+        if path not in self._read:
+            self._read[path] = _try(path) if path.endswith(".py") and _is_plain(path) else None
+        return self._read[path]
+
     def suspect(self, choice: Choice) -> Suspect:
-        """A choice with what its file adds. What the log says goes before."""
-        file = self._file(choice.path)
+        """A choice with what its file adds. What the log says takes precedence."""
+        file = self.kernel(choice)
         if file is None:
             return Suspect(dict(choice.configuration))
         target = file.target
@@ -38,21 +43,17 @@ class KernelFiles:
             source=file.source,
         )
 
-    def missing(self, choices: Sequence[Choice]) -> list[str]:
-        """The files of these that are not here."""
+    def missing(self, choices: Sequence[Choice]) -> tuple[str, ...]:
+        """The files of these choices that are not on this machine."""
         paths = dict.fromkeys(choice.path for choice in choices if choice.path)
-        return [path for path in paths if not _is_plain(path)]
+        return tuple(path for path in paths if not _is_plain(path))
 
-    def _file(self, path: str) -> KernelFile | None:
-        if path not in self._read:
-            self._read[path] = self._try(path) if path.endswith(".py") and _is_plain(path) else None
-        return self._read[path]
 
-    def _try(self, path: str) -> KernelFile | None:
-        try:
-            return read_kernel_file(path)
-        except InductoscopeError:
-            return None
+def _try(path: str) -> KernelFile | None:
+    try:
+        return read_kernel_file(path)
+    except InductoscopeError:
+        return None
 
 
 def _is_plain(path: str) -> bool:

@@ -1,4 +1,4 @@
-"""All forms of one filter, and the files that they are handed over in."""
+"""All forms of one filter, and the files they are written to."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ SNIPPET_FILE, PATCH_FILE = "filter.py", "filter.patch"
 
 
 @dataclass(frozen=True)
-class WayPast:
-    """Leaving out what a condition holds for: by a variable, a snippet, or a patch of torch."""
+class ChoiceFilter:
+    """Leaves out the choices that a condition holds for."""
 
     condition: str
     variable: str
     snippet: str
-    # "" where torch is not installed, or has no place for it.
+    # Empty if torch is not installed, or has no place for it.
     patch: str = ""
 
 
-def way_past(
+def filter_for(
     condition: Condition, stuck: Sequence[Configuration], *, device: str = "cuda"
-) -> WayPast:
-    """The filter for a condition, the patch made for the torch that is installed here."""
-    return WayPast(
+) -> ChoiceFilter:
+    """The filter for a condition; the patch is for the torch that is installed here."""
+    return ChoiceFilter(
         condition.text,
         assignment_for(condition, stuck),
         snippet_for(condition),
@@ -39,7 +39,7 @@ def way_past(
 
 
 def _installed_source() -> str:
-    """torch's file, read and not imported; "" where there is none."""
+    """torch's file, read and not imported; empty if there is none."""
     try:
         spec = importlib.util.find_spec("torch")
         assert spec is not None
@@ -49,9 +49,9 @@ def _installed_source() -> str:
         return ""
 
 
-def write_way_past(way: WayPast, folder: Path) -> list[Path]:
+def write_filter(choice_filter: ChoiceFilter, folder: Path) -> list[Path]:
     """Write snippet and patch; returns what was written."""
-    texts = {SNIPPET_FILE: way.snippet, PATCH_FILE: way.patch}
+    texts = {SNIPPET_FILE: choice_filter.snippet, PATCH_FILE: choice_filter.patch}
     written = []
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -1,0 +1,119 @@
+"""What separates stuck choices from finished ones, why they may be stuck, and how to avoid them.
+
+One function for whoever has choices: `logs`, `run` and the doctor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inductoscope.hangs.choices.causes import Cause, likely_causes
+from inductoscope.hangs.choices.choice_filter import ChoiceFilter, filter_for
+from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.kernel_files import KernelFiles
+from inductoscope.hangs.choices.stuck_choices import StuckChoices
+from inductoscope.hangs.choices.suspects import Suspect
+from inductoscope.kernels.file import KernelFile
+
+_MOST_NAMES = 8
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Stuck choices against finished ones."""
+
+    # Conditions that separate them, the simplest first; else the one that comes closest.
+    conditions: tuple[Condition, ...]
+    # The best fitting first.
+    causes: tuple[Cause, ...]
+    # Leaves out what the first condition holds for; None unless it separates.
+    filter: ChoiceFilter | None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """All that is known about choices that are stuck."""
+
+    choices: StuckChoices
+    # The choices with what their kernel files add, in the same order.
+    stuck: tuple[Suspect, ...]
+    finished: tuple[Suspect, ...]
+    comparison: Comparison
+    # The file of a stuck kernel; None if none can be read here.
+    kernel: KernelFile | None
+    # Files of stuck kernels that are not on this machine.
+    missing_files: tuple[str, ...]
+
+    @property
+    def conditions(self) -> tuple[Condition, ...]:
+        return self.comparison.conditions
+
+    @property
+    def causes(self) -> tuple[Cause, ...]:
+        return self.comparison.causes
+
+    def filter_for(self, condition: Condition) -> ChoiceFilter:
+        """What leaves out the choices that a condition holds for."""
+        return _filter(condition, self.stuck)
+
+    @property
+    def lines(self) -> list[str]:
+        """What is stuck and what it has in common, in a few lines of text."""
+        choices = self.choices
+        of = f" of {choices.operation}" if choices.operation else ""
+        waiting = f", {len(choices.waiting)} waiting for a thread" if choices.waiting else ""
+        counts = f"{len(choices.stuck)} stuck, {len(choices.finished)} finished{waiting}"
+        names = ", ".join(c.short_name or c.kind for c in choices.stuck[:_MOST_NAMES])
+        more = " …" if len(choices.stuck) > _MOST_NAMES else ""
+        return [
+            f"choices{of}: {counts}",
+            *(f"{condition.text}: {condition.counts}" for condition in self.conditions),
+            f"stuck: {names}{more}",
+        ]
+
+
+Key = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+class Analyst:
+    """Analyses one set of choices after another; reads and compares nothing twice.
+
+    On many ranks it is mostly the same choices, and comparing them takes the longest.
+    """
+
+    def __init__(self) -> None:
+        self._files = KernelFiles()
+        self._compared: dict[Key, Comparison] = {}
+
+    def analyse(self, choices: StuckChoices) -> Analysis:
+        """What the choices tell."""
+        files = self._files
+        stuck = tuple(map(files.suspect, choices.stuck))
+        finished = tuple(map(files.suspect, choices.finished))
+        key = (tuple(c.text for c in choices.stuck), tuple(c.text for c in choices.finished))
+        if key not in self._compared:
+            self._compared[key] = _compare(stuck, finished)
+        kernel = next(filter(None, map(files.kernel, choices.stuck)), None)
+        missing = files.missing(choices.stuck)
+        return Analysis(choices, stuck, finished, self._compared[key], kernel, missing)
+
+
+def analyse(choices: StuckChoices) -> Analysis:
+    """What one set of choices tells."""
+    return Analyst().analyse(choices)
+
+
+def _compare(stuck: Sequence[Suspect], finished: Sequence[Suspect]) -> Comparison:
+    # A choice without a configuration, such as a library's own kernel, tells nothing.
+    known = [suspect for suspect in finished if suspect.configuration]
+    conditions = contrast([s.configuration for s in stuck], [s.configuration for s in known])
+    causes = likely_causes(stuck, known, conditions)
+    separates = bool(stuck and conditions and conditions[0].separates)
+    filter_ = _filter(conditions[0], stuck) if separates else None
+    return Comparison(tuple(conditions), tuple(causes), filter_)
+
+
+def _filter(condition: Condition, stuck: Sequence[Suspect]) -> ChoiceFilter:
+    device = next((suspect.device for suspect in stuck if suspect.device), "")
+    return filter_for(condition, [s.configuration for s in stuck], device=device)
