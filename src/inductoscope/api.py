@@ -13,7 +13,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.capture.in_process import recorded
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
-from inductoscope.views.report.show import Selection, choose_view
+from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class LiveRecording:
 
     def text(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> str:
         """The text that `inductoscope show` prints, for the summary or for one selection."""
-        selection = Selection(stage=stage, operation=op, source=source, kernel=kernel)
+        selection = ShowSelection(stage=stage, operation=op, source=source, kernel=kernel)
         view, render = choose_view(self.model, selection)
         page = io.StringIO()
         render(Printer(page), view)

@@ -30,19 +30,19 @@ from inductoscope.views.page.packing import dumps
 from inductoscope.views.report.fusion import Selection as FusionSelection
 from inductoscope.views.report.fusion import fusion_view, print_fusion
 from inductoscope.views.report.recordings import print_recordings, recordings_view
-from inductoscope.views.report.show import Selection, choose_view
+from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
 from inductoscope.vocabulary.stages import SHOWN
 from support.examples import NAMES, stored, write_recording
 
 SELECTIONS = (
-    Selection(),
-    *(Selection(stage=stage) for stage in SHOWN),
-    Selection(operation="relu"),
-    Selection(operation="softmax"),
-    Selection(source="script.py"),
-    Selection(kernel="fused"),
-    Selection(compile="0/0"),
+    ShowSelection(),
+    *(ShowSelection(stage=stage) for stage in SHOWN),
+    ShowSelection(operation="relu"),
+    ShowSelection(operation="softmax"),
+    ShowSelection(source="script.py"),
+    ShowSelection(kernel="fused"),
+    ShowSelection(compile="0/0"),
 )
 
 
@@ -55,7 +55,7 @@ def show_everything(folder: Path) -> None:
     except InductoscopeError:
         return
     runnable = [
-        Selection(runnable=graph.name, write_to="-") for graph in graph_names(recording)[:3]
+        ShowSelection(runnable=graph.name, write_to="-") for graph in graph_names(recording)[:3]
     ]
     for selection in (*SELECTIONS, *runnable):
         with contextlib.suppress(InductoscopeError):

@@ -14,7 +14,7 @@ from inductoscope.analysis.rules import diagnose
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.schedule import read_schedule
-from inductoscope.views.report.show import STAGE_VIEWS, Selection, choose_view
+from inductoscope.views.report.show import STAGE_VIEWS, ShowSelection, choose_view
 from support.programs import TOOL, Outcome, Workplace
 
 # Everything that this module compiles is compiled in one program, once, and looked at by many
@@ -227,7 +227,7 @@ def test_graphs_inside_a_graph_are_kept_apart(recording: Recording) -> None:
     lowered = {name: [item.node for item in g.lowered] for name, g in graphs.items()}
     assert lowered["inference true_graph_0"][:1] == ["sin"]
     assert lowered["inference false_graph_0"][:1] == ["cos"]
-    view, _ = choose_view(recording, Selection(operation="sin"))
+    view, _ = choose_view(recording, ShowSelection(operation="sin"))
     (found,) = view["operations"]
     assert found["kernel"][0]["lines"]
 
@@ -292,13 +292,13 @@ def test_stage_seconds_add_up_to_the_compile(recording: Recording) -> None:
 def test_every_stage_can_be_shown(recording: Recording) -> None:
     empty = {"breaks", "recompiles", "errors"}
     for stage in STAGE_VIEWS:
-        view, _ = choose_view(recording, Selection(stage=stage))
+        view, _ = choose_view(recording, ShowSelection(stage=stage))
         assert bool(view["sections"]) == (stage not in empty), stage
 
 
 def test_show_follows_an_operation_through_every_level(recording: Recording) -> None:
     for operation in ("relu", "sum"):
-        selection = Selection(operation=operation, compile="0/0")
+        selection = ShowSelection(operation=operation, compile="0/0")
         view, _ = choose_view(recording, selection)
         (found,) = view["operations"]
         levels = ("python", "dynamo", "aten", "ir", "scheduler", "fused_group", "loop_body")

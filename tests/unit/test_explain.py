@@ -14,7 +14,7 @@ from inductoscope.analysis.rules import RULES
 from inductoscope.views.explain import (
     STAGES,
     VERDICTS,
-    Stage,
+    StageEntry,
     find_stage,
     one_line,
     stage_summary,
@@ -57,7 +57,7 @@ def test_every_rule_verdict_and_stall_is_explained() -> None:
 
 
 @every_stage
-def test_a_stage_says_what_to_do_at_it(stage: Stage) -> None:
+def test_a_stage_says_what_to_do_at_it(stage: StageEntry) -> None:
     assert stage.commands
     assert all(c.startswith("inductoscope ") for c, _ in stage.commands)
     assert stage.name == "none" or (stage.symptoms and stage.look_here_when and stage.flags)
@@ -127,7 +127,7 @@ def test_every_flag_that_is_named_exists_in_the_installed_torch() -> None:
 
 
 @every_stage
-def test_every_file_of_torch_that_is_named_exists(stage: Stage) -> None:
+def test_every_file_of_torch_that_is_named_exists(stage: StageEntry) -> None:
     missing = [path for path in stage.lives if not (torch_folder().parent / path).is_file()]
     assert missing == []
 

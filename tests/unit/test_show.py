@@ -21,7 +21,7 @@ from inductoscope import open_recording
 from inductoscope.errors import UsageError
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
-from inductoscope.views.report.show import STAGE_VIEWS, Selection, choose_view
+from inductoscope.views.report.show import STAGE_VIEWS, ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
 from inductoscope.vocabulary.stages import SHOWN
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording
@@ -237,9 +237,9 @@ def test_what_is_wrapped_stays_within_80_columns(name: str) -> None:
     recording = load(stored(name))
     page = io.StringIO()
     for selection in (
-        Selection(),
-        Selection(source="script.py"),
-        *(Selection(stage=stage) for stage in SHOWN),
+        ShowSelection(),
+        ShowSelection(source="script.py"),
+        *(ShowSelection(stage=stage) for stage in SHOWN),
     ):
         with contextlib.suppress(UsageError):  # Not every script has a line that became something.
             view, render = choose_view(recording, selection)

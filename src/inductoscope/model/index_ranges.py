@@ -35,7 +35,7 @@ class Range:
 
 
 @dataclass(frozen=True)
-class Wrap:
+class Wraparound:
     """A part of a line whose values do not fit into the type that it is computed in."""
 
     text: str
@@ -51,18 +51,18 @@ class KernelIndices:
     known: dict[str, Range] = field(default_factory=dict)
     _wide: set[str] = field(default_factory=set)
 
-    def wraps(self, line: str) -> Iterator[Wrap]:
+    def wraps(self, line: str) -> Iterator[Wraparound]:
         """The outermost parts of a line that wrap, each only once."""
         statement = _parse(line)
         value = getattr(statement, "value", None)
         if value is not None:
             yield from self._wraps(value)
 
-    def _wraps(self, node: ast.AST) -> Iterator[Wrap]:
+    def _wraps(self, node: ast.AST) -> Iterator[Wraparound]:
         if isinstance(node, ast.BinOp):
             found = self.range_of(node)
             if found is not None and not found.fits:
-                yield Wrap(ast.unparse(node), found, self._is_exact(node))
+                yield Wraparound(ast.unparse(node), found, self._is_exact(node))
                 return
         for child in ast.iter_child_nodes(node):
             yield from self._wraps(child)

@@ -27,7 +27,7 @@ from functools import cached_property
 from inductoscope.analysis.rules.finding import Confidence, Finding
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.fx import FxNode, read_graph
-from inductoscope.model.index_ranges import Wrap, kernel_indices
+from inductoscope.model.index_ranges import Wraparound, kernel_indices
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.vocabulary import stages
@@ -130,7 +130,7 @@ def _asked_wide(recording: Recording, place: _Place, operation: str) -> str:
     return asked if is_wide else ""
 
 
-def _finding(place: _Place, line: str, asked: str, wrap: Wrap) -> Finding:
+def _finding(place: _Place, line: str, asked: str, wrap: Wraparound) -> Finding:
     # What comes of the value afterwards may hide that it has wrapped, so only a value is proven.
     confidence: Confidence = "proven" if wrap.is_exact and asked == "int64" else "likely"
     nodes = ", ".join(node.name for node in place.origins) or place.leaf.name
@@ -152,5 +152,5 @@ def _finding(place: _Place, line: str, asked: str, wrap: Wrap) -> Finding:
     )
 
 
-def _span(wrap: Wrap) -> str:
+def _span(wrap: Wraparound) -> str:
     return f"{wrap.range.low:,} to {wrap.range.high:,}"

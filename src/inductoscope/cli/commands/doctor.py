@@ -86,7 +86,7 @@ def command(
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.doctor import print_verdict
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
 
     # SIGTERM acts like Ctrl-C: nothing is left running, and the verdict so far is printed.
@@ -99,7 +99,7 @@ def command(
     request = Request(
         to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs
     )
-    with Progress(quiet=quiet) as progress:
+    with ProgressLine(quiet=quiet) as progress:
         doctor = Doctor(request, progress.say)
         try:
             verdict = doctor.examine()

@@ -130,12 +130,12 @@ def _trials(recording: Recording, found: Found, options: dict[str, Any]) -> list
     from inductoscope.analysis.fusion.trying import try_settings
     from inductoscope.targets.recompile import RecompileLimits
     from inductoscope.views.report.fusion_pair import trials_view
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
 
     row = found.row
     if row is None or row.outcome == "fused":
         return []
     limits = RecompileLimits(seconds=options["timeout"])
-    with Progress(quiet=options["quiet"]) as progress:
+    with ProgressLine(quiet=options["quiet"]) as progress:
         trials = list(try_settings(recording, row, limits=limits, say=progress.say))
     return trials_view(row, trials)

@@ -132,10 +132,10 @@ def _compiled(
 
     from inductoscope.kernels.plans import make_plans, try_plans, write_script
     from inductoscope.views.report.kernel import kernel_view, shown_text
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
 
     kept = wish if wish.output or not form else replace(wish, output=folder)
-    with Progress(quiet=quiet) as progress:
+    with ProgressLine(quiet=quiet) as progress:
         plans = make_plans(kernel, kept, progress.say)
         if script is not None:
             write_script(plans[0], script)

@@ -78,7 +78,7 @@ def _for_target(path: Path, target: str) -> Path:
     """What was recorded, compiled once more for that GPU, in a child process."""
     from inductoscope.targets.architectures import read_target
     from inductoscope.targets.recompile.stored import recording_for_target
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
 
-    with Progress(quiet=False) as progress:
+    with ProgressLine(quiet=False) as progress:
         return recording_for_target(path, read_target(target), say=progress.say)

@@ -128,10 +128,10 @@ def _pretend(target: str) -> dict[str, Any]:
 def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> None:
     """Compile what was captured for the target, into a second recording; the program has ended."""
     from inductoscope.targets.recompile.stored import recording_for_target
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
 
     try:
-        with Progress(quiet=quiet) as progress:
+        with ProgressLine(quiet=quiet) as progress:
             made = recording_for_target(folder, target, say=progress.say)
     except InductoscopeError as error:
         click.echo(f"inductoscope: {error}", err=True)

@@ -97,18 +97,18 @@ def _recording(path: Path | None, target: str | None) -> Recording:
         return load(path or last_recording())
     from inductoscope.targets.architectures import read_target
     from inductoscope.targets.recompile.stored import recording_for_target
-    from inductoscope.views.report.progress import Progress
+    from inductoscope.views.report.progress import ProgressLine
 
     wanted = read_target(target)
-    with Progress(quiet=False) as progress:
+    with ProgressLine(quiet=False) as progress:
         return load(recording_for_target(path or last_recording(), wanted, say=progress.say))
 
 
 def _build(recording: Recording, options: dict[str, str | None]) -> tuple[Any, Any]:
     from inductoscope.model.target import target_view
-    from inductoscope.views.report.show import Selection, choose_view
+    from inductoscope.views.report.show import ShowSelection, choose_view
 
-    selection = Selection(
+    selection = ShowSelection(
         stage=options["stage"] or "",
         operation=options["operation"] or "",
         source=options["source"] or "",

@@ -10,7 +10,7 @@ from inductoscope.views.env.collection import (
     Torch,
     collect_environment,
 )
-from inductoscope.views.env.flag import Flag, Kind, Phase
+from inductoscope.views.env.flag import Flag, FlagKind, FlagPhase
 from inductoscope.views.env.flags import FLAGS
 from inductoscope.views.env.machine import Cache, Machine, Tool
 
@@ -21,10 +21,10 @@ __all__ = [
     "Environment",
     "Flag",
     "FlagCheck",
-    "Kind",
+    "FlagKind",
+    "FlagPhase",
     "Machine",
     "NameCheck",
-    "Phase",
     "Tool",
     "Torch",
     "collect_environment",

@@ -10,7 +10,7 @@ from typing import Any
 
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.views.env.declared import declared_names
-from inductoscope.views.env.flag import Flag, Kind
+from inductoscope.views.env.flag import Flag, FlagKind
 from inductoscope.views.env.flags import FLAGS
 from inductoscope.views.env.interpreter import Question, ask
 from inductoscope.views.env.machine import (
@@ -132,7 +132,7 @@ def collect_environment(python: str) -> Environment:
         Question(
             names=[(name.module, name.attribute) for name in needed],
             settings=[flag.setting for flag in FLAGS if flag.setting],
-            artifacts=[flag.name for flag in _of_kind(Kind.ARTIFACT)],
+            artifacts=[flag.name for flag in _of_kind(FlagKind.ARTIFACT)],
         ),
     )
     torch = _torch(answer)
@@ -169,7 +169,7 @@ def _stage_of(name: TorchName) -> str:
     return stages.NO_STAGE if stage == stages.USER else stage
 
 
-def _of_kind(kind: Kind) -> list[Flag]:
+def _of_kind(kind: FlagKind) -> list[Flag]:
     return [flag for flag in FLAGS if flag.kind is kind]
 
 
@@ -216,15 +216,17 @@ def _source(path: Path) -> str:
 
 
 def _flags(torch: Torch, answer: dict[str, Any]) -> tuple[FlagCheck, ...]:
-    variables = find_variables(Path(torch.root), [flag.name for flag in _of_kind(Kind.VARIABLE)])
+    variables = find_variables(
+        Path(torch.root), [flag.name for flag in _of_kind(FlagKind.VARIABLE)]
+    )
     settings = _by_name([flag for flag in FLAGS if flag.setting], answer["settings"])
-    artifacts = _by_name(_of_kind(Kind.ARTIFACT), answer["artifacts"])
+    artifacts = _by_name(_of_kind(FlagKind.ARTIFACT), answer["artifacts"])
 
     def check(flag: Flag) -> FlagCheck:
-        if flag.kind is Kind.ARTIFACT:
+        if flag.kind is FlagKind.ARTIFACT:
             return _check_artifact(flag, artifacts.get(flag.name, _UNKNOWN))
         setting = settings.get(flag.name, _UNKNOWN)
-        if flag.kind is Kind.SETTING:
+        if flag.kind is FlagKind.SETTING:
             return _check_setting(flag, setting)
         how = variables.get(flag.name) or _not_found(flag, torch)
         return _check_variable(flag, how, setting, known=flag.name in variables)

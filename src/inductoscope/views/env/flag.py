@@ -8,7 +8,7 @@ from enum import Enum
 INDUCTOR_CONFIG = "torch._inductor.config"
 
 
-class Kind(str, Enum):
+class FlagKind(str, Enum):
     """How a switch is set."""
 
     VARIABLE = "environment variable"
@@ -16,7 +16,7 @@ class Kind(str, Enum):
     SETTING = "config key"
 
 
-class Phase(str, Enum):
+class FlagPhase(str, Enum):
     """When a switch acts: this decides whether compiled code must be made anew."""
 
     CODE_GENERATION = "code generation"
@@ -29,9 +29,9 @@ class Phase(str, Enum):
 
 
 _PHASE_MEANINGS = {
-    Phase.CODE_GENERATION: "changes the code that is generated; existing code needs a recompile",
-    Phase.COMPILE: "acts while the compiler works; the code that it generates stays the same",
-    Phase.RUN: "acts when the program runs; compiled code is used as it is",
+    FlagPhase.CODE_GENERATION: "changes the generated code; existing code must be recompiled",
+    FlagPhase.COMPILE: "acts while the compiler runs; the generated code stays the same",
+    FlagPhase.RUN: "acts when the program runs; compiled code is used as is",
 }
 
 
@@ -40,8 +40,8 @@ class Flag:
     """One switch."""
 
     name: str
-    kind: Kind
-    acts: Phase
+    kind: FlagKind
+    acts: FlagPhase
     purpose: str
     example: str | None = None  # of a variable: a value that changes something
     config_key: str | None = None  # of a variable: the config key that it gives its first value
@@ -56,7 +56,7 @@ class Flag:
     @property
     def setting(self) -> tuple[str, str] | None:
         """Module and dotted path of the config key that this flag is or sets."""
-        key = self.name if self.kind is Kind.SETTING else self.config_key
+        key = self.name if self.kind is FlagKind.SETTING else self.config_key
         if key is None:
             return None
         module, elsewhere, path = key.partition(".config.")

@@ -7,10 +7,10 @@ with the advice in circulation. Whether the installed torch knows it is never wr
 
 from __future__ import annotations
 
-from inductoscope.views.env.flag import Flag, Kind, Phase
+from inductoscope.views.env.flag import Flag, FlagKind, FlagPhase
 
-VARIABLE, ARTIFACT, SETTING = Kind.VARIABLE, Kind.ARTIFACT, Kind.SETTING
-CODE_GENERATION, COMPILE, RUN = Phase.CODE_GENERATION, Phase.COMPILE, Phase.RUN
+VARIABLE, ARTIFACT, SETTING = FlagKind.VARIABLE, FlagKind.ARTIFACT, FlagKind.SETTING
+CODE_GENERATION, COMPILE, RUN = FlagPhase.CODE_GENERATION, FlagPhase.COMPILE, FlagPhase.RUN
 
 FLAGS: tuple[Flag, ...] = (
     # --- seeing what the compiler does ----------------------------------------------------------

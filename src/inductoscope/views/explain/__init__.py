@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 
 from inductoscope.errors import UsageError
-from inductoscope.views.explain.entities import Flag, Stage, Topic
+from inductoscope.views.explain.entities import StageEntry, Topic, TorchSwitch
 from inductoscope.views.explain.frontend import FRONTEND
 from inductoscope.views.explain.graphs import GRAPHS
 from inductoscope.views.explain.inductor import INDUCTOR_STAGES
@@ -23,9 +23,9 @@ __all__ = [
     "STAGES",
     "VERDICTS",
     "VIEWS",
-    "Flag",
-    "Stage",
+    "StageEntry",
     "Topic",
+    "TorchSwitch",
     "find_stage",
     "nearest",
     "one_line",
@@ -33,13 +33,13 @@ __all__ = [
     "stages_by_symptom",
 ]
 
-STAGES: tuple[Stage, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
+STAGES: tuple[StageEntry, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
 
 # Words that every symptom may hold.
 _COMMON = {"a", "an", "the", "is", "are", "in", "of", "and", "or", "to", "it", "with", "my", "on"}
 
 
-def find_stage(name: str) -> Stage | None:
+def find_stage(name: str) -> StageEntry | None:
     """The stage called `name`, or known by it."""
     wanted = name.strip().lower().replace("_", "-")
     by_name = (stage for stage in STAGES if stage.name == wanted)
@@ -59,7 +59,7 @@ def one_line(stage: str) -> str:
     return f"{summary} More: 'inductoscope explain {stage}'." if summary else ""
 
 
-def stages_by_symptom(words: Iterable[str]) -> list[tuple[Stage, tuple[str, ...]]]:
+def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str, ...]]]:
     """Stages with symptoms that hold the words, best first, and those symptoms."""
     wanted = {_stem(word) for text in words for word in _words(text)}
     if not wanted:

@@ -7,7 +7,7 @@ from typing import Literal
 
 
 @dataclass(frozen=True)
-class Flag:
+class TorchSwitch:
     """A switch that torch itself offers."""
 
     # A log is a word for TORCH_LOGS, a setting a name of a config module, a variable one of the
@@ -22,24 +22,24 @@ class Flag:
         return f"TORCH_LOGS={self.name}" if self.kind == "log" else self.name
 
 
-def log(name: str, what: str) -> Flag:
+def log(name: str, what: str) -> TorchSwitch:
     """A word for TORCH_LOGS."""
-    return Flag("log", name, what)
+    return TorchSwitch("log", name, what)
 
 
-def setting(name: str, what: str) -> Flag:
+def setting(name: str, what: str) -> TorchSwitch:
     """A setting of Inductor; of another part of torch where the name says so."""
     full = name if name.startswith("torch.") else f"torch._inductor.config.{name}"
-    return Flag("setting", full, what)
+    return TorchSwitch("setting", full, what)
 
 
-def variable(name: str, what: str) -> Flag:
+def variable(name: str, what: str) -> TorchSwitch:
     """A variable of the environment."""
-    return Flag("variable", name, what)
+    return TorchSwitch("variable", name, what)
 
 
 @dataclass(frozen=True)
-class Stage:
+class StageEntry:
     """One stage of the compiler, or one view of what it did."""
 
     name: str
@@ -54,7 +54,7 @@ class Stage:
     symptoms: tuple[str, ...] = ()
     # Symptoms that look like this stage's and are another's: (symptom, stage).
     elsewhere: tuple[tuple[str, str], ...] = ()
-    flags: tuple[Flag, ...] = ()
+    flags: tuple[TorchSwitch, ...] = ()
     # Commands of inductoscope, with what they show.
     commands: tuple[tuple[str, str], ...] = ()
     aliases: tuple[str, ...] = ()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.views.explain.entities import StageEntry, log, setting, variable
 from inductoscope.vocabulary import stages
 
-USER = Stage(
+USER = StageEntry(
     name=stages.USER,
     summary="The program itself, outside of everything that is compiled.",
     does="Runs as Python. What fails in eager as well, waits for another rank, or is not seeded is "
@@ -24,7 +24,7 @@ USER = Stage(
     commands=(("inductoscope doctor SCRIPT", "compares with eager before it blames anything"),),
 )
 
-DYNAMO = Stage(
+DYNAMO = StageEntry(
     name=stages.DYNAMO,
     summary="Dynamo reads the bytecode of a frame and takes an FX graph of torch operations from "
     "it.",
@@ -66,7 +66,7 @@ DYNAMO = Stage(
     aliases=("fx", "capture", "pre-dispatch"),
 )
 
-BREAKS = Stage(
+BREAKS = StageEntry(
     name="breaks",
     summary="Places where Dynamo had to stop, with the reason and the line.",
     does="At a construct that it cannot trace, Dynamo compiles what it has, lets Python "
@@ -84,7 +84,7 @@ BREAKS = Stage(
     commands=(("inductoscope show --stage breaks", "all breaks with torch's hints"),),
 )
 
-GUARDS = Stage(
+GUARDS = StageEntry(
     name="guards",
     summary="What has to hold for compiled code to be used again, checked on every call.",
     does="Each assumption that tracing made becomes a check: types, shapes, strides, global "
@@ -105,7 +105,7 @@ GUARDS = Stage(
     commands=(("inductoscope show --stage guards", "guards with the lines that made them"),),
 )
 
-RECOMPILES = Stage(
+RECOMPILES = StageEntry(
     name="recompiles",
     summary="Frames that were compiled again because a guard failed.",
     does="A call with another shape, type or Python value fails a guard and compiles the frame "

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.views.explain.entities import StageEntry, log, setting, variable
 from inductoscope.vocabulary import stages
 
-AOT = Stage(
+AOT = StageEntry(
     name=stages.AOT,
     summary="AOTAutograd traces forward and backward into ATen graphs without mutation or aliases.",
     does="Dynamo's graph is run on fake tensors. Autograd is traced with it, mutations become "
@@ -46,7 +46,7 @@ AOT = Stage(
     aliases=("autograd", "aten"),
 )
 
-DECOMPOSITION = Stage(
+DECOMPOSITION = StageEntry(
     name=stages.DECOMPOSITION,
     summary="An operation is replaced by simpler ATen or prims operations.",
     does="While AOTAutograd traces, operations in Inductor's table are replaced: layer_norm "
@@ -64,7 +64,7 @@ DECOMPOSITION = Stage(
     commands=(("inductoscope show --stage aot", "what was decomposed, and how often"),),
 )
 
-PRE_GRAD = Stage(
+PRE_GRAD = StageEntry(
     name=stages.PRE_GRAD_PASS,
     summary="Passes over Dynamo's graph, before autograd: torch operations, not yet ATen.",
     does="Patterns of whole torch operations are rewritten: conv with batch norm, split and cat, "
@@ -83,7 +83,7 @@ PRE_GRAD = Stage(
     aliases=("pre-grad",),
 )
 
-JOINT = Stage(
+JOINT = StageEntry(
     name=stages.JOINT_PASS,
     summary="Passes over the joint graph, before it is cut into forward and backward.",
     does="Constant folding, removal of operations that do nothing, attention patterns and other "
@@ -106,7 +106,7 @@ JOINT = Stage(
     aliases=("joint", "joint-graph"),
 )
 
-POST_GRAD = Stage(
+POST_GRAD = StageEntry(
     name=stages.POST_GRAD_PASS,
     summary="The last passes over the ATen graph; what they leave is what Inductor lowers.",
     does="Patterns over ATen, reordering for locality, reinplacing of mutations, removal of views "
@@ -129,7 +129,7 @@ POST_GRAD = Stage(
     aliases=("post-grad",),
 )
 
-PASSES = Stage(
+PASSES = StageEntry(
     name="passes",
     summary="All passes that changed a graph: pre-grad, joint and post-grad, with a diff each.",
     does="A view of the three groups of passes. Passes that changed nothing are not in it.",

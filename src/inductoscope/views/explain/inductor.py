@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.views.explain.entities import StageEntry, log, setting, variable
 from inductoscope.vocabulary import stages
 
-INDUCTOR = Stage(
+INDUCTOR = StageEntry(
     name=stages.INDUCTOR,
     summary="The compiler backend: an ATen graph goes in, kernels and a program that calls them "
     "come out.",
@@ -23,7 +23,7 @@ INDUCTOR = Stage(
     commands=(("inductoscope show", "the summary of all stages"),),
 )
 
-LOWERING = Stage(
+LOWERING = StageEntry(
     name=stages.LOWERING,
     summary="Each ATen operation becomes Inductor IR: a loop over an index, or a call of a "
     "library.",
@@ -65,7 +65,7 @@ LOWERING = Stage(
     aliases=("ir", "inductor-ir"),
 )
 
-SCHEDULER = Stage(
+SCHEDULER = StageEntry(
     name=stages.SCHEDULER,
     summary="IR gets wrappers that track dependencies; they are ordered and fused.",
     does="Every IR operation is wrapped in a SchedulerNode, every buffer in a SchedulerBuffer "
@@ -96,7 +96,7 @@ SCHEDULER = Stage(
     commands=(("inductoscope show --stage scheduler", "nodes, buffers, dependencies, order"),),
 )
 
-FUSION = Stage(
+FUSION = StageEntry(
     name="fusion",
     summary="Scheduler nodes that can share a loop are put into one kernel.",
     does="In up to ten rounds, pairs that share data are tried: can they share a loop, how "
@@ -143,7 +143,7 @@ FUSION = Stage(
     aliases=("ledger",),
 )
 
-LOOP_BODY = Stage(
+LOOP_BODY = StageEntry(
     name=stages.LOOP_BODY,
     summary="What one iteration does, in ops.load, ops.store and arithmetic: the last level "
     "before code.",
@@ -175,7 +175,7 @@ LOOP_BODY = Stage(
     aliases=("loopbody", "body"),
 )
 
-CODEGEN = Stage(
+CODEGEN = StageEntry(
     name=stages.CODEGEN,
     summary="Loop bodies become source code: C++ with vectors for CPU, Triton for GPU.",
     does="For each scheduler node the backend chooses tiling, vectorisation and masks, and an "
@@ -218,7 +218,7 @@ CODEGEN = Stage(
     aliases=("code-generation", "triton", "cpp"),
 )
 
-KERNEL = Stage(
+KERNEL = StageEntry(
     name="kernel",
     summary="Generated kernels and calls of libraries, with the operations inside them.",
     does="A view of what code generation wrote: source, operations, scheduler nodes, buffers, and "
@@ -240,7 +240,7 @@ KERNEL = Stage(
     aliases=("kernels",),
 )
 
-MEMORY = Stage(
+MEMORY = StageEntry(
     name="memory",
     summary="Which node each buffer came from, and which buffers take over the memory of others.",
     does="When a buffer is used for the last time, a later one of the same size may take its "

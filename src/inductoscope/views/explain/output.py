@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from inductoscope.views.explain.entities import Stage, log, setting, variable
+from inductoscope.views.explain.entities import StageEntry, log, setting, variable
 from inductoscope.vocabulary import stages
 
-WRAPPER = Stage(
+WRAPPER = StageEntry(
     name=stages.WRAPPER,
     summary="The generated program that allocates buffers and calls the kernels in order.",
     does="A Python module (C++ with cpp_wrapper) with one call function: checks of the inputs, "
@@ -36,7 +36,7 @@ WRAPPER = Stage(
     commands=(("inductoscope show --stage wrapper", "the wrapper's source"),),
 )
 
-NATIVE = Stage(
+NATIVE = StageEntry(
     name="native",
     summary="Every run of a native compiler: g++ for C++ kernels, Triton and ptxas for GPU ones.",
     does="A view of commands, seconds, exit codes, messages, registers and spills. On CPU it "
@@ -56,7 +56,7 @@ NATIVE = Stage(
     aliases=("compile",),
 )
 
-CPP_COMPILE = Stage(
+CPP_COMPILE = StageEntry(
     name=stages.CPP_COMPILE,
     summary="g++ or clang++ turns a generated C++ kernel into a library.",
     does="A file with the kernel and a binding is compiled with the flags of the chosen "
@@ -86,7 +86,7 @@ CPP_COMPILE = Stage(
     aliases=("g++", "c++"),
 )
 
-TRITON_COMPILE = Stage(
+TRITON_COMPILE = StageEntry(
     name=stages.TRITON_COMPILE,
     summary="Triton turns a kernel into TTIR, TTGIR, LLVM IR, PTX and a cubin (AMD: AMDGCN, "
     "hsaco).",
@@ -121,7 +121,7 @@ TRITON_COMPILE = Stage(
     aliases=("ptxas", "ptx"),
 )
 
-AUTOTUNE = Stage(
+AUTOTUNE = StageEntry(
     name=stages.AUTOTUNE,
     summary="Several implementations of one operation are compiled and timed; the fastest stays.",
     does="With max_autotune a matrix product gets ATen, Triton templates in many "
@@ -157,7 +157,7 @@ AUTOTUNE = Stage(
     aliases=("autotuning", "max-autotune"),
 )
 
-CACHE = Stage(
+CACHE = StageEntry(
     name="cache",
     summary="Look-ups in torch's caches: a hit skips every stage behind it.",
     does="AOTAutograd's cache gives compiled forward and backward, the FX graph cache a compiled "
@@ -180,7 +180,7 @@ CACHE = Stage(
     aliases=("caches",),
 )
 
-ERRORS = Stage(
+ERRORS = StageEntry(
     name="errors",
     summary="Exceptions that left the compiler, with the stage that raised them.",
     does="A view of each exception with its stage, the operation under way and the user's line. An "
@@ -200,7 +200,7 @@ ERRORS = Stage(
     aliases=("error",),
 )
 
-RUNTIME = Stage(
+RUNTIME = StageEntry(
     name=stages.RUNTIME,
     summary="Compiled code runs: kernels on real data, guards, CUDA graphs.",
     does="The wrapper's call function runs. What goes wrong here and is right in the source is a "
@@ -229,7 +229,7 @@ RUNTIME = Stage(
     ),
 )
 
-NONE = Stage(
+NONE = StageEntry(
     name=stages.NO_STAGE,
     summary="No stage: nothing is wrong, or nothing shows where.",
     does="Stands in a verdict where no stage is to blame, or where the evidence names none.",

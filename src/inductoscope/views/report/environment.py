@@ -13,7 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from inductoscope.version import __version__
-from inductoscope.views.env import Environment, FlagCheck, Kind, NameCheck, Phase, Torch
+from inductoscope.views.env import Environment, FlagCheck, FlagKind, FlagPhase, NameCheck, Torch
 from inductoscope.views.env.collection import NEWEST_TORCH, OLDEST_TORCH
 from inductoscope.vocabulary.log_lines import PatternCheck
 
@@ -22,9 +22,9 @@ View = dict[str, Any]
 _INDENT = 4
 
 _HEADINGS = {
-    Kind.VARIABLE: "Environment variables",
-    Kind.ARTIFACT: "Names for TORCH_LOGS",
-    Kind.SETTING: "Keys of torch._inductor.config",
+    FlagKind.VARIABLE: "Environment variables",
+    FlagKind.ARTIFACT: "Names for TORCH_LOGS",
+    FlagKind.SETTING: "Keys of torch._inductor.config",
 }
 
 
@@ -46,7 +46,7 @@ def environment_view(environment: Environment, *, flags: bool) -> View:
         "notes": list(environment.notes),
     }
     if flags:
-        view["phases"] = {phase.value: phase.meaning for phase in Phase}
+        view["phases"] = {phase.value: phase.meaning for phase in FlagPhase}
         view["flags"] = [_flag_view(check) for check in environment.flags]
     return view
 

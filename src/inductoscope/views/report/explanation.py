@@ -20,7 +20,7 @@ from inductoscope.views.explain import (
     STAGES,
     VERDICTS,
     VIEWS,
-    Stage,
+    StageEntry,
     find_stage,
     nearest,
     stages_by_symptom,
@@ -129,7 +129,7 @@ def _named_view(name: str) -> View:
     return {"schema": SCHEMA, "kind": "name", "name": wanted, "meanings": meanings}
 
 
-def _stage_view(stage: Stage) -> View:
+def _stage_view(stage: StageEntry) -> View:
     data = asdict(stage)
     flags = [
         {**shown, "text": flag.text} for shown, flag in zip(data["flags"], stage.flags, strict=True)

@@ -12,7 +12,7 @@ from rich.status import Status
 from inductoscope.views.report.plain_text import visible
 
 
-class Progress:
+class ProgressLine:
     """Shows one step at a time with the seconds since the start. Quiet where it is told to be."""
 
     def __init__(self, *, quiet: bool) -> None:
@@ -21,7 +21,7 @@ class Progress:
         self._console = Console(file=sys.stderr, highlight=False, markup=False, emoji=False)
         self._status: Status | None = None
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> ProgressLine:
         if not self._quiet and self._console.is_terminal:
             self._status = self._console.status("starting", spinner="dots")
             self._status.start()

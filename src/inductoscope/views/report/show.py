@@ -48,7 +48,7 @@ assert tuple(STAGE_VIEWS) == SHOWN
 
 
 @dataclass(frozen=True)
-class Selection:
+class ShowSelection:
     """What the user wants to see; empty fields select everything."""
 
     stage: str = ""
@@ -61,7 +61,7 @@ class Selection:
     write_to: str = ""
 
 
-def choose_view(recording: Recording, selection: Selection) -> tuple[View, Render]:
+def choose_view(recording: Recording, selection: ShowSelection) -> tuple[View, Render]:
     """The data of the view that was asked for, and what prints it."""
     _refuse_contradictions(selection)
     if selection.compile:
@@ -77,7 +77,7 @@ def choose_view(recording: Recording, selection: Selection) -> tuple[View, Rende
     return summary_view(recording, diagnose(recording)), _print_overview
 
 
-def _refuse_contradictions(selection: Selection) -> None:
+def _refuse_contradictions(selection: ShowSelection) -> None:
     views = {
         "--stage": selection.stage,
         "--op": selection.operation,
@@ -163,7 +163,7 @@ def _kernel_view(recording: Recording, name: str, form: str) -> View:
 # --- one operation, or one line -------------------------------------------------------------------
 
 
-def _operations_view(recording: Recording, selection: Selection) -> View:
+def _operations_view(recording: Recording, selection: ShowSelection) -> View:
     wanted = selection.operation or selection.source
     select = by_operation(wanted) if selection.operation else by_source(wanted)
     found = list(trace(recording, select))
