@@ -12,8 +12,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.diff import compare
-from inductoscope.analysis.diff import verdict
+from inductoscope.analysis.diff import compare, verdict
 from inductoscope.analysis.diff.canonical import Renaming, graph_lines
 from inductoscope.analysis.diff.entities import Difference
 from inductoscope.analysis.diff.matching import match
