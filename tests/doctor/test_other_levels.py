@@ -240,11 +240,11 @@ def test_sparse_values_can_be_exact_too(layout: torch.layout) -> None:
 def test_the_last_bit_of_one_value_makes_it_inexact() -> None:
     x = torch.tensor([1.0, 2.0, 3.0])
     last_bit = torch.tensor([0.0, 0.0, 2.0**-22])
-    judgement = judged(lambda x: x.clone(), lambda x: x + last_bit, x)
-    assert judgement.is_right
-    assert not judgement.is_exact
+    comparison = judged(lambda x: x.clone(), lambda x: x + last_bit, x)
+    assert comparison.is_right
+    assert not comparison.is_exact
 
 
 def test_what_is_wrong_is_not_exact() -> None:
-    judgement = judged(lambda x: x.clone(), lambda x: x + 1, torch.ones(3))
-    assert (judgement.is_right, judgement.is_exact) == (False, False)
+    comparison = judged(lambda x: x.clone(), lambda x: x + 1, torch.ones(3))
+    assert (comparison.is_right, comparison.is_exact) == (False, False)

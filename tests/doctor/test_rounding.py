@@ -23,8 +23,8 @@ def judged(eager: Function, compiled: Function, *inputs: Any, backward: bool = F
     return judge(Case(eager, inputs, backward), run(compiled, inputs, backward=backward))
 
 
-def wrong_kinds(judgement: Comparison) -> list[str]:
-    return [difference.kind for difference in judgement.wrong]
+def wrong_kinds(comparison: Comparison) -> list[str]:
+    return [difference.kind for difference in comparison.wrong]
 
 
 def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
@@ -43,11 +43,11 @@ def test_a_sum_in_another_order_is_rounding() -> None:
 
     x = numbers(800, 4) * 100
     x[-1] -= x.sum(0)  # What is left when the terms cancel is little, and its error large.
-    judgement = judged(lambda x: x.sum(0), one_after_the_other, x)
-    assert judgement.is_right
-    assert [difference.where for difference in judgement.explained] == ["output 0"]
-    assert judgement.reason == "the differences are within rounding"
-    assert "away from float64" in judgement.explained[0].text
+    comparison = judged(lambda x: x.sum(0), one_after_the_other, x)
+    assert comparison.is_right
+    assert [difference.where for difference in comparison.explained] == ["output 0"]
+    assert comparison.reason == "the differences are within rounding"
+    assert "away from float64" in comparison.explained[0].text
 
 
 def test_half_precision_kept_in_float32_between_operations_is_rounding() -> None:
@@ -69,8 +69,8 @@ def test_what_is_close_to_eager_is_right_without_further_question() -> None:
         calls.append(x.dtype)
         return x * 3
 
-    judgement = judged(function, lambda x: x * 3 * (1 + 1e-7), numbers(16))
-    assert judgement == Comparison(values=2)
+    comparison = judged(function, lambda x: x * 3 * (1 + 1e-7), numbers(16))
+    assert comparison == Comparison(values=2)
     assert calls == [torch.float32]
 
 
@@ -79,18 +79,18 @@ def test_what_is_close_to_eager_is_right_without_further_question() -> None:
 
 def test_a_floor_division_that_is_off_by_one_is_wrong() -> None:
     x, w = torch.tensor([1.0, 2.0]), torch.tensor([0.1, 0.5])
-    judgement = judged(lambda x, w: x // w, lambda x, w: (x / w).floor(), x, w)
-    assert wrong_kinds(judgement) == ["value"]
-    (difference,) = judgement.wrong
+    comparison = judged(lambda x, w: x // w, lambda x, w: (x / w).floor(), x, w)
+    assert wrong_kinds(comparison) == ["value"]
+    (difference,) = comparison.wrong
     assert difference.text.startswith("output 0 is 10 at index [0], in eager 9, in float64 9; 1 of")
     assert (difference.largest, difference.allowed) == (1.0, pytest.approx(0.0, abs=1e-4))
 
 
 def test_a_factor_of_1_0001_is_wrong() -> None:
-    judgement = judged(lambda x: x.sin() + 2, lambda x: (x.sin() + 2) * 1.0001, numbers(64))
-    assert judgement.kind == "value"
-    assert judgement.wrong[0].largest > judgement.wrong[0].allowed
-    assert "64 of 64 elements are wrong" in judgement.wrong[0].text
+    comparison = judged(lambda x: x.sin() + 2, lambda x: (x.sin() + 2) * 1.0001, numbers(64))
+    assert comparison.kind == "value"
+    assert comparison.wrong[0].largest > comparison.wrong[0].allowed
+    assert "64 of 64 elements are wrong" in comparison.wrong[0].text
 
 
 def test_one_wrong_element_among_many_is_found_and_named() -> None:
@@ -122,8 +122,8 @@ def test_a_whole_number_that_rounding_may_move_is_explained() -> None:
 
 
 def test_a_number_that_is_no_tensor_has_to_be_the_same() -> None:
-    judgement = judged(lambda x: (x, 3), lambda x: (x, 4), numbers(2))
-    assert [d.text for d in judgement.wrong if d.kind == "value"] == ["output 1 is 4, in eager 3"]
+    comparison = judged(lambda x: (x, 3), lambda x: (x, 4), numbers(2))
+    assert [d.text for d in comparison.wrong if d.kind == "value"] == ["output 1 is 4, in eager 3"]
 
 
 def test_real_and_imaginary_part_that_change_places_are_wrong() -> None:
@@ -140,15 +140,15 @@ def test_large_whole_numbers_are_compared_in_full() -> None:
 
 def test_nan_where_eager_is_finite_is_called_nan() -> None:
     x = torch.tensor([1.0, 0.0])
-    judgement = judged(lambda x: (x + 1e-12).log(), lambda x: (x - 1e-12).log(), x)
-    assert judgement.kind == "nan"
-    assert judgement.wrong[0].text.startswith("output 0 is nan at index [1] where eager and")
+    comparison = judged(lambda x: (x + 1e-12).log(), lambda x: (x - 1e-12).log(), x)
+    assert comparison.kind == "nan"
+    assert comparison.wrong[0].text.startswith("output 0 is nan at index [1] where eager and")
 
 
 def test_infinity_where_eager_is_finite_is_called_nan() -> None:
     x = torch.full((3,), 100.0)
-    judgement = judged(lambda x: x.softmax(0), lambda x: x.exp() / x.exp().sum(), x)
-    assert judgement.kind == "nan"
+    comparison = judged(lambda x: x.softmax(0), lambda x: x.exp() / x.exp().sum(), x)
+    assert comparison.kind == "nan"
 
 
 def test_a_mask_of_infinities_that_both_have_is_right() -> None:
@@ -161,15 +161,15 @@ def test_a_mask_of_infinities_that_both_have_is_right() -> None:
         values=2
     )
     # The infinities neither explain nor hide what is wrong with the other elements.
-    judgement = judged(masked, lambda x: masked(x) * 1.01, numbers(4))
-    assert "2 of 4 elements are wrong" in judgement.wrong[0].text
+    comparison = judged(masked, lambda x: masked(x) * 1.01, numbers(4))
+    assert "2 of 4 elements are wrong" in comparison.wrong[0].text
 
 
 def test_a_finite_value_where_eager_overflows_and_float64_does_not_is_right() -> None:
     x = torch.full((4,), 300.0, dtype=torch.float16)
     assert (x * x).isinf().all()
-    judgement = judged(lambda x: x * x / 300, lambda x: (x.float() * x / 300).to(x.dtype), x)
-    assert judgement.is_right
+    comparison = judged(lambda x: x * x / 300, lambda x: (x.float() * x / 300).to(x.dtype), x)
+    assert comparison.is_right
 
 
 @pytest.mark.parametrize(
@@ -204,14 +204,14 @@ def test_nan_that_gets_lost_is_wrong() -> None:
     ],
 )
 def test_a_difference_of_form_is_wrong(kind: str, compiled: Function, text: str) -> None:
-    judgement = judged(lambda x: x.clone(), compiled, numbers(2, 3))
-    assert judgement.kind == kind
-    assert judgement.wrong[0].text.startswith(text)
+    comparison = judged(lambda x: x.clone(), compiled, numbers(2, 3))
+    assert comparison.kind == kind
+    assert comparison.wrong[0].text.startswith(text)
 
 
 def test_a_copy_where_eager_gives_a_view_is_wrong() -> None:
-    judgement = judged(lambda x: x.view(6), lambda x: x.reshape(6).clone(), numbers(2, 3))
-    (difference,) = judgement.wrong
+    comparison = judged(lambda x: x.view(6), lambda x: x.reshape(6).clone(), numbers(2, 3))
+    (difference,) = comparison.wrong
     assert difference.text == (
         "output 0 shares memory with nothing when compiled, with input 0 in eager"
     )
@@ -222,9 +222,9 @@ def test_two_outputs_that_are_one_are_seen() -> None:
         y = x + 1
         return y, y
 
-    judgement = judged(lambda x: (x + 1, x + 1), twice, numbers(3))
-    assert judgement.kind == "sharing"
-    assert "shares memory with output 0" in judgement.wrong[0].text
+    comparison = judged(lambda x: (x + 1, x + 1), twice, numbers(3))
+    assert comparison.kind == "sharing"
+    assert "shares memory with output 0" in comparison.wrong[0].text
 
 
 def test_two_outputs_that_are_one_object_in_eager_have_to_be_one() -> None:
@@ -238,15 +238,15 @@ def test_two_outputs_that_are_one_object_in_eager_have_to_be_one() -> None:
 
 def test_strides_of_dimensions_with_one_element_do_not_matter() -> None:
     x = numbers(1, 3)
-    judgement = judged(lambda x: x.clone(), lambda x: x.clone().as_strided((1, 3), (77, 1)), x)
-    assert judgement.is_right
+    comparison = judged(lambda x: x.clone(), lambda x: x.clone().as_strided((1, 3), (77, 1)), x)
+    assert comparison.is_right
 
 
 def test_the_most_telling_kind_comes_first() -> None:
     x = numbers(3, 3)
-    judgement = judged(lambda x: (x + 1, x + 1), lambda x: (x, (x + 1).double()), x)
-    assert sorted(wrong_kinds(judgement)) == ["dtype", "sharing", "value"]
-    assert judgement.kind == "dtype"
+    comparison = judged(lambda x: (x + 1, x + 1), lambda x: (x, (x + 1).double()), x)
+    assert sorted(wrong_kinds(comparison)) == ["dtype", "sharing", "value"]
+    assert comparison.kind == "dtype"
 
 
 # --- inputs that are written to -------------------------------------------------------------------
@@ -254,14 +254,14 @@ def test_the_most_telling_kind_comes_first() -> None:
 
 def test_an_input_that_is_not_written_to_is_missed() -> None:
     x = torch.zeros(3)
-    judgement = judged(lambda x: x.add_(1).sum(), lambda x: (x + 1).sum(), x)
-    assert [difference.where for difference in judgement.wrong] == ["input 0 after the call"]
+    comparison = judged(lambda x: x.add_(1).sum(), lambda x: (x + 1).sum(), x)
+    assert [difference.where for difference in comparison.wrong] == ["input 0 after the call"]
     assert x.tolist() == [0, 0, 0], "the caller's own tensor is left alone"
 
 
 def test_an_input_that_is_written_to_by_mistake_is_seen() -> None:
-    judgement = judged(lambda x: x + 1, lambda x: x.add_(1).clone(), torch.zeros(3))
-    assert [difference.where for difference in judgement.wrong] == ["input 0 after the call"]
+    comparison = judged(lambda x: x + 1, lambda x: x.add_(1).clone(), torch.zeros(3))
+    assert [difference.where for difference in comparison.wrong] == ["input 0 after the call"]
 
 
 # --- results that differ by themselves ------------------------------------------------------------
@@ -269,24 +269,24 @@ def test_an_input_that_is_written_to_by_mistake_is_seen() -> None:
 
 def test_a_function_that_never_gives_the_same_is_held_against_nobody() -> None:
     counter = itertools.count()
-    judgement = judged(lambda x: x + next(counter), lambda x: x + 100, numbers(3))
-    assert judgement.is_right
-    assert judgement.reason == "eager itself gives another result every time"
-    assert len(judgement.explained) == 1
+    comparison = judged(lambda x: x + next(counter), lambda x: x + 100, numbers(3))
+    assert comparison.is_right
+    assert comparison.reason == "eager itself gives another result every time"
+    assert len(comparison.explained) == 1
 
 
 def test_a_wrong_type_is_wrong_even_of_a_function_that_never_gives_the_same() -> None:
     counter = itertools.count()
-    judgement = judged(lambda x: (x + next(counter), x), lambda x: (x, x.double()), numbers(3))
-    assert "dtype" in wrong_kinds(judgement)
+    comparison = judged(lambda x: (x + next(counter), x), lambda x: (x, x.double()), numbers(3))
+    assert "dtype" in wrong_kinds(comparison)
 
 
 def test_memory_that_no_one_has_written_may_hold_anything() -> None:
     assert judged(lambda: torch.empty(64), lambda: torch.ones(64)).is_right
     assert judged(lambda: torch.empty(64) * 2 + 1, lambda: torch.ones(64)).is_right
     # What is written later does not depend on it.
-    judgement = judged(lambda: torch.empty(64).fill_(2.0), lambda: torch.ones(64))
-    assert wrong_kinds(judgement) == ["value"]
+    comparison = judged(lambda: torch.empty(64).fill_(2.0), lambda: torch.ones(64))
+    assert wrong_kinds(comparison) == ["value"]
 
 
 def test_random_numbers_are_the_same_for_both() -> None:
@@ -324,17 +324,17 @@ def test_gradients_are_compared() -> None:
             return gradient * x.cos() / 2
 
     x = numbers(8).requires_grad_()
-    judgement = judged(lambda x: x.sin(), Halved.apply, x, backward=True)
-    assert [difference.where for difference in judgement.wrong] == ["gradient of input 0"]
+    comparison = judged(lambda x: x.sin(), Halved.apply, x, backward=True)
+    assert [difference.where for difference in comparison.wrong] == ["gradient of input 0"]
     assert judged(lambda x: x.sin(), Halved.apply, x).is_right, "not asked for"
     assert x.grad is None
 
 
 def test_a_gradient_that_is_missing_is_a_difference_of_structure() -> None:
     x = numbers(8).requires_grad_()
-    judgement = judged(lambda x: x * 2, lambda x: x.detach() * 2, x, backward=True)
-    assert judgement.kind == "structure"
-    assert "gradient of input 0" in judgement.wrong[0].text
+    comparison = judged(lambda x: x * 2, lambda x: x.detach() * 2, x, backward=True)
+    assert comparison.kind == "structure"
+    assert "gradient of input 0" in comparison.wrong[0].text
 
 
 def test_gradients_are_judged_by_rounding_too() -> None:
@@ -395,10 +395,10 @@ def test_the_same_tensor_twice_is_the_same_memory_twice() -> None:
         return y * 10
 
     x = torch.zeros(3)
-    judgement = judged(function, lambda x, y: [x.add_(1), y.clone() * 10][1], x, x)
-    assert judgement.is_right
-    judgement = judged(function, lambda x, y: [y * 10, x.add_(1)][0], x, x)
-    assert [difference.where for difference in judgement.wrong] == ["output 0"]
+    comparison = judged(function, lambda x, y: [x.add_(1), y.clone() * 10][1], x, x)
+    assert comparison.is_right
+    comparison = judged(function, lambda x, y: [y * 10, x.add_(1)][0], x, x)
+    assert [difference.where for difference in comparison.wrong] == ["output 0"]
 
 
 def test_a_copy_in_float64_changes_floating_point_tensors_only() -> None:

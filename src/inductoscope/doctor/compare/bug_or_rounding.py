@@ -23,6 +23,7 @@ from inductoscope.doctor.compare.values import Outcome, run
 FACTOR = 4.0
 
 UNINITIALISED = "the result depends on uninitialised memory"
+UNREPEATABLE = "eager itself gives another result every time"
 
 # What torch.testing.assert_close allows.
 _CLOSE = {
@@ -121,9 +122,8 @@ def judge(case: Case, compiled: Outcome) -> Comparison:
         exact = _identical(case.eager, compiled)
         return Comparison(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
     if not _same_values(case.eager, case.again):
-        reason = "eager itself gives another result every time"
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
-        return Comparison(tuple(suspects), differences, reason, len(pairs))
+        return Comparison(tuple(suspects), differences, UNREPEATABLE, len(pairs))
     wrong = list(suspects)
     explained: list[OutputDifference] = []
     for number in unlike:

@@ -69,8 +69,8 @@ def check(
     with _same_random_numbers():
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)
-    judgement = judge(case, outcome)
-    return CheckResult(judgement.wrong, judgement.explained, judgement.reason, judgement.values)
+    comparison = judge(case, outcome)
+    return CheckResult(comparison.wrong, comparison.explained, comparison.reason, comparison.values)
 
 
 Flat = Callable[[Callable[..., Any]], Callable[..., Any]]

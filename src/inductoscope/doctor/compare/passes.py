@@ -203,11 +203,11 @@ def _difference(
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
     try:
-        judgement = judge(case, run(as_function(after), inputs, backward=False))
+        comparison = judge(case, run(as_function(after), inputs, backward=False))
     except Exception:
         return ""  # Eager cannot run this graph, so it proves nothing.
     kinds = {"value", "nan", "shape", "dtype", aspect}
-    telling = [item for item in judgement.wrong if item.kind in kinds]
+    telling = [item for item in comparison.wrong if item.kind in kinds]
     return telling[0].text if telling else ""
 
 

@@ -36,7 +36,7 @@ def is_plain(value: Any) -> bool:
 
 @contextlib.contextmanager
 def plain_torch() -> Iterator[None]:
-    """Real tensors and no casts, even where the compiler runs under fake tensors or autocast."""
+    """Real tensors and no casts, even if the compiler runs under fake tensors or autocast."""
     with _disable_current_modes(), torch.no_grad(), torch._C._DisableAutocast():
         yield
 

@@ -1,7 +1,7 @@
 """The doctor inside a process of the user's program.
 
-It records like `inductoscope run`, and stands between Dynamo and its backend: every compiled graph
-is replaced by one that also runs in eager and compares.
+It records like `inductoscope run`, and replaces every graph that Dynamo's backend compiles by one
+that also runs in eager and compares.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TORCH_NAMES = {
 
 
 def start(folder: str) -> Installer:
-    """Begin to record and to check. Called on import of torch."""
+    """Start recording and checking. Called when torch is imported."""
     instructions = instructions_from()
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
@@ -43,7 +43,7 @@ def start(folder: str) -> Installer:
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
         return installer
-    # It would go through ever more objects while torch makes them, and free none.
+    # While torch is imported there are ever more objects to go through, and none to free.
     gc.disable()
     SCOPE.open(Path(folder))
     installer.start()
@@ -53,7 +53,7 @@ def start(folder: str) -> Installer:
 
 
 def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callable[[], None]]:
-    """What is set once torch's settings are there."""
+    """What to set once torch's settings exist."""
 
     def settle() -> None:
         # The same random numbers in eager and compiled, so that only the compiler can differ.
@@ -64,14 +64,14 @@ def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callab
         if collects:
             gc.enable()
         gc.freeze()
-        # Where a user would put it: before anything else.
+        # Where a user would put it: first.
         exec(f"import torch\n{instructions.workaround}", {})
 
     return {"torch": begin, "torch._inductor.config": settle}
 
 
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
-    """The hook between Dynamo and its backend."""
+    """The hooks around Dynamo's backend and around compiled functions."""
 
     def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
@@ -102,12 +102,12 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     return (
         Hook(
             stage=stages.DYNAMO,
-            records="each compiled function beside the same Python code in eager",
+            records="each compiled function, compared with the same Python code in eager",
             wraps=(Wrap(context, for_functions),),
         ),
         Hook(
             stage=stages.DYNAMO,
-            records="each compiled graph beside the same graph in eager",
+            records="each compiled graph, compared with the same graph in eager",
             wraps=(Wrap(name, replacement),),
         ),
     )

@@ -1,8 +1,8 @@
-"""Whole compiled functions beside the same Python code in eager.
+"""Compares whole compiled functions with the same Python code in eager.
 
-What Dynamo captures may not be what the program says; no graph can show that. The first calls of
-every compiled function are therefore also made in a fork, uncompiled, where what they do to memory
-stays, and the results are compared. What they write to files is written twice.
+Dynamo may capture something else than what the program says, and no graph can show that. So the
+first calls of every compiled function are also made uncompiled, in a fork, where they cannot change
+the program's memory, and the results are compared. What they write to files is written twice.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _CALLS = 2
 _SECONDS = 60.0
 _LARGEST = 256 << 20
 
-# Far beyond rounding: what is within it is judged graph by graph, against float64.
+# Far beyond rounding: smaller differences are judged graph by graph, against float64.
 _RELATIVE, _ABSOLUTE = 2e-2, 1e-3
 
 
@@ -51,7 +51,7 @@ _depth = _Depth()
 def checked_function(
     compiled: Callable[..., Any], function: Callable[..., Any], context: Any, place: Path
 ) -> Any:
-    """The compiled function, with its first calls made in eager too."""
+    """The compiled function; its first calls are made in eager too."""
     calls = 0
 
     @functools.wraps(compiled)
@@ -84,7 +84,7 @@ def checked_function(
 def _write_script(
     function: Any, args: Any, context: Any, error: BaseException, place: Path
 ) -> None:
-    """Dynamo refused: there is no graph, but there is the function."""
+    """Dynamo failed, so there is no graph, but there is the function."""
     title = f"torch.compile fails with {type(error).__name__}: {str(error).partition(chr(10))[0]}"
     with contextlib.suppress(ToolFailure):
         text = function_script(
@@ -100,7 +100,7 @@ def _can_fork() -> bool:
 def _in_eager(
     function: Callable[..., Any], args: Any, kwargs: Any, place: Path
 ) -> list[Any] | None:
-    """What the function gives uncompiled, from a fork; None where that cannot be had."""
+    """The result of the function in eager, computed in a fork; None if that fails."""
     path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
 
     def work() -> bool:
@@ -126,7 +126,7 @@ def _in_eager(
 
 
 def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
-    """Results, and arguments as the call left them: tensors, numbers and texts among them."""
+    """The tensors, numbers and strings among the results, and the arguments after the call."""
     kept = (torch.Tensor, bool, int, float, complex, str, type(None))
     leaves = [*tree_leaves(result), *tree_leaves((args, kwargs))]
     return [
@@ -153,7 +153,7 @@ def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) ->
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:
     if len(eager) != len(compiled):
-        return f"{len(compiled)} values come out compiled, {len(eager)} in eager"
+        return f"there are {len(compiled)} values when compiled, {len(eager)} in eager"
     for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
         if type(one) is not type(two) and not isinstance(one, torch.Tensor):
             return f"value {number} is {two!r}, in eager {one!r}"

@@ -1,8 +1,8 @@
-"""A compiled graph that also runs in eager and compares, on its first calls.
+"""A compiled graph whose first calls also run in eager and are compared.
 
-What is wrong is noticed where the graph is called: there the inputs are real, no compile is under
-way, and the process can be forked to investigate. An exception of the compiler is therefore held
-back until the call.
+A failure is handled when the graph is called: then the inputs are real, no compile is going on, and
+the process can be forked to investigate. So an exception of the compiler is held back until the
+call.
 """
 
 from __future__ import annotations
@@ -21,7 +21,13 @@ from torch.fx import GraphModule
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import current_compile_id
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.bug_or_rounding import UNINITIALISED, Case, Comparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import (
+    UNINITIALISED,
+    UNREPEATABLE,
+    Case,
+    Comparison,
+    judge,
+)
 from inductoscope.doctor.compare.graphs import as_function, snapshot
 from inductoscope.doctor.compare.rounding import perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
@@ -29,7 +35,7 @@ from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure_signature import failure_of_error, failure_of_judgement
+from inductoscope.doctor.search.failure_signature import failure_of_comparison, failure_of_error
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.recording.events.checking import (
@@ -48,18 +54,18 @@ TORCH_NAMES = {
     "torch._subclasses.fake_tensor": ("FakeTensor",),
 }
 
-# What does not change the values that a function gives.
+# Differences that do not change the values that a function returns.
 _MILD = ("sharing", "stride")
 
-# Of the memory that is free, checking may take this part.
+# The share of free memory that checks may use.
 _PART_OF_MEMORY = 0.25
 _SMALL = 64 << 20
 
 
 class _Waiting:
-    """Findings that wait until it is known whether the whole function gives wrong values.
+    """Findings that wait until it is known whether the whole function returns wrong values.
 
-    That would be the program's failure then, and not this.
+    If it does, that is the failure to investigate.
     """
 
     def __init__(self) -> None:
@@ -67,7 +73,7 @@ class _Waiting:
         self.findings: list[Callable[[], None]] = []
 
     def close(self, *, drop: bool) -> None:
-        """The function has returned: examine the first, unless something else is wrong."""
+        """The function has returned: examine the first finding, unless they are dropped."""
         self.is_open = False
         findings, self.findings = self.findings, []
         if findings and not drop:
@@ -85,7 +91,7 @@ def checked_graph(
     instructions: Instructions,
     place: Path,
 ) -> Callable[..., Any]:
-    """What takes the place of the compiled graph."""
+    """What replaces the compiled graph."""
     compile_id = current_compile_id() or "?"
     graph = _CheckedGraph(snapshot(module), compile_id, instructions, place, *_how_compiled(output))
     if instructions.backend == "eager":
@@ -107,7 +113,7 @@ def checked_graph(
 
 
 def _with_perturbed_rounding(module: GraphModule) -> Callable[..., Any]:
-    """The graph in eager, with the result of every inexact operation moved a little."""
+    """The graph in eager, with the result of every inexact operation changed a little."""
 
     def call(*arguments: Any) -> Any:
         with perturbed_rounding(seed=0):
@@ -117,7 +123,7 @@ def _with_perturbed_rounding(module: GraphModule) -> Callable[..., Any]:
 
 
 def _is_compilers_own(error: BaseException) -> bool:
-    """Whether a backend failed; Dynamo raises exceptions of its own to go another way."""
+    """Whether a backend failed; Dynamo also raises exceptions for its own control flow."""
     from torch._dynamo import exc
     from torch._inductor import exc as inductor_exc
 
@@ -152,7 +158,7 @@ class _CheckedGraph:
     held_back: Failure | None = None
     error: BaseException | None = None
     calls: int = 0
-    # Inputs of the first call, which the graph was compiled on.
+    # Inputs of the first call, for which the graph was compiled.
     first: tuple[Any, ...] | None = None
     _checking: list[bool] = field(default_factory=list)
 
@@ -201,13 +207,13 @@ class _CheckedGraph:
             self.first = tuple(kept)
             self._check_inductor_random_numbers(tuple(kept))
         try:
-            failure, judgement = self._compare(kept)
+            failure, comparison = self._compare(kept)
         finally:
             SCOPE.emit(GraphReturned(compile=self.compile_id, call=self.calls))
         if failure is not None:
             self._found(failure, tuple(kept))
-        elif judgement is not None:
-            self._note_judgement(judgement, tuple(kept))
+        elif comparison is not None:
+            self._note_comparison(comparison, tuple(kept))
 
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
         if self.backend or not self.instructions.investigate or not can_fork():
@@ -221,7 +227,7 @@ class _CheckedGraph:
             self._found(failure, arguments, candidate)
 
     def _check_large(self, arguments: tuple[Any, ...], needed: int) -> None:
-        """Inputs that memory does not hold twice: compared in a fork, as they are."""
+        """Check inputs that do not fit into memory twice: in a fork, without copies."""
         size = f"its inputs are {needed >> 20} MiB, too large to copy"
         if not can_fork():
             self._note("skipped", size)
@@ -230,7 +236,7 @@ class _CheckedGraph:
 
         said = compared(self.module, self.compiled, arguments)
         if said == "":
-            self._note("right", f"{size}; outputs alone were compared, and are close to eager's")
+            self._note("right", f"{size}; only outputs were compared; they are close to eager")
             return
         candidate = self._candidate(arguments, is_large=True)
         smaller, failure = smaller_failure(candidate)
@@ -241,7 +247,7 @@ class _CheckedGraph:
 
     def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Comparison | None]:
         backward = _needs_backward(arguments)
-        # By an interpreter: the code that FX writes for a graph may itself be wrong.
+        # Run by an interpreter, because the code that FX generates for a graph may be wrong.
         case = Case(as_function(self.module), arguments, backward)
         started = time.monotonic()
         try:
@@ -258,11 +264,11 @@ class _CheckedGraph:
             failure = self._failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)
             return failure, None
-        judgement = judge(case, outcome)
-        return failure_of_judgement(judgement), judgement
+        comparison = judge(case, outcome)
+        return failure_of_comparison(comparison), comparison
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
-        """At once: as soon as a tensor of a lost device is let go of, the process dies of it."""
+        """At once: freeing any tensor on a lost device kills the process."""
         from inductoscope.doctor.inside.lost_device import fill_in_from_error, is_device_lost
 
         if not self.instructions.investigate or not is_device_lost():
@@ -274,7 +280,7 @@ class _CheckedGraph:
         stop_with(fill_in_from_error(found, self.module, error), self.place)
 
     def _failure_at_run(self, error: BaseException) -> Failure:
-        """The backward graph is compiled when it is first needed, and may fail only then."""
+        """The backward graph is compiled only when it is first needed, and may fail then."""
         origin = SCOPE.failure_of(error) or {}
         return replace(
             failure_of_error(error),
@@ -288,14 +294,14 @@ class _CheckedGraph:
         )
         SCOPE.emit(about)
 
-    def _note_judgement(self, judgement: Comparison, arguments: tuple[Any, ...]) -> None:
-        if not judgement.explained:
-            exact = "" if judgement.is_exact else ", not the same to the last bit"
-            self._note("right", f"{judgement.values} values{exact}", is_exact=judgement.is_exact)
+    def _note_comparison(self, comparison: Comparison, arguments: tuple[Any, ...]) -> None:
+        if not comparison.explained:
+            exact = "" if comparison.is_exact else ", not equal to the last bit"
+            self._note("right", f"{comparison.values} values{exact}", is_exact=comparison.is_exact)
             return
-        texts = "; ".join(item.text for item in judgement.explained[:4])
-        if judgement.reason == UNINITIALISED or judgement.reason.startswith("eager itself"):
-            self._note("unsteady", f"{judgement.reason}: {texts}{self._uninitialised()}")
+        texts = "; ".join(item.text for item in comparison.explained[:4])
+        if comparison.reason == UNINITIALISED or comparison.reason == UNREPEATABLE:
+            self._note("unsteady", f"{comparison.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)
         if self.calls == 1 and self.instructions.investigate and not self.backend:
@@ -306,7 +312,7 @@ class _CheckedGraph:
         names = [
             str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)
         ]
-        return f"; the graph reads memory that no one has written ({names[0]})" if names else ""
+        return f"; the graph reads uninitialised memory ({names[0]})" if names else ""
 
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
         from inductoscope.doctor.inside.investigation import wrong_operation
@@ -349,7 +355,7 @@ class _CheckedGraph:
         if dynamic is None and any(type(value) is int for value in arguments):
             dynamic = True
         return Candidate(
-            # Made anew: Dynamo passes over code that came into being while it was compiling.
+            # A new copy: Dynamo skips code that was created while it was compiling.
             snapshot(self.module),
             arguments if is_large else tuple(copy_values(arguments)),
             backward=_needs_backward(arguments),
@@ -367,7 +373,7 @@ def _needs_backward(arguments: Any) -> bool:
 
 
 def _is_traced(arguments: tuple[Any, ...]) -> bool:
-    """Whether the call is itself being traced, with tensors that hold nothing."""
+    """Whether the call is itself being traced, with tensors that have no data."""
     from torch._subclasses.fake_tensor import FakeTensor
 
     return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)

@@ -18,11 +18,11 @@ from inductoscope.processes.limited import start_group
 
 TIMES = 3
 
-# What a process does that waits for its script. A torch that cannot be loaded is the script's to
-# show, not ours; what torch warns of while it is loaded is not what the script printed.
+# What a process does while it waits for its script. If torch cannot be loaded, the script will show
+# that; warnings while torch is loaded are not output of the script.
 _WAITING = """
 import contextlib, gc, os, runpy, sys, warnings
-gc.disable()  # It would go through ever more objects while they are made, and find none to free.
+gc.disable()  # There are ever more objects to go through, and none to free.
 with contextlib.suppress(BaseException), warnings.catch_warnings():
     warnings.simplefilter("ignore")
     import torch._dynamo, torch._inductor.compile_fx
@@ -33,7 +33,7 @@ if script:
     sys.argv, sys.path[0] = [script], os.path.dirname(script)
     runpy.run_path(script, run_name="__main__")
 """
-# It gives way to the program that it waits for.
+# The program that it waits for comes first.
 _NICENESS = 10
 
 
@@ -52,7 +52,7 @@ class Verification:
 
 
 class FreshProcesses:
-    """New processes, each of which runs one script, once."""
+    """New processes, each of which runs one script once."""
 
     def __init__(self, environment: Mapping[str, str], folder: Path, *, times: int = TIMES) -> None:
         self._environment = dict(environment)
@@ -61,7 +61,7 @@ class FreshProcesses:
         self._children: list[subprocess.Popen[bytes]] = []
 
     def start(self) -> None:
-        """Have them load torch, if they do not do so yet."""
+        """Start them, so that they load torch, unless they are running already."""
         while len(self._children) < self._times:
             self._children.append(_start(self._environment, self._folder))
 
@@ -72,7 +72,7 @@ class FreshProcesses:
         self.start()
         with ThreadPoolExecutor(self._times) as pool:
             runs = list(pool.map(lambda child: _run(child, script, seconds), self._children))
-        # One that did not end has not shown anything: it gets the machine to itself.
+        # A run that did not end in time is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         self._children.clear()
         failed = [
@@ -87,7 +87,7 @@ class FreshProcesses:
         return _run(self._children[0], script, seconds)
 
     def close(self) -> None:
-        """End those that wait or run."""
+        """End all processes."""
         for child in self._children:
             end_child(child)
 

@@ -1,4 +1,4 @@
-"""What a failure looks like: made from a comparison, an exception, or the way a fork ended."""
+"""Makes a failure from a comparison, an exception, or the end of a fork."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_own, shorten
 
 
-def failure_of_judgement(judgement: Comparison) -> Failure | None:
+def failure_of_comparison(comparison: Comparison) -> Failure | None:
     """A wrong result as a failure."""
-    if judgement.is_right:
+    if comparison.is_right:
         return None
-    kind = NAN if judgement.kind == "nan" else WRONG
-    first = next(item for item in judgement.wrong if item.kind == judgement.kind)
+    kind = NAN if comparison.kind == "nan" else WRONG
+    first = next(item for item in comparison.wrong if item.kind == comparison.kind)
     return Failure(
         kind,
         first.text,
-        aspect=judgement.kind,
-        where=tuple(item.where for item in judgement.wrong),
-        texts=tuple(item.text for item in judgement.wrong[:6]),
+        aspect=comparison.kind,
+        where=tuple(item.where for item in comparison.wrong),
+        texts=tuple(item.text for item in comparison.wrong[:6]),
         largest=first.largest,
         allowed=first.allowed,
     )
 
 
 def failure_of_error(error: BaseException) -> Failure:
-    """An exception out of the compiler as a failure."""
+    """An exception of the compiler as a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
     message = _shortened(_without_frames(str(inner)))
@@ -58,18 +58,18 @@ def failure_of_error(error: BaseException) -> Failure:
 
 
 def _telling(functions: Sequence[str]) -> tuple[str, ...]:
-    """The innermost, and farther out those of Inductor: a check that raises is nobody's fault."""
+    """The innermost functions and Inductor's further out: a check that raises is not to blame."""
     of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
     return (*functions[:6], *of_inductor[:8])
 
 
 def _without_frames(message: str) -> str:
-    """An error of torch's C++ side without its native stack, which differs from run to run."""
+    """An error of torch's C++ code without its native stack, which differs between runs."""
     return message.partition("\nException raised from ")[0]
 
 
 def _shortened(message: str) -> str:
-    """Its beginning and its end: a native compiler's command stands between, and is long."""
+    """The beginning and the end; the long command of a native compiler is in between."""
     return message if len(message) < 2000 else f"{message[:600]}\n…\n{message[-1400:]}"
 
 
@@ -91,7 +91,7 @@ def _is_about_a_command(error: BaseException) -> bool:
 
 
 def raising_functions(error: BaseException) -> list[str]:
-    """Functions that the exception came through, innermost first."""
+    """Functions that the exception passed through, innermost first."""
     import traceback
 
     frames = traceback.extract_tb(error.__traceback__)
@@ -107,9 +107,9 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     last = answer.last_stage
     stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:
-        text = f"not done after {answer.seconds:.0f} s"
+        text = f"not finished after {answer.seconds:.0f} s"
         if answer.seconds - answer.entered_at < answer.seconds / 2:
-            stage = ""  # It had only just come there: it may be slow and not hang.
+            stage = ""  # It had only just entered it, so it may be slow and not hang.
         return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
     if answer.signal is not None:
         return failure_of_signal(answer)
@@ -139,7 +139,7 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
 
 
 def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
-    """The stage is told by the hooks, as an event."""
+    """Add the stage, which the hooks report as an event."""
     errors = [event for event in answer.events if isinstance(event, CompileFailed)]
     if not errors:
         return replace(found, stage=stages.RUNTIME)
@@ -157,11 +157,11 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     )
 
 
-# Stages that leave something behind for the next one.
+# Stages whose result the next one uses.
 _MAKING = (*stages.PASSES, stages.LOWERING, stages.SCHEDULER)
 
 
 def _last_ended(answer: ForkAnswer) -> str:
-    """The last stage that came to its end: what fails between stages fails over what it left."""
+    """The last stage that ended: what fails between stages fails because of its result."""
     ended = [event.stage for event in answer.events if isinstance(event, StageEnd)]
     return next((stage for stage in reversed(ended) if stage in _MAKING), "")

@@ -1,9 +1,9 @@
-"""Runs pieces of work in forks of this process, several at once, each under limits.
+"""Runs work in forks of this process, several at once, each under limits.
 
-A fork has torch and the compiler loaded and warm, the program's own operators registered and its
-tensors in memory, so that a candidate costs no more than its compile. What it does to itself, the
-parent never feels: it may crash, hang, or eat memory. What it sees on the way comes back event by
-event, so that the last one tells where it died.
+A fork has torch and the compiler loaded, custom operators registered and the program's tensors in
+memory, so a candidate costs no more than its compile. A fork may crash, hang or run out of memory
+without harm to its parent. It sends back events while it works, so that the last one says where it
+died.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ from inductoscope.recording.events.reading import Entry, read_entry
 
 Work = Callable[[], Any]
 
-# Bytes that a fork may take beyond what its parent has.
+# Bytes that a fork may allocate in addition to what its parent has.
 _MORE_MEMORY = 16 << 30
-# Seconds beyond its limit that a fork may wait for others.
+# Seconds beyond its time limit that a fork may wait for other processes.
 _PATIENCE = 120.0
-# Seconds after which one that has nothing to do is not going to have it again.
+# A fork that has been idle for so many seconds is stuck.
 _IDLE = 2.0
 
 
 @dataclass
 class ForkAnswer:
-    """What came of one piece of work."""
+    """The result of one piece of work."""
 
     result: Any = None
     error: str = ""
@@ -56,17 +56,17 @@ class ForkAnswer:
     is_done: bool = False
     entries: list[Entry[Event]] = field(default_factory=list)
     seconds: float = 0.0
-    # When it entered the stage that it was in last: where it hangs, there is no later one.
+    # Seconds until it entered its last stage, which is where it hangs if it does.
     entered_at: float = 0.0
 
     @property
     def events(self) -> list[Event]:
-        """What the fork saw on the way."""
+        """What happened in the fork."""
         return [entry.event for entry in self.entries]
 
     @property
     def last_stage(self) -> Entry[StageStart] | None:
-        """The stage that the fork was in when it was last heard of."""
+        """The last stage that the fork entered and did not leave."""
         position = ProcessPosition(OpenStages(names_threads=True))
         for entry in self.entries:
             position.take(entry)
@@ -79,12 +79,12 @@ class _RunningFork:
     number: int
     started: float
     text: bytes = b""
-    # Since when neither it nor anything that it started has had something to do.
+    # Since when it and all its children have been idle.
     idle_since: float | None = None
 
 
 class Forks:
-    """A place to run work in; `workers` at once."""
+    """Runs work in forks, `workers` at once."""
 
     def __init__(self, *, workers: int | None = None, seconds: float = 60.0) -> None:
         self.workers = workers or max(1, len(_own_cores()))
@@ -92,11 +92,11 @@ class Forks:
         self.count = 0
 
     def ask(self, work: Work, *, seconds: float | None = None) -> ForkAnswer:
-        """Do one piece of work."""
+        """Run one piece of work."""
         return self.ask_all([work], seconds=seconds)[0]
 
     def ask_all(self, works: Sequence[Work], *, seconds: float | None = None) -> list[ForkAnswer]:
-        """Do all, and return the answers in the same order."""
+        """Run all, and return the answers in the same order."""
         answers: list[ForkAnswer] = [ForkAnswer() for _ in works]
         for number, answer in self.as_done(works, seconds=seconds):
             answers[number] = answer
@@ -105,7 +105,7 @@ class Forks:
     def as_done(
         self, works: Sequence[Work], *, seconds: float | None = None
     ) -> Iterator[tuple[int, ForkAnswer]]:
-        """Answers as they come, with the number of the work. Closing the iterator ends the rest."""
+        """Answers as they arrive, each with the number of its work; closing this ends the rest."""
         if not can_fork():
             yield from self._one_by_one(works)
             return
@@ -127,7 +127,7 @@ class Forks:
                     os.close(reading)
 
     def _one_by_one(self, works: Sequence[Work]) -> Iterator[tuple[int, ForkAnswer]]:
-        """Without forks: in this process, which a crash or a hang would take along."""
+        """Without forks: in this process, which a crash or a hang would end too."""
         for number, work in enumerate(works):
             self.count += 1
             yield number, _answer_here(work)
@@ -137,8 +137,8 @@ class Forks:
         reading, writing = os.pipe()
         sys.stdout.flush()
         sys.stderr.flush()
-        # What is there by now is not gone through again for garbage in the fork, where that would
-        # copy all of its memory.
+        # Existing objects are exempt from garbage collection in the fork, which would otherwise
+        # copy all of their memory.
         gc.freeze()
         pid = os.fork()
         if pid:
@@ -167,10 +167,10 @@ class Forks:
 
 
 def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
-    """Whether a fork has had its time: on a busy machine, only once it has had the processor too.
+    """Whether a fork has used up its time; on a busy machine, also its share of the processor.
 
-    One that waits for something that does nothing either, such as a compiler that hangs, is not
-    kept from anything by other processes.
+    A fork that waits for something idle, such as a compiler that hangs, does not wait for the
+    processor, so the time limit applies.
     """
     seconds = now - child.started
     if seconds < limit:
@@ -185,12 +185,12 @@ def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
 
 
 def _is_ready(group: int) -> bool:
-    """Whether a process of a group would go on if it got the processor, or its data."""
+    """Whether a process of a group is waiting only for the processor or for data."""
     return any(member.state in "RD" for member in group_members(group))
 
 
 def can_fork() -> bool:
-    """A process that uses a GPU cannot be forked: the driver does not survive it."""
+    """Whether this process can be forked: not if it uses a GPU, which does not survive a fork."""
     import torch
 
     return not torch.cuda.is_initialized()
@@ -252,7 +252,7 @@ def _wait(pid: int) -> int:
 
 
 class PipeWriter:
-    """Takes the place of the recording's stream in a fork: what tells where it is goes back."""
+    """Replaces the recording's stream in a fork: sends the parent what says where the fork is."""
 
     stopped: str | None = None
     KINDS = (StageStart, StageEnd, CompileFailed, NativeEnd, KernelLaunched)
@@ -262,13 +262,13 @@ class PipeWriter:
         self._texts: dict[str, str] = {}
 
     def emit(self, event: Event) -> None:
-        """Send an event, if it is of a kind that the parent wants."""
+        """Send an event if the parent wants events of this kind."""
         if isinstance(event, self.KINDS):
             fields = {
                 name: self._texts.get(str(value), value)
                 for name, value in written_fields(event).items()
             }
-            # The clock is the same one in the parent.
+            # Parent and child share this clock.
             send(self._descriptor, {"kind": event.kind, "t": time.monotonic(), **fields})
 
     def payload(self, text: str) -> str:
@@ -289,7 +289,7 @@ def send(descriptor: int, event: dict[str, Any]) -> None:
 
 
 def _be_child(work: Work, writing: int) -> None:
-    """Do the work and end; never returns into the program that was forked."""
+    """Do the work and exit; this never returns into the forked program."""
     try:
         _limit_self()
         SCOPE.redirect(PipeWriter(writing))
@@ -301,13 +301,13 @@ def _be_child(work: Work, writing: int) -> None:
 
 
 def _worker(work: Work, writing: int) -> threading.Thread:
-    """Where work is done: it sees the settings of this thread, which torch keeps per context."""
+    """The thread that does the work, with the settings that torch keeps per context."""
     context = contextvars.copy_context()
     return threading.Thread(target=context.run, args=(_do, work, writing, thread_state()))
 
 
 def _do(work: Work, writing: int, state: ThreadState) -> None:
-    """On a thread of its own: on this one Dynamo is in the middle of a compiled frame."""
+    """Runs on a thread of its own: on this one, Dynamo is in the middle of a compiled frame."""
     try:
         with state():
             send(writing, {"kind": "result", "result": work()})
@@ -320,7 +320,7 @@ ThreadState = Callable[[], contextlib.AbstractContextManager[None]]
 
 
 def thread_state() -> ThreadState:
-    """What torch keeps per thread, to be had on another one: gradients and autocast."""
+    """What torch keeps per thread, for use on another one: gradients and autocast."""
     import torch
 
     gradients = torch.is_grad_enabled()

@@ -29,8 +29,8 @@ from inductoscope.doctor.search.axis import patched
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import (
     failure_of_answer,
+    failure_of_comparison,
     failure_of_error,
-    failure_of_judgement,
     innermost,
 )
 from inductoscope.doctor.search.forks import Forks
@@ -71,8 +71,8 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
     if candidate.draws_inductor_random_numbers:
-        return failure_of_judgement(Comparison(tuple(metadata_differences(eager, outcome))))
-    return failure_of_judgement(judge(case, outcome))
+        return failure_of_comparison(Comparison(tuple(metadata_differences(eager, outcome))))
+    return failure_of_comparison(judge(case, outcome))
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:

@@ -93,8 +93,8 @@ def wrong_with_backend(candidate: Candidate, backend: str) -> str:
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        judgement = judge(case, run_compiled(candidate, function))
-    return judgement.wrong[0].text if judgement.wrong else ""
+        comparison = judge(case, run_compiled(candidate, function))
+    return comparison.wrong[0].text if comparison.wrong else ""
 
 
 def _in_decompositions(candidate: Candidate, aspect: str) -> Location:

@@ -15,7 +15,7 @@ from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure_signature import failure_of_judgement
+from inductoscope.doctor.search.failure_signature import failure_of_comparison
 from inductoscope.doctor.search.input_recipes import make_inputs, recipes_of
 from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
@@ -75,7 +75,7 @@ def _keeps(
             inputs = make_inputs(recipes, candidate.inputs)
             outcome = run(function, inputs, backward=candidate.backward)
             case = Case(as_function(candidate.module), inputs, candidate.backward)
-            found = failure_of_judgement(judge(case, outcome))
+            found = failure_of_comparison(judge(case, outcome))
         except Exception:
             return False
         return found is not None and found.is_same_as(failure)
