@@ -31,7 +31,7 @@ def given_up(entered_at: float) -> Failure:
     answer = ForkAnswer(timed_out=True, seconds=60.0, entered_at=entered_at, entries=fusing)
     found = failure_of_answer(answer)
     assert found is not None
-    assert (found.kind, found.text) == (HANG, "not done after 60 s")
+    assert (found.kind, found.text) == (HANG, "not finished after 60 s")
     return found
 
 
@@ -131,7 +131,7 @@ def test_for_a_failure_of_the_machine_there_is_advice(failure: Failure, advice: 
     [
         Failure(ERROR, "CppCompileError: 'tmp0' was not declared", aspect="CppCompileError"),
         Failure(WRONG, "output 0 is 2, in eager 1", aspect="value"),
-        Failure(HANG, "not done after 60 s: No space left on device"),
+        Failure(HANG, "not finished after 60 s: No space left on device"),
     ],
     ids=["the compiler's", "a wrong result", "a hang"],
 )

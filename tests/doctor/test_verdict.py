@@ -230,7 +230,7 @@ def test_graphs_that_are_right_are_not_blamed(graphs_are_right: bool, stage: str
 
 @pytest.mark.parametrize(("nodes", "confidence"), [(2, "proven"), (400, "likely")])
 def test_a_large_graph_that_does_not_end_may_be_slow(nodes: int, confidence: str) -> None:
-    failure = Failure(HANG, "not done after 60 s", stage="scheduler")
+    failure = Failure(HANG, "not finished after 60 s", stage="scheduler")
     assert verdict_on(found(failure, nodes=nodes)).confidence == confidence
 
 
