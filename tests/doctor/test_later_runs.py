@@ -13,8 +13,8 @@ def test_a_cache_hit_is_said_with_the_way_to_see_the_stages(workplace: Workplace
     )
     first = workplace.run("again.py", options=("--output", str(workplace.folder / "first")))
     second = workplace.run("again.py", options=("--output", str(workplace.folder / "second")))
-    assert "came out of a cache" not in first.stderr
-    assert "came out of a cache" in second.stderr
+    assert "came from a cache" not in first.stderr
+    assert "came from a cache" in second.stderr
     assert "run --fresh" in second.stderr
     kept = Outcome(0, "", "", workplace.folder / "second").recording
     assert kept.graphs[0].cached

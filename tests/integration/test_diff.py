@@ -189,7 +189,7 @@ def test_a_changed_kernel_as_a_diff(recorded: Path) -> None:
     refused = inductoscope(*words, "--kernel", "no_such")
     assert refused.exit_code == 2
     assert "No kernel no_such changed. Changed: cpp_fused" in refused.words
-    assert "Stage dynamo differs in no graph." in inductoscope(*words, "--stage", "dynamo").words
+    assert "Stage dynamo does not differ." in inductoscope(*words, "--stage", "dynamo").words
 
 
 # --- the first stage that differs -----------------------------------------------------------------
@@ -326,7 +326,7 @@ def test_the_same_sentence_is_said_once_with_a_count(tmp_path: Path) -> None:
 def test_versions_and_devices_are_said_first() -> None:
     answer = inductoscope("diff", stored("h200_seed"), stored("relu_add_sum"))
     assert answer.exit_code == 1
-    head, _, rest = answer.words.partition("already Dynamo took another graph")
+    head, _, rest = answer.words.partition("Dynamo already captured a different graph")
     assert "torch 2.11.0+cu130 → 2.13.0+cpu" in head
     assert "devices gpu → cpu" in head
     assert "%l_x_: float32[10, 100] cuda:0 became %l_x_: float32[10, 100]" in rest
@@ -363,7 +363,7 @@ def test_a_graph_out_of_a_cache_has_less_to_compare(tmp_path: Path) -> None:
     assert answer.exit_code == 0
     assert "The same, as far as both runs recorded it" in answer.words
     assert "ir, scheduler, fusion, loop-body, kernel" in answer.words
-    assert "the second run has none: the graph came out of a cache" in answer.words
+    assert "the second run has none: the graph came from a cache" in answer.words
     assert "Record with 'run --fresh'." in answer.words
 
 

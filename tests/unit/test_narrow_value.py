@@ -78,9 +78,11 @@ def planted(
 def test_a_product_beyond_32_bits_is_found(tmp_path: Path, line: str) -> None:
     (finding,) = planted(tmp_path / "recording", line)
     assert finding.confidence == "proven"
-    assert finding.title == "mul: computed in 32 bits, with values of 0 to 10,000,000,000"
+    assert (
+        finding.title == "mul: computed in 32 bits, but the values range from 0 to 10,000,000,000"
+    )
     assert line in finding.evidence[0]
-    assert "the loop body says int64" in finding.evidence[1]
+    assert "the loop body asks for int64" in finding.evidence[1]
     assert "constant_and_index_propagation" in finding.advice
 
 

@@ -126,7 +126,7 @@ def test_passes_hold_the_graph_before_and_after() -> None:
 def test_empty_panes_say_why() -> None:
     graph = chunk("cache_hit", "graph-0")
     missing = {pane["id"]: pane["missing"] for pane in graph["panes"] if not pane["text"]}
-    assert "came out of a cache" in missing["ir"]
+    assert "came from a cache" in missing["ir"]
     assert "--fresh" in missing["ir"]
 
 

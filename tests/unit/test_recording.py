@@ -142,7 +142,7 @@ def test_a_half_written_last_line_is_damage_and_the_rest_is_whole(folder: Path) 
     assert kinds(entries) == "process tick"
     assert ticks(entries) == [1]
     assert [damage.where for damage in reader.damage] == [f"{stream.name}:3"]
-    assert "1 place(s) of the recording cannot be read" in notes(folder)
+    assert "1 place(s) in the recording cannot be read" in notes(folder)
 
 
 # --- several processes, several threads -----------------------------------------------------------
@@ -309,7 +309,7 @@ print("the program went on")
 
     _, entries = read(folder)
     assert entries[-1].event == RecordingStopped(reason="File too large")
-    assert "stopped recording: File too large. The program went on." in notes(folder)
+    assert "stopped recording: File too large. The program continued." in notes(folder)
 
 
 def test_a_stream_beyond_the_file_size_limit_still_says_why_it_ends(folder: Path) -> None:
@@ -349,7 +349,7 @@ shutil.copytree(folder, sys.argv[2])
     assert entries[-1].event == RecordingStopped(reason="No space left on device")
     assert len(reader.damage) <= 1
     shown = inductoscope("show", kept)
-    assert "stopped recording: No space left on device. The program went on." in shown.words
+    assert "stopped recording: No space left on device. The program continued." in shown.words
 
 
 # --- folders that go away or cannot be written ----------------------------------------------------

@@ -149,7 +149,7 @@ def ended_by(signal: int) -> dict[str, Any]:
 
 def test_a_kill_inside_the_compiler_names_the_stage() -> None:
     (found,) = diagnose(load(stored("killed_while_lowering")))
-    assert found.title == "The program was ended by SIGKILL, in stage lowering of compile 0/0"
+    assert found.title == "The program was killed by SIGKILL, in stage lowering of compile 0/0"
     assert "the last node of graph 0/0 inference to be lowered was add" in found.evidence
     assert "ran out of memory" in found.advice
     assert (found.is_problem, found.stage) == (True, "lowering")
@@ -159,15 +159,15 @@ def test_a_crash_after_compiling_suspects_a_kernel(findings: Find) -> None:
     finished = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 forward"}
     (found,) = findings(PROCESS, TORCH, COMPILE, finished, END, ended_by(11))
     assert found.title == (
-        "The program was ended by SIGSEGV, outside of the compiler, after 1 compiled graph(s)"
+        "The program was killed by SIGSEGV, outside the compiler, after 1 compiled graph(s)"
     )
     assert found.stage == "runtime"
-    assert "A compiled kernel may have done it." in found.advice
+    assert "A compiled kernel may be the cause." in found.advice
 
 
 def test_a_crash_with_nothing_compiled_points_elsewhere(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH, ended_by(11), rule="crash")
-    assert found.advice == "Nothing had been compiled, so look outside of torch.compile first."
+    assert found.advice == "Nothing had been compiled, so look outside torch.compile first."
 
 
 def test_a_native_compiler_that_was_still_running_is_named(findings: Find) -> None:
@@ -184,7 +184,7 @@ def test_a_program_that_was_asked_to_end_is_no_problem(findings: Find, signal: i
 
 def test_a_rank_that_vanished_inside_the_compiler(findings: Find) -> None:
     (found,) = findings({**PROCESS, "rank": "3"}, TORCH, COMPILE, LOWERING, EXITED)
-    assert found.title == "rank 3 ended without a word in stage lowering of compile 0/0"
+    assert found.title == "rank 3 vanished in stage lowering of compile 0/0"
     assert found.confidence == "likely"
 
 
@@ -198,7 +198,7 @@ def test_a_program_that_still_compiles_has_not_crashed(findings: Find) -> None:
 
 def test_a_signal_without_a_name_is_told_by_its_number(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, END, ended_by(4000))
-    assert "ended by signal 4000" in found.title
+    assert "killed by signal 4000" in found.title
 
 
 # --- graph_breaks ---------------------------------------------------------------------------------
@@ -225,7 +225,7 @@ def test_a_line_that_broke_often_is_told_once(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, BREAK, BREAK, again)
     assert found.title == "Graph break (3 times): it prints."
     assert found.advice.startswith("Do not print. ")
-    assert found.evidence == ("Dynamo said so in compile 0/0, 0/1",)
+    assert found.evidence == ("reported by Dynamo in compile 0/0, 0/1",)
 
 
 def test_a_frame_that_fell_back_to_eager_counts_as_a_break(findings: Find) -> None:
@@ -255,7 +255,7 @@ def recompiled(times: int) -> list[dict[str, Any]]:
 def test_a_frame_at_torchs_limit_names_the_guards() -> None:
     (found,) = diagnose(load(stored("recompiles")))
     assert found.title == (
-        "label was recompiled 8 times; torch's recompile_limit was reached and it runs in eager now"
+        "label was recompiled 8 times; it reached torch's recompile_limit and now runs in eager"
     )
     assert found.evidence[0] == "guard that failed: 0/0: name == 'call 0'"
     assert found.source == "/scripts/recompiles/script.py:6"
@@ -276,14 +276,14 @@ def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
     [
         (
             {"kind": "stopped", "reason": "No space left on device"},
-            "Process 7 stopped recording: No space left on device. The program went on.",
+            "Process 7 stopped recording: No space left on device. The program continued.",
         ),
         ({"kind": "process-end", "dropped": 3}, "Process 7 could not write 3 event(s)"),
         (
             {"kind": "hook-error", "hook": "fusion.pairs", "error": "KeyError: 'x'"},
             "A hook of inductoscope failed and recorded nothing: fusion.pairs: KeyError: 'x'",
         ),
-        ({"kind": "hologram"}, "1 event(s) are of a kind that this version does not know"),
+        ({"kind": "hologram"}, "1 event(s) are unknown to this version"),
     ],
 )
 def test_what_is_missing_is_told(findings: Find, event: dict[str, Any], title: str) -> None:
@@ -309,7 +309,7 @@ def test_a_run_without_torch(findings: Find) -> None:
 
 def test_a_run_that_has_not_ended_may_yet_compile(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH)
-    assert found.title == ("Nothing was compiled as far as the recording goes, and it has no end")
+    assert found.title == ("Nothing was compiled so far, and the recording has no end")
     assert found.confidence == "unknown"
 
 
@@ -320,7 +320,7 @@ def test_a_run_with_torch_and_no_compile(findings: Find) -> None:
 
 def test_a_cache_hit_says_how_to_see_the_stages() -> None:
     (found,) = diagnose(load(stored("cache_hit")))
-    assert found.title.startswith("1 compile(s) came out of a cache")
+    assert found.title.startswith("1 compile(s) came from a cache")
     assert found.evidence == ("compile 0/0: hit in the AOTAutograd cache",)
     assert "inductoscope run --fresh" in found.advice
     assert not found.is_problem

@@ -144,7 +144,7 @@ def test_every_stage_is_shown_by_an_example_above() -> None:
     ("name", "stage", "reason"),
     [
         ("relu_add_sum", "breaks", "Nothing happened in stage breaks."),
-        ("cache_hit", "kernel", "Stage kernel did not run: the graphs came out of a cache."),
+        ("cache_hit", "kernel", "Stage kernel did not run: the graphs came from a cache."),
         ("cache_hit", "errors", "Nothing happened in stage errors."),
     ],
 )

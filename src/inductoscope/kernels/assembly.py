@@ -139,7 +139,7 @@ def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
     natives = [n for n in compile_of_kernel(recording, kernel) if n.tool == "c++" and n.digest]
     if not natives:
         raise UsageError(
-            f"The recording does not say how {kernel.name} was compiled: it came out of a cache, "
+            f"The recording does not say how {kernel.name} was compiled: it came from a cache, "
             "or the run ended before. Record again with 'inductoscope run --fresh SCRIPT'."
         )
     return natives[-1]

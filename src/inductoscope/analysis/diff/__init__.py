@@ -1,8 +1,8 @@
 """Two recordings side by side: what is the same, what is not, and where it began.
 
-Names that only number things (nodes, buffers, kernels, symbols) are made canonical before anything
-is compared, so a renamed variable is no difference. What one of the two lacks is not compared, and
-the difference says why.
+Names that only number things (nodes, buffers, kernels, symbols) are made canonical first, so a
+renamed variable is not a difference. What one of the two lacks is not compared, and the difference
+says why.
 """
 
 from inductoscope.analysis.diff.compare import compare

@@ -76,7 +76,7 @@ def _node_line(graph: FxGraph, node: FxNode, names: Mapping[str, str], symbols: 
 
 
 def _target(graph: FxGraph, node: FxNode) -> str:
-    """What is called. Inputs and constants are told by their place and content."""
+    """What is called. Inputs and constants are identified by their position and content."""
     if node.op in ("placeholder", "output"):
         return node.op
     if node.op != "get_attr":

@@ -23,9 +23,9 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.native import NativeIndex
 
 _UNSEEN = (
-    "Versions and the environment variables that are recorded are the same. Other variables, and "
-    "settings made in the program itself (torch._inductor.config), are in no recording: look for "
-    "the cause there or in the program."
+    "The versions and the recorded environment variables are the same. Other variables and "
+    "settings made in the program (torch._inductor.config) are not recorded: look for the cause "
+    "there, or in the program itself."
 )
 
 Run = tuple[Recording, NativeIndex]
@@ -69,7 +69,7 @@ def _compare_compile(runs: Runs, one: Compile, other: Compile) -> Iterator[Graph
 
 
 def _compare_graph(first: Side, second: Side, *, of_compile: bool) -> GraphDifference:
-    """Passes that belong to no graph alone are told with the compile's first graph."""
+    """Passes that belong to several graphs are listed with the compile's first graph."""
     return GraphDifference(
         function=first.compile.function,
         place=first.compile.place,
@@ -88,7 +88,7 @@ def _key(side: Side) -> str:
 
 
 def _passes(first: Side, second: Side, *, of_compile: bool) -> Iterator[PassCount]:
-    """Passes that did not change the graph as often in both runs."""
+    """Passes that changed the graph more often in one run than in the other."""
     if any(side.graph is None or side.graph.cached for side in (first, second)):
         return
     ours, theirs = _counted(first, of_compile), _counted(second, of_compile)
@@ -119,7 +119,7 @@ def _only(found: Matched[Compile]) -> Iterator[OnlyIn]:
 
 
 def _outcomes(found: Matched[Compile]) -> Iterator[Fact]:
-    """Compiles that ended in another way, or broke at other places."""
+    """Compiles that ended differently, or broke in other places."""
     for one, other in found.pairs:
         name = f"{one.function or one.id} ({one.place or 'unknown place'})"
         if _outcome(one) != _outcome(other):

@@ -1,4 +1,4 @@
-"""The one line that says what the second run did otherwise."""
+"""The one line that says what the second run did differently."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def verdict(difference: Difference) -> str:
 def _same(difference: Difference) -> str:
     stages = [stage for graph in difference.graphs for stage in graph.stages]
     if not any(stage.status in ("same", "renamed") for stage in stages):
-        return "Nothing could be compared: see why below."
+        return "Nothing could be compared; the reasons are below."
     if any(stage.status == "not compared" for stage in stages):
         return "The same, as far as both runs recorded it: not every stage could be compared."
     if any(stage.status == "renamed" for stage in stages):
@@ -64,8 +64,8 @@ def _sentence(graph: GraphDifference) -> str:
     if stage is None:
         return f"{graph.label}: the passes or kernels differ, the recorded stages do not."
     special = _SENTENCES.get(stage.stage)
-    told = special(graph) if special else ""
-    return told or _plain(graph, stage)
+    text = special(graph) if special else ""
+    return text or _plain(graph, stage)
 
 
 def _plain(graph: GraphDifference, stage: StageComparison) -> str:
@@ -103,21 +103,21 @@ def _passes(graph: GraphDifference) -> str:
     if lost:
         return f"{graph.label}: {_names(tuple(lost))} no longer changes the graph."
     if gained:
-        return f"{graph.label}: {_names(tuple(gained))} changes the graph in the second run alone."
+        return f"{graph.label}: {_names(tuple(gained))} changes the graph only in the second run."
     return ""
 
 
 def _dynamo(graph: GraphDifference) -> str:
     stage = graph.first_different
     detail = f": {stage.detail}" if stage and stage.detail else ""
-    return f"{graph.label}: already Dynamo took another graph{detail}."
+    return f"{graph.label}: Dynamo already captured a different graph{detail}."
 
 
 def _kernel(graph: GraphDifference) -> str:
     changed = [kernel.name for kernel in graph.kernels]
     if not changed:
         return ""
-    return f"{graph.label}: the same loops became other code, in {_names(tuple(changed))}."
+    return f"{graph.label}: the same loops became different code, in {_names(tuple(changed))}."
 
 
 _SENTENCES: dict[str, Callable[[GraphDifference], str]] = {

@@ -1,4 +1,4 @@
-"""Which compile of one run is which of the other, and which graph is which."""
+"""Which compile of one run corresponds to which of the other, and which graph to which."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def _captured(recording: Recording, compile_: Compile) -> Hashable:
 
 
 def _ranks(recording: Recording) -> dict[str, str]:
-    """What tells the processes apart that compile: their rank, or their order."""
+    """What distinguishes the processes that compile: their rank, or their order."""
     compiling = dict.fromkeys(compile_.process for compile_ in recording.compiles)
     known = {process.stream: process.rank for process in recording.processes}
     return {name: known.get(name) or f"#{n}" for n, name in enumerate(compiling)}

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 from inductoscope.analysis.diff.side import Side
-from inductoscope.vocabulary.stages import AUTOTUNE, DYNAMO, LOOP_BODY, SCHEDULER
-
-# Stages that a graph out of a cache does not go through.
-_NOT_OF_A_HIT = ("ir", AUTOTUNE, SCHEDULER, "fusion", LOOP_BODY, "kernel")
+from inductoscope.vocabulary.stages import DYNAMO
 
 
 def why_missing(side: Side, stage: str, *, run: str) -> str:
@@ -15,18 +12,18 @@ def why_missing(side: Side, stage: str, *, run: str) -> str:
 
 
 def why_unnamed(first: Side, second: Side) -> str:
-    """Why names of one run cannot be told to be those of the other; empty where they can."""
+    """Why the names of the two runs cannot be matched; empty if they can."""
     for side, other, run in ((first, second, "first"), (second, first, "second")):
         lacking = [what for what in side.unnamed if what not in other.unnamed]
         if lacking:
-            return f"the {run} run lacks {' and '.join(lacking)}, by which names are told"
+            return f"the {run} run lacks {' and '.join(lacking)}, which are needed to match names"
     return ""
 
 
 def _reason(side: Side, stage: str) -> str:
     hit = any(lookup.outcome == "hit" for lookup in side.compile.caches)
     if (side.graph is not None and side.graph.cached) or (hit and stage != DYNAMO):
-        return "the graph came out of a cache ('run --fresh' recompiles everything)"
+        return "the graph came from a cache ('run --fresh' recompiles everything)"
     raised = [error for error in side.compile.errors if not error.swallowed]
     if raised:
         return f"the compile raised {raised[-1].type} in stage {raised[-1].stage}"
@@ -36,16 +33,16 @@ def _reason(side: Side, stage: str) -> str:
         return "Dynamo left the frame to eager"
     off = side.process.views_off if side.process else ()
     if off:
-        return f"views of it were off: {'; '.join(off)}"
+        return f"its hooks were off: {'; '.join(off)}"
     if side.recording.damage:
         return f"{len(side.recording.damage)} part(s) of the recording could not be read"
     if side.graph is None:
         return "Inductor did not compile the graph"
-    return "nothing was recorded, or it was taken out afterwards"
+    return "nothing was recorded, or it was removed later"
 
 
 def _unfinished(side: Side) -> str:
     stages = side.process.unfinished if side.process else ()
     if side.process is not None and side.process.stopped:
         return f"the recording stopped: {side.process.stopped}"
-    return f"the run ended in stage {stages[-1].stage}" if stages else "the compile never ended"
+    return f"the run ended in stage {stages[-1].stage}" if stages else "the compile never finished"

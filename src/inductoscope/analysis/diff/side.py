@@ -1,4 +1,4 @@
-"""One graph in one of the two runs, with what is read of it once."""
+"""One graph in one of the two runs, read once."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Side:
 
     @cached_property
     def captured(self) -> FxGraph | None:
-        """The graph that Dynamo took."""
+        """The graph that Dynamo captured."""
         return captured_graph(self.recording, self.compile)
 
     @cached_property
@@ -69,7 +69,7 @@ class Side:
 
     @property
     def unnamed(self) -> tuple[str, ...]:
-        """What `renaming` would have to know and is not there."""
+        """What `renaming` needs and the recording lacks."""
         known = {"the final graph": self.final, "the scheduler's nodes": self.before}
         return tuple(what for what, found in known.items() if not found)
 

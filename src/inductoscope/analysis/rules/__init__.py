@@ -1,4 +1,4 @@
-"""Rules that read a recording and say what is wrong with it: one file per symptom.
+"""Rules that read a recording and report what is wrong with it: one file per symptom.
 
 A new rule is one file with a `check` function and one line in `RULES`.
 """

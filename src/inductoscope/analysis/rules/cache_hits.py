@@ -1,12 +1,13 @@
-"""Graphs that came out of a cache.
+"""Graphs that came from a cache.
 
-What it finds: compiles that were answered from the AOTAutograd or the FX graph cache.
+What it finds: compiles answered by the AOTAutograd cache or the FX graph cache.
 
-Why it matters: nothing was lowered, scheduled or generated, so those stages cannot be shown.
+Why it matters: nothing was lowered, scheduled or generated, so there is nothing to show of those
+stages.
 
 Example: the second run of an unchanged script.
 
-What to do: `inductoscope run --fresh` compiles anew in a private cache; the user's stays as it is.
+What to do: `inductoscope run --fresh` compiles again in a private cache and leaves yours alone.
 """
 
 from __future__ import annotations
@@ -32,11 +33,11 @@ def check(recording: Recording) -> Iterator[Finding]:
     fresh = recording.manifest.get("fresh") is True
     yield Finding(
         rule="cache_hits",
-        title=f"{len(compiles)} compile(s) came out of a cache, so their inner stages did not run",
+        title=f"{len(compiles)} compile(s) came from a cache, so their inner stages did not run",
         is_problem=False,
         confidence="proven",
         evidence=(f"compile {', '.join(compiles)}: hit in the {caches} cache",),
-        advice="The same graph was compiled earlier in this run; look at that compile."
+        advice="The same graph was compiled earlier in this run: look at that compile."
         if fresh
         else "To see the stages: inductoscope run --fresh SCRIPT. It compiles in a private "
         "cache and leaves yours alone.",

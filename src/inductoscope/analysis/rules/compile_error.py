@@ -1,12 +1,12 @@
 """A compile that raised an exception.
 
-What it finds: exceptions that left the compiler, with the stage that raised them and, where one
-was being worked on, the node, pass or file. Exceptions that Dynamo swallowed, so that the frame
-ran in eager, are no errors; the rule on graph breaks speaks of those.
+What it finds: exceptions that left the compiler, with the stage that raised them and, if known, the
+node, pass or file it was working on. An exception that Dynamo swallowed, so that the frame ran in
+eager, is not an error; the rule on graph breaks reports those.
 
-Why it matters: the program stops, or runs uncompiled where errors are suppressed.
+Why it matters: the program stops, or runs uncompiled if errors are suppressed.
 
-Example: a lowering that fails on one operation, a kernel that g++ refuses.
+Example: a lowering that fails on one operation, a kernel that g++ rejects.
 
 What to do: read the innermost cause; look at the stage with `inductoscope show --stage`.
 """
@@ -38,7 +38,7 @@ _SHOWN = {
 }
 
 
-# Raised by whoever wants the program to end, not by the compiler.
+# Raised by whoever wants to stop the program, not by the compiler.
 INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
 
 
@@ -58,7 +58,7 @@ def _interruption(compile_: Compile, error: CompileError, at: str) -> Finding:
         is_problem=False,
         confidence="proven",
         evidence=(f"{error.type} left the compiler during compile {compile_.id}",),
-        advice="If it was interrupted because nothing moved: this is where it was.",
+        advice="If you interrupted it because it made no progress, this is where it was.",
         stage=error.stage,
         source=compile_.place,
         compile=compile_.id,
@@ -101,13 +101,13 @@ def _innermost(error: CompileError) -> str:
 
 
 def _compiler_complaint(recording: Recording, error: CompileError) -> str:
-    """What the native compiler itself said, where it was the one to refuse."""
+    """What the native compiler said, if it was the one that failed."""
     if error.stage not in (stages.CPP_COMPILE, stages.WRAPPER, stages.TRITON_COMPILE):
         return ""
     failed = [native for native in recording.natives if native.exit_code or native.error]
     if not failed:
         return ""
-    # The last: torch tries out at the start what the compiler can do, and some of that may fail.
+    # The last one: torch first tries out what the compiler can do, and some of that may fail.
     native = failed[-1]
     lines = recording.payload(native.messages).splitlines()
     complaint = next((line for line in lines if "error:" in line.lower()), native.error)
@@ -117,9 +117,9 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
 def _advice(error: CompileError) -> str:
     view = _SHOWN.get(error.stage)
     if error.stage == stages.DYNAMO:
-        otherwise = " Without fullgraph=True it would break the graph here and go on."
+        otherwise = " Without fullgraph=True it would break the graph here and continue."
         is_refusal = "Internal" not in error.type
-        refused = "Dynamo refused before Inductor saw anything."
+        refused = "Dynamo failed before Inductor received a graph."
         return refused + (otherwise if is_refusal else "")
     if view is None:
         return "See the traceback with 'inductoscope show --stage errors'."

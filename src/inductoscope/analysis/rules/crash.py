@@ -1,11 +1,11 @@
-"""A program that a signal ended.
+"""A program killed by a signal.
 
-What it finds: a command that died of a signal such as SIGSEGV, and where in the compiler the
-process was, if it was in the compiler. An interrupt or a request to end is a note, not a problem.
+What it finds: a command killed by a signal such as SIGSEGV, and the stage of the compiler that the
+process was in, if any. An interrupt or a request to stop is a note, not a problem.
 
-Why it matters: no exception is raised and nothing is printed; the recording is what is left.
+Why it matters: no exception is raised and nothing is printed; only the recording is left.
 
-Example: a generated kernel that reads outside of its buffer.
+Example: a generated kernel that reads outside its buffer.
 
 What to do: if it died inside a stage, look at that stage; if after compiling, suspect a kernel.
 """
@@ -36,7 +36,7 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 
 def _died_compiling(process: Process) -> bool:
-    # A process that stopped recording may have gone on for long: its last stage says nothing.
+    # A process that stopped recording may have run on for long: its last stage means nothing.
     silent = not process.ended and not process.stopped
     return process.role == "program" and silent and bool(process.unfinished)
 
@@ -49,7 +49,7 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
     place = where or _elsewhere(recording, compiled)
     return Finding(
         rule="crash",
-        title=f"The program was ended by {name}, {place}",
+        title=f"The program was killed by {name}, {place}",
         is_problem=not requested,
         confidence="proven",
         evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),
@@ -60,14 +60,14 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
 
 
 def _elsewhere(recording: Recording, compiled: int) -> str:
-    """Where a program ended that left no stage open."""
+    """Where a program was that was not inside a stage."""
     if any(process.stopped for process in recording.processes):
-        return "where is not known: the recording had stopped before"
+        return "but it is not known where: the recording had stopped before"
     if any(_interrupted(compile_) for compile_ in recording.compiles):
         return "while it compiled"
     if compiled:
-        return f"outside of the compiler, after {compiled} compiled graph(s)"
-    return "outside of the compiler"
+        return f"outside the compiler, after {compiled} compiled graph(s)"
+    return "outside the compiler"
 
 
 def _interrupted(compile_: Compile) -> bool:
@@ -75,7 +75,7 @@ def _interrupted(compile_: Compile) -> bool:
 
 
 def _last_steps(recording: Recording) -> Iterator[str]:
-    """How far a graph got that was never finished."""
+    """How far an unfinished graph got."""
     for graph in recording.graphs:
         if not graph.finished and graph.lowered and not graph.kernels:
             yield f"the last node of graph {graph.key} to be lowered was {graph.lowered[-1].node}"
@@ -94,25 +94,25 @@ def _lost_process(process: Process) -> Finding:
     rank = f"rank {process.rank}" if process.rank else f"process {process.pid}"
     return Finding(
         rule="crash",
-        title=f"{rank} ended without a word {_where(process)}",
+        title=f"{rank} vanished {_where(process)}",
         is_problem=True,
         confidence="likely",
-        evidence=("its stream ends inside the stage, with no exception and no ordinary end",),
-        advice="It was killed, or called os._exit. Look at the stage that it was in.",
+        evidence=("its stream ends inside the stage, with no exception and no normal exit",),
+        advice="It was killed, or it called os._exit. Look at the stage it was in.",
         stage=process.unfinished[-1].stage,
         compile=process.unfinished[-1].compile,
     )
 
 
 def _last_seen(process: Process) -> Finding:
-    """The recording has no end, so the process may be alive."""
+    """The recording has no end, so the process may still be alive."""
     return Finding(
         rule="crash",
         title=f"The recording has no end: process {process.pid} was last {_where(process)}",
         is_problem=False,
         confidence="unknown",
-        evidence=("its stream ends inside the stage; the end of the command is not recorded",),
-        advice="The program still runs, or it was killed together with the tool.",
+        evidence=("its stream ends inside the stage; the exit of the command is not recorded",),
+        advice="The program is still running, or it was killed together with inductoscope.",
         stage=process.unfinished[-1].stage,
         compile=process.unfinished[-1].compile,
     )
@@ -120,14 +120,14 @@ def _last_seen(process: Process) -> Finding:
 
 def _advice(number: int, in_compiler: bool, compiled: bool) -> str:
     if number in _REQUESTED:
-        return "Somebody or something asked the program to end."
+        return "Someone or something asked the program to stop."
     if number == signal.SIGKILL:
         return "If nobody sent it, the machine ran out of memory: see the kernel's log (dmesg)."
     if in_compiler:
         return "The compiler itself died. Look at the stage with 'inductoscope show'."
     if compiled:
         return (
-            "A compiled kernel may have done it. Run once more without torch.compile: if it does "
-            "not die then, look at the kernels with 'inductoscope show --stage kernel'."
+            "A compiled kernel may be the cause. Run again without torch.compile: if it survives, "
+            "look at the kernels with 'inductoscope show --stage kernel'."
         )
-    return "Nothing had been compiled, so look outside of torch.compile first."
+    return "Nothing had been compiled, so look outside torch.compile first."

@@ -1,9 +1,9 @@
-"""Places where Dynamo had to break the graph.
+"""Lines where Dynamo had to break the graph.
 
-What it finds: every line of the user's program at which Dynamo stopped and began a new graph, or
-gave up on a frame and left it to eager, with the reason that torch gives.
+What it finds: every line of your program where Dynamo ended a graph and started another, or gave up
+on a frame and left it to eager, with the reason torch gives.
 
-Why it matters: nothing is fused or optimised across a break, and each costs time on every call.
+Why it matters: nothing is fused or optimised across a break, and each one costs time on every call.
 
 Example: a `print` in a compiled function, a branch on the value of a tensor.
 
@@ -24,7 +24,7 @@ _HINT = re.compile(r"^\s*Hint: (.+)$", re.MULTILINE)
 
 
 def check(recording: Recording) -> Iterator[Finding]:
-    """One finding per line of the user's program, however often it broke there."""
+    """One finding per line of the user's program, however often the graph broke there."""
     counted: dict[tuple[str, str], list[str]] = {}
     for compile_ in recording.compiles:
         for item in compile_.breaks:
@@ -58,7 +58,7 @@ def _finding(source: str, reason: str, compiles: list[str]) -> Finding:
         title=f"Graph break{times}: {short_reason(reason)}",
         is_problem=True,
         confidence="proven",
-        evidence=(f"Dynamo said so in compile {', '.join(dict.fromkeys(compiles))}",),
+        evidence=(f"reported by Dynamo in compile {', '.join(dict.fromkeys(compiles))}",),
         advice=f"{advice}All hints: 'inductoscope show --stage breaks'.",
         stage=stages.DYNAMO,
         source=source,

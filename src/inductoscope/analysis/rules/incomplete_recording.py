@@ -1,8 +1,7 @@
-"""A recording that does not hold everything.
+"""A recording with gaps.
 
-What it finds: a process whose recording stopped (full disk, folder deleted) or that had to leave
-out events, damaged lines, events that only a newer version knows, and mistakes of the hooks
-themselves.
+What it finds: a process that stopped recording (full disk, deleted folder) or had to drop events,
+damaged lines, events that only a newer version knows, and hooks that failed.
 
 Why it matters: what is not in the recording may still have happened.
 
@@ -26,15 +25,14 @@ def check(recording: Recording) -> Iterator[Finding]:
     if recording.damage:
         where, what = recording.damage[0]
         yield _note(
-            f"{len(recording.damage)} place(s) of the recording cannot be read",
+            f"{len(recording.damage)} place(s) in the recording cannot be read",
             f"first: {where}: {what}",
-            "Normal for a process that was killed while it wrote; the rest is whole.",
+            "This is normal for a process that was killed while writing; the rest is intact.",
         )
     if recording.unknown_events:
         kinds = ", ".join(f"{kind} {count}" for kind, count in recording.unknown_events.items())
         yield _note(
-            f"{sum(recording.unknown_events.values())} event(s) are of a kind that this version "
-            "does not know",
+            f"{sum(recording.unknown_events.values())} event(s) are unknown to this version",
             f"kinds: {kinds}",
             "A newer inductoscope wrote them. Upgrade: pip install --upgrade inductoscope.",
         )
@@ -43,21 +41,21 @@ def check(recording: Recording) -> Iterator[Finding]:
 def _left_out(process: Process) -> Iterator[Finding]:
     if process.stopped:
         yield _note(
-            f"Process {process.pid} stopped recording: {process.stopped}. The program went on.",
-            "the last event of its stream says so",
+            f"Process {process.pid} stopped recording: {process.stopped}. The program continued.",
+            "according to the last event of its stream",
             "Free space on that disk, or record elsewhere with --output.",
         )
     if process.dropped:
         yield _note(
             f"Process {process.pid} could not write {process.dropped} event(s)",
-            "it counted them; it had no file descriptor left at the time",
+            "the process counted them; it had run out of file descriptors",
             "Raise the limit on open files: ulimit -n.",
         )
     for error in process.hook_errors:
         yield _note(
             f"A hook of inductoscope failed and recorded nothing: {error}",
-            f"process {process.pid} reported it",
-            "The program was not disturbed. Please report this.",
+            f"reported by process {process.pid}",
+            "The program was not affected. Please report this.",
         )
 
 

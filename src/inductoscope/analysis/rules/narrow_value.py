@@ -1,19 +1,19 @@
-"""Values that are computed in 32 bits where the graph says 64.
+"""Values computed in 32 bits where the graph asks for 64.
 
 What it finds: a line of a Triton kernel that computes a value from an index (`arange`, positions, a
 mask) in 32-bit integers, although the loop body asks for int64 and the values do not fit. A cast
-behind the computation does not help: `(1000000000*x0).to(tl.int64)` has wrapped before. A cast in
-front of it, or 64-bit indices, do, and then nothing is found. An address that is computed so is
-found too. Type and range of every part are read off the kernel's own text.
+after the computation does not help: `(1000000000*x0).to(tl.int64)` has already wrapped around. A
+cast before it or 64-bit indices do help, and then there is no finding. Addresses computed this way
+are found too. The type and range of every part come from the kernel's own text.
 
-Why it matters: in a loop body an index expression that is used as a value has a type of its own,
-which is not that of the index. Where the two differ and the range is large, results are wrong
-without any error: eager computes the same in 64 bits.
+Why it matters: an index expression used as a value has its own type, which need not be that of the
+index. If the two differ and the range is large, results are wrong without any error; eager computes
+the same in 64 bits.
 
 Example: `torch.arange(0, 11, device="cuda") * 1000000000` gives -1294967296 for 3000000000.
 
 What to do: `torch._inductor.config.constant_and_index_propagation = False` makes Inductor multiply
-values, not indices. Or compute in float64, or make the factor a tensor that is an input.
+values, not indices. Or compute in float64, or pass the factor in as a tensor.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _ASKED = re.compile(
 )
 _ADDRESS = "an address"
 _ADVICE = (
-    "torch._inductor.config.constant_and_index_propagation = False has Inductor multiply values "
+    "torch._inductor.config.constant_and_index_propagation = False makes Inductor multiply values "
     "in their own type. Compare with eager: 'inductoscope doctor SCRIPT'."
 )
 
@@ -135,15 +135,15 @@ def _finding(place: _Place, line: str, asked: str, wrap: Wraparound) -> Finding:
     confidence: Confidence = "proven" if wrap.is_exact and asked == "int64" else "likely"
     nodes = ", ".join(node.name for node in place.origins) or place.leaf.name
     last = next((node.place for node in reversed(place.origins) if node.place), None)
-    says = "an address is computed" if asked == _ADDRESS else f"the loop body says {asked}"
+    says = "it is used as an address" if asked == _ADDRESS else f"the loop body asks for {asked}"
     return Finding(
         rule="narrow_value",
-        title=f"{nodes}: computed in 32 bits, with values of {_span(wrap)}",
+        title=f"{nodes}: computed in 32 bits, but the values range from {_span(wrap)}",
         is_problem=True,
         confidence=confidence,
         evidence=(
             f"kernel {place.kernel.name}: {line}",
-            f"{wrap.text} is 32-bit arithmetic, and reaches {_span(wrap)}; {says}",
+            f"{wrap.text} is 32-bit arithmetic and ranges from {_span(wrap)}; {says}",
         ),
         advice=_ADVICE,
         stage=stages.CODEGEN,

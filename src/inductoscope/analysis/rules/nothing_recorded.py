@@ -1,11 +1,11 @@
-"""A run in which nothing was compiled.
+"""A run that compiled nothing.
 
-What it finds: a command that never imported torch under the scope, or imported it and compiled
+What it finds: a command that never imported torch while recorded, or imported it and compiled
 nothing.
 
 Why it matters: an empty recording would otherwise look like a clean one.
 
-Example: a script without torch.compile; Python started with -I or -E, which ignores the scope.
+Example: a script without torch.compile; Python started with -I or -E, which disables recording.
 
 What to do: check that the script reaches torch.compile.
 """
@@ -30,13 +30,13 @@ def check(recording: Recording) -> Iterator[Finding]:
         advice = "The script never called a function made by torch.compile."
     else:
         title = "No process of the command imported torch"
-        advice = "If one should have: Python's options -I, -E and -S keep the scope out."
+        advice = "If one should have: Python's options -I, -E and -S prevent recording."
     yield Finding(
         rule="nothing_recorded",
         title=title,
         is_problem=False,
         confidence="proven",
-        evidence=("no stream of the recording says otherwise",),
+        evidence=("no process recorded a compile",),
         advice=advice,
     )
 
@@ -44,9 +44,9 @@ def check(recording: Recording) -> Iterator[Finding]:
 def _not_yet() -> Finding:
     return Finding(
         rule="nothing_recorded",
-        title="Nothing was compiled as far as the recording goes, and it has no end",
+        title="Nothing was compiled so far, and the recording has no end",
         is_problem=False,
         confidence="unknown",
-        evidence=("the end of the command is not in the recording",),
-        advice="The program still runs, or it was killed together with the tool.",
+        evidence=("the exit of the command is not recorded",),
+        advice="The program is still running, or it was killed together with inductoscope.",
     )

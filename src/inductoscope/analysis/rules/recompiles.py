@@ -1,13 +1,14 @@
-"""Frames that are compiled again and again.
+"""Functions that are recompiled again and again.
 
-What it finds: a frame of the user's program that was recompiled at least as often as `LIMIT`, or
-that reached torch's own limit, after which it runs in eager.
+What it finds: a function of your program that was recompiled at least four times, or that reached
+torch's own limit, after which it runs in eager.
 
 Why it matters: each recompile costs as much as the first compile.
 
-Example: a Python number that changes on every call and is guarded on.
+Example: a Python number with a guard on it that changes on every call.
 
-What to do: make what changes a tensor, or mark the size dynamic (`torch._dynamo.mark_dynamic`).
+What to do: pass what changes as a tensor, or mark the size as dynamic
+(`torch._dynamo.mark_dynamic`).
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.vocabulary import stages
 
-# torch gives up at 8; a frame that is halfway there is not going to settle by itself.
+# torch gives up at 8; a frame that is halfway there will not settle by itself.
 LIMIT = 4
 
 
@@ -43,7 +44,7 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
         for reason in compile_.recompile.reasons[:1]
         if reason.strip()
     ]
-    ended = f"; torch's {limit} was reached and it runs in eager now" if limit else ""
+    ended = f"; it reached torch's {limit} and now runs in eager" if limit else ""
     first = compiles[0]
     name = f"The rest of {first.resumed}" if first.resumed else first.function
     return Finding(
@@ -52,9 +53,9 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
         is_problem=True,
         confidence="proven",
         evidence=tuple(f"guard that failed: {reason}" for reason in dict.fromkeys(reasons)),
-        advice="What the guards name changes from call to call. A size: "
-        "torch._dynamo.mark_dynamic(tensor, dim) before the call. A number: pass it as a tensor. "
-        "Anything else: keep it out of the compiled function.",
+        advice="The value in the guard changes from call to call. If it is a size, call "
+        "torch._dynamo.mark_dynamic(tensor, dim) first. If it is a number, pass it as a tensor. "
+        "Keep anything else out of the compiled function.",
         stage=stages.DYNAMO,
         source=place,
         compile=compiles[-1].id,

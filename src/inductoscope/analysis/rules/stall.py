@@ -1,13 +1,13 @@
-"""A program that stood still.
+"""A program that stopped making progress.
 
-What it finds: every time that nothing moved for longer than its stage should take, with the kind of
-stall, what was stuck, and for choices of autotuning what tells the stuck ones from the others.
+What it finds: each time nothing happened for longer than the stage should take, with the kind of
+stall, what was stuck and, for autotuning choices, what separates the stuck ones from the others.
 
-Why it matters: torch waits for ever by default, and says nothing.
+Why it matters: by default torch waits forever and prints nothing.
 
-Example: ptxas that never ends on one configuration of a matrix product.
+Example: ptxas that never finishes on one configuration of a matrix product.
 
-What to do: the advice goes by the kind; 'inductoscope doctor' proves it and looks for a way past.
+What to do: the advice depends on the kind; 'inductoscope doctor' proves it and tries workarounds.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from inductoscope.vocabulary import stages
 
 
 def check(recording: Recording) -> Iterator[Finding]:
-    """One finding for each stall; one that moved on by itself is a note."""
+    """One finding for each stall; one that resolved by itself is a note."""
     folder = Path(recording.path)
     for stall in kept_stalls(folder):
         yield _finding(stall, folder)
@@ -64,5 +64,5 @@ def _confidence(judgement: dict[str, Any]) -> Confidence:
 def _title(stall: dict[str, Any], judgement: dict[str, Any], moved: dict[str, Any]) -> str:
     title = str(judgement.get("title"))
     if moved:
-        return f"Nothing moved for {values.real(moved.get('after')):.0f} s: {title}"
-    return f"Nothing moved for {values.real(stall.get('seconds')):.0f} s or more: {title}"
+        return f"No progress for {values.real(moved.get('after')):.0f} s: {title}"
+    return f"No progress for {values.real(stall.get('seconds')):.0f} s or more: {title}"

@@ -1,10 +1,10 @@
-"""A view that the installed torch does not allow.
+"""A view that is off with the installed torch.
 
-What it finds: hooks that were switched off because a private torch name that they need is gone.
+What it finds: hooks that are off because a private torch name they need is gone.
 
 Why it matters: that part of the recording is empty although the stage ran.
 
-Example: a new torch version that renamed a function.
+Example: a new version of torch renamed a function.
 
 What to do: `inductoscope env` lists every name; a newer inductoscope may know the new one.
 """
@@ -26,6 +26,6 @@ def check(recording: Recording) -> Iterator[Finding]:
             title=f"Not recorded: {view}",
             is_problem=False,
             confidence="proven",
-            evidence=("the name was looked up when torch was imported",),
-            advice="'inductoscope env' lists every name. A newer version may know its successor.",
+            evidence=("the name was missing when torch was imported",),
+            advice="'inductoscope env' lists every name. A newer version may know the new one.",
         )

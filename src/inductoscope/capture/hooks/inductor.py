@@ -94,7 +94,7 @@ GRAPHS = Hook(
 
 CACHED_GRAPHS = Hook(
     stage=stages.INDUCTOR,
-    records="graphs that came out of a cache",
+    records="graphs that came from a cache",
     wraps=(
         Wrap(
             TorchName("torch._inductor.output_code", "CompiledFxGraph.post_compile"),

@@ -199,7 +199,7 @@ def _notes(recording: Recording) -> list[str]:
     cached = [graph.key for graph in recording.graphs if graph.cached]
     if cached:
         notes.append(
-            f"{', '.join(cached[:8])} came out of a cache: the stages before the kernels did not "
+            f"{', '.join(cached[:8])} came from a cache: the stages before the kernels did not "
             "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
         )
     if recording.unknown_events:

@@ -115,7 +115,7 @@ def _missing(join: GraphJoin) -> dict[str, str]:
     """Why a pane is empty."""
     if join.graph.cached:
         why = (
-            "This graph came out of a cache, so this stage did not run. "
+            "This graph came from a cache, so this stage did not run. "
             "'inductoscope run --fresh' recompiles everything, in a private cache."
         )
         names = ("post-grad", "ir", "scheduler", "fused", "loop-body", "kernel")

@@ -106,7 +106,7 @@ def _merged(texts: Iterable[str]) -> list[str]:
 
 
 def _print_uncompared(printer: Printer, stages: list[View]) -> None:
-    """Stages that are missing for the same reason are told together."""
+    """Stages that are missing for the same reason are shown together."""
     reasons: dict[str, list[str]] = {}
     for stage in stages:
         if stage["status"] == "not compared":
@@ -159,7 +159,7 @@ def _print_seconds(printer: Printer, seconds: dict[str, list[float]]) -> None:
     for stage, (first, second) in seconds.items():
         if abs(first - second) >= _NOTABLE_SECONDS:
             printer.code(f"{stage:18} {first:8.2f}  {second:8.2f}")
-    printer.code(f"{'in all':18} {totals[0]:8.2f}  {totals[1]:8.2f}")
+    printer.code(f"{'total':18} {totals[0]:8.2f}  {totals[1]:8.2f}")
 
 
 # --- one diff -------------------------------------------------------------------------------------
@@ -196,7 +196,7 @@ def _nothing_to_show(view: View, *, kernel: str, stage: str) -> str:
         names = dict.fromkeys(k["name"] for g in graphs for k in g["kernels"] if k["diff"])
         return f"No kernel {kernel} changed. Changed: {', '.join(names) or 'none'}."
     names = dict.fromkeys(s["stage"] for g in graphs for s in g["stages"] if s["diff"])
-    return f"Stage {stage} differs in no graph. Those that do: {', '.join(names) or 'none'}."
+    return f"Stage {stage} does not differ. Stages that do: {', '.join(names) or 'none'}."
 
 
 def print_texts(printer: Printer, view: View) -> None:

@@ -125,7 +125,7 @@ def _why_empty(recording: Recording, stage: str) -> str:
     hits = any(c.outcome == "hit" for compile_ in recording.compiles for c in compile_.caches)
     if hits and stage not in ("breaks", "recompiles", "errors", stages.AUTOTUNE):
         return (
-            f"Stage {stage} did not run: the graphs came out of a cache. "
+            f"Stage {stage} did not run: the graphs came from a cache. "
             "'inductoscope run --fresh SCRIPT' recompiles everything, in a private cache."
         )
     off = [view for process in recording.processes for view in process.views_off]
