@@ -371,6 +371,7 @@ def test_a_fork_that_dies_has_told_where_it_was(forks: Forks) -> None:
     assert answer.last_stage is not None
     assert answer.last_stage.event.stage == "cpp-compile"
     assert answer.last_stage.event.detail == "kernel 3"
+    assert answer.last_stage.event.thread, "work is done on a thread of its own"
 
 
 def test_a_fork_that_is_late_has_told_where_it_was(forks: Forks) -> None:

@@ -124,7 +124,7 @@ def _hint(value: Any) -> dict[str, Any]:
 
 
 def _code(graph: Any) -> dict[str, Any]:
-    """The graph as a Python function, and what the names that it uses stand for."""
+    """The graph as a Python function, and what the names in it refer to."""
     try:
         printed = graph.python_code("self")
     except Exception as error:

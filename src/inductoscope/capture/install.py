@@ -1,7 +1,7 @@
 """Puts the hooks into torch modules as they are imported, and takes them out again.
 
-The finder stands first in `sys.meta_path` and asks all others for the module, so that start-up
-hooks of the user's own that patch torch on import still act, and ours wrap what they left behind.
+The finder is first in `sys.meta_path` and asks all others for the module. The user's own start-up
+hooks that patch torch on import therefore still work, and ours wrap what they left behind.
 """
 
 from __future__ import annotations

@@ -168,7 +168,7 @@ def _start(
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
-    """Wait for the child and hand on to it what was sent to the tool alone."""
+    """Wait for the child, and pass on to it the signals that only the tool received."""
     if not hasattr(signal, "sigtimedwait"):  # macOS; there the signals wait for the end.
         return child.wait()
     while child.poll() is None:
@@ -181,8 +181,7 @@ def _wait(child: subprocess.Popen[bytes]) -> int:
 def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> None:
     """A terminal sends its signals to the child as well; a `kill` reaches the tool alone.
 
-    A signal sent to the whole process group cannot be told from the latter, and reaches the child
-    twice.
+    A signal sent to the whole process group looks like the latter, and reaches the child twice.
     """
     if arrived.si_code == _SENT_BY_KERNEL:
         return

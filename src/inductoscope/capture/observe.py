@@ -131,7 +131,7 @@ def fail_stage(frame: Any, error: BaseException) -> None:
 
 
 def enter_graph_stage(name: str) -> StageFrame:
-    """Begin a stage of the graph that Inductor is at, which may be one inside another."""
+    """Begin a stage of the graph that Inductor is compiling, which may be inside another."""
     from torch._inductor.virtualized import V
 
     inner = getattr(V.graph, "name", None)

@@ -1,7 +1,7 @@
 """What is going on in this process right now: the open recording and the stage being run.
 
 The hooks ask here whether to record, which compile and graph they are in, and hand over what they
-saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stands.
+saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stops.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Scope:
 
     def __init__(self) -> None:
         self.active = False
-        # In a fork that tries something out, nobody else is to interfere.
+        # True in a fork that tries something out, where nothing else may interfere.
         self.is_redirected = False
         self._writer: StreamWriter | None = None
         self._thread = _ThreadState()
@@ -88,7 +88,7 @@ class Scope:
             self._writer, self.active, self.is_redirected = before
 
     def close(self) -> None:
-        """Stop recording and say that it ended in the ordinary way."""
+        """Stop recording, and record that it ended normally."""
         self.active = False
         if self._writer is not None:
             self._writer.close()
@@ -148,7 +148,7 @@ class Scope:
         return base if count == 1 else f"{base}#{count}"
 
     def enter(self, stage: str, detail: str = "", graph: str = "") -> StageFrame:
-        """Begin a stage; the clock of the one around it stands still."""
+        """Begin a stage; the clock of the one around it stops."""
         return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
 
     def enter_part(self, stage: str, detail: str) -> StageFrame:
@@ -206,8 +206,8 @@ class Scope:
     def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
         """Run the recording side of a hook: its mistakes are recorded, never raised.
 
-        Returns `BROKEN` for a mistake. What a signal handler of the program's own raises, such as
-        a time limit, is not a mistake of ours and goes through.
+        Returns `BROKEN` for a mistake. What the program's signal handlers raise, such as a time
+        limit, is not a mistake of ours and goes through.
         """
         try:
             return work(*arguments)
@@ -247,7 +247,7 @@ def _chain_marks(error: BaseException) -> set[tuple[int, type]]:
 
 
 def _raised_by_signal_handler(error: BaseException) -> bool:
-    """Whether a handler that the program installed for a signal is on the traceback."""
+    """Whether a signal handler that the program installed is on the traceback."""
     handlers = [signal.getsignal(number) for number in signal.valid_signals()]
     codes = [getattr(handler, "__code__", None) for handler in handlers]
     entry = error.__traceback__

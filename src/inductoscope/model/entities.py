@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 
 class Payloads(Protocol):
-    """Reads what digests stand for."""
+    """Reads payloads by their digest."""
 
     def payload(self, digest: str) -> str | None:
         """The text, or None where it is missing."""
@@ -384,11 +384,11 @@ class Recording:
     unchecked: tuple[str, ...] = ()
 
     def payload(self, digest: str) -> str:
-        """The text that a digest stands for; empty where it is missing."""
+        """The text under a digest; empty where it is missing."""
         return (self.payloads.payload(digest) or "") if digest else ""
 
     def data(self, digest: str) -> Any:
-        """The data that a digest stands for; None where it is missing."""
+        """The data under a digest; None where it is missing."""
         return self.payloads.json_payload(digest) if digest else None
 
     @property

@@ -18,7 +18,7 @@ def fusion_round(event: FusionRoundDone) -> FusionRound:
 
 
 def fusion_pair(event: PairConsidered) -> FusionPair:
-    """A pair that was considered. Recordings of old versions hold the first six fields only."""
+    """A pair that was considered. Old recordings have the first six fields only."""
     return FusionPair(
         round=event.round,
         first=event.first,

@@ -95,7 +95,7 @@ def bare_operation(target: str) -> str:
 
 
 def read_graph(recording: Recording, digest: str) -> FxGraph | None:
-    """The graph that a digest stands for; None where it is missing or damaged."""
+    """The graph under a digest; None where it is missing or damaged."""
     return graph_from(recording.data(digest))
 
 

@@ -18,7 +18,7 @@ class Lane:
     pid: int
     start: float
     seconds: float
-    ended: bool  # whether the process ended in the ordinary way
+    ended: bool  # whether the process ended normally
 
 
 @dataclass(frozen=True)

@@ -54,9 +54,9 @@ class Step:
 
 @dataclass(frozen=True)
 class _Operation:
-    """What a line does, before it is known what its names stand for.
+    """What a line does, before its names are resolved.
 
-    Operands are operations, names, or texts that stand for themselves.
+    Operands are operations, names, or literal texts.
     """
 
     name: str
@@ -170,7 +170,7 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
     name, operands = operation.name, operation.operands
     if operation.is_infix:
         inner = [_value(operand, known) for operand in operands]
-        # Index arithmetic combines names that are no values.
+        # Index arithmetic combines names that are not values.
         return f"{name}({', '.join(inner)})" if set(inner) & set(known.values()) else None
     if name == "load":
         return f"load({_plain(operands[0])})" if operands else "load()"
@@ -187,7 +187,7 @@ def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
 
 
 def _plain(operand: _Operation | _Name | str) -> str:
-    """An operand as it stands there."""
+    """An operand as it is written."""
     if isinstance(operand, _Operation):
         return f"{operand.name}({', '.join(_plain(inner) for inner in operand.operands)})"
     return str(operand)

@@ -61,7 +61,7 @@ def _from_locations(lines: list[str]) -> Iterator[tuple[int, int]]:
 
 
 def _resolve(table: dict[str, str], name: str) -> int | None:
-    """The line that a location stands for; of a call, that of who calls."""
+    """The line of a location; for a call, that of the caller."""
     for _ in range(_DEEPEST):
         text = table.get(name, "")
         place = _FILE_PLACE.match(text)

@@ -26,8 +26,8 @@ class OpenStages:
     """The stages that a process has entered and not left.
 
     On one thread they nest, so the end of a stage ends what was entered in it as well: an exception
-    may leave a stage unseen. Recordings of old versions do not name threads. There, only stages of
-    the same compile and graph are taken to be on the same thread.
+    may leave a stage unseen. Old recordings do not name threads. There, only stages of the same
+    compile and graph are taken to be on the same thread.
     """
 
     def __init__(self, *, names_threads: bool = False) -> None:

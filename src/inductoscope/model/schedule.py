@@ -53,7 +53,7 @@ class ScheduledNode:
 
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
-    """The scheduler nodes that a digest stands for, in order."""
+    """The scheduler nodes under a digest, in order."""
     data = recording.data(digest)
     return tuple(_nodes(data))
 

@@ -107,7 +107,7 @@ class _Stream:
     without_beginning: int = 0
 
     def take(self, entry: Entry[Event]) -> None:
-        """One entry; one without a time says nothing about when."""
+        """Take in one entry; one without a time is left out."""
         if entry.time <= 0:
             return
         self.first = min(self.first or entry.time, entry.time)

@@ -15,7 +15,7 @@ STREAM_SUFFIX = ".jsonl"
 STOPPED_SUFFIX = "-stopped.jsonl"
 RESERVE_SUFFIX = ".reserve"
 
-# Held by each stream so that a full disk can still be told about: freed, then the last event fits.
+# Reserved by each stream: once freed, the last event fits even on a full disk.
 RESERVE_BYTES = 8192
 
 

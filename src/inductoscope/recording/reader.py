@@ -40,7 +40,7 @@ class RecordingReader:
     path: Path
     manifest: dict[str, Any]
     damage: list[Damage] = field(default_factory=list)
-    # Folders of payloads that are no links: looked at once, not once per payload.
+    # Folders of payloads that are not links: checked once, not once per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
     def entries(self) -> Iterator[Entry[Event]]:

@@ -17,7 +17,7 @@ _LARGEST = 1e15
 
 
 def parse(text: str | bytes) -> Any:
-    """The data that a JSON text stands for; ValueError where it is none."""
+    """Decode a JSON text; ValueError where it is not valid JSON."""
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
     # Looking at every number costs more than seeing whether there is one that is worth a look.
     decode = _decode_carefully if _LONG_NUMBER in data.translate(_DIGITS) else _decode
@@ -55,7 +55,7 @@ def _fraction(digits: str) -> float | str:
     return value if math.isfinite(value) else digits
 
 
-# Numbers that JSON or a float cannot hold are kept as the text that stands there.
+# Numbers that JSON or a float cannot hold stay text.
 _decode = json.JSONDecoder(parse_float=_fraction, parse_constant=str).decode
 _decode_carefully = json.JSONDecoder(
     parse_int=_integer, parse_float=_fraction, parse_constant=str
@@ -65,7 +65,7 @@ _LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
 
 
 def text(value: Any) -> str:
-    """A text, whatever stands there; empty where nothing does."""
+    """Any value as text; empty where there is none."""
     return "" if value is None else str(value)
 
 

@@ -7,7 +7,7 @@ What holds, and why:
 - No file stays open between events: a program that closes or reuses every descriptor can neither
   break the recording nor have the recording written into a file of its own.
 - A forked child starts a stream of its own, named by its process id. It never writes into its
-  parent's, whatever it does first.
+  parent's.
 - A write that fails (full disk, folder deleted) ends the recording for this process, silently:
   the program goes on. Space set aside at the start lets the last line say so. A folder that was
   deleted is not made again.
@@ -158,7 +158,7 @@ class StreamWriter:
             pass  # The reader notices a stream that ends without a last event.
 
     def close(self) -> None:
-        """Say that the process ended in the ordinary way, and free the reserve."""
+        """Record that the process ended normally, and free the reserve."""
         if self._pid != os.getpid() or self.stopped is not None:
             return
         self._append(ProcessEnd(dropped=self._dropped))

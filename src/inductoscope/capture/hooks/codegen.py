@@ -134,7 +134,7 @@ TRITON_KERNELS = Hook(
 
 def _extern_call(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     node = args[1]
-    # A kernel of the user's own that an operation was fused into wraps the node that holds it.
+    # A user-written kernel that an operation was fused into wraps the node that holds it.
     holder: Any = getattr(node, "kernel_node", node)
     operation = holder.node
     kernel = getattr(operation, "python_kernel_name", None) or type(operation).__name__

@@ -1,7 +1,7 @@
 """Worker processes: torch compiles Triton kernels, and times choices, in processes of its own.
 
-It gives them a PYTHONPATH made from `sys.path`, where the scope's start-up hook no longer stands;
-here it is put back, so that each worker writes a stream of its own.
+It gives them a PYTHONPATH made from `sys.path`, which no longer has the scope's start-up hook;
+it is put back here, so that each worker writes a stream of its own.
 """
 
 from __future__ import annotations

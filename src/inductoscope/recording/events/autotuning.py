@@ -90,7 +90,7 @@ class BenchmarkEnd(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TorchLogged(Event):
-    """torch logs a line about choices, at whatever level."""
+    """torch logs a line about choices, at any level."""
 
     kind = "torch-log"
     text: str

@@ -33,8 +33,8 @@ def written_fields(event: Event) -> dict[str, Any]:
     return {
         name: value
         for name, value in event.__dict__.items()
-        # Types first: what torch hands over may answer `!=` with anything. Called for each event
-        # in the user's program, so that all stands in one expression.
+        # Types first: torch's values may answer `!=` with anything. One expression, because this
+        # runs for every event in the user's program.
         if value is not None
         and value is not (default := defaults[name])
         and (type(value) is not type(default) or value != default)

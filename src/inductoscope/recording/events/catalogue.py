@@ -1,4 +1,4 @@
-"""All kinds of events, by the name that stands in a stream."""
+"""All kinds of events, by their name in a stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns what a line of a stream holds into a typed event, whatever a stranger wrote there.
+"""Turns a line of a stream into a typed event, even a damaged or hostile one.
 
 A field is read by its annotated type. A value of another type counts as absent, and an absent field
 reads as empty: nothing here raises.
@@ -68,7 +68,7 @@ COERCIONS: dict[str, Coercion] = {
 
 
 def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
-    """The event that a line of a stream holds; None where it is not a whole one."""
+    """The entry in a line of a stream; None where it is not a whole one."""
     try:
         found = values.parse(line)
     except ValueError:
@@ -79,7 +79,7 @@ def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
-    """The event that a line stands for, once it is decoded and known to have a kind."""
+    """The entry of a line that has been decoded and has a kind."""
     number = found.pop("n", None)
     time = values.real(found.pop("t", None))
     event = read_event(found.pop("kind"), found)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
-from inductoscope.recording.layout import STREAMS
+from inductoscope.recording.stream_reader import stream_paths
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import asset, head
 from inductoscope.views.page.packing import compact
@@ -50,7 +50,7 @@ class LiveRecording:
 
 def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
     found = []
-    for file in sorted((path / STREAMS).glob("*.jsonl")):
+    for file in stream_paths(path):
         with contextlib.suppress(OSError):  # It has vanished meanwhile.
             found.append((file.name, file.lstat().st_size))
     return tuple(found)
