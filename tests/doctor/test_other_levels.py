@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from inductoscope.capture.launch import Ending
-from inductoscope.doctor.compare.bug_or_rounding import Case, Comparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, EagerComparison, judge
 from inductoscope.doctor.compare.values import run as run_function
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.outside.other_levels import _fails_alike, failed_elsewhere
@@ -212,7 +212,9 @@ def test_a_level_that_fails_otherwise_is_not_blamed(program: Callable[..., Runs]
 # --- whether every value is eager's ---------------------------------------------------------------
 
 
-def judged(eager: Callable[..., Any], compiled: Callable[..., Any], *inputs: Any) -> Comparison:
+def judged(
+    eager: Callable[..., Any], compiled: Callable[..., Any], *inputs: Any
+) -> EagerComparison:
     return judge(Case(eager, inputs), run_function(compiled, inputs, backward=False))
 
 

@@ -12,18 +12,20 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import FACTOR, Case, Comparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import FACTOR, Case, EagerComparison, judge
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 
 Function = Callable[..., Any]
 
 
-def judged(eager: Function, compiled: Function, *inputs: Any, backward: bool = False) -> Comparison:
+def judged(
+    eager: Function, compiled: Function, *inputs: Any, backward: bool = False
+) -> EagerComparison:
     """What comes of comparing two functions, the second in the place of a compiled one."""
     return judge(Case(eager, inputs, backward), run(compiled, inputs, backward=backward))
 
 
-def wrong_kinds(comparison: Comparison) -> list[str]:
+def wrong_kinds(comparison: EagerComparison) -> list[str]:
     return [difference.kind for difference in comparison.wrong]
 
 
@@ -70,7 +72,7 @@ def test_what_is_close_to_eager_is_right_without_further_question() -> None:
         return x * 3
 
     comparison = judged(function, lambda x: x * 3 * (1 + 1e-7), numbers(16))
-    assert comparison == Comparison(values=2)
+    assert comparison == EagerComparison(values=2)
     assert calls == [torch.float32]
 
 
@@ -157,9 +159,9 @@ def test_a_mask_of_infinities_that_both_have_is_right() -> None:
     def masked(x: torch.Tensor) -> torch.Tensor:
         return x.masked_fill(mask, -torch.inf)
 
-    assert judged(masked, lambda x: torch.where(mask, -torch.inf, x), numbers(4)) == Comparison(
-        values=2
-    )
+    assert judged(
+        masked, lambda x: torch.where(mask, -torch.inf, x), numbers(4)
+    ) == EagerComparison(values=2)
     # The infinities neither explain nor hide what is wrong with the other elements.
     comparison = judged(masked, lambda x: masked(x) * 1.01, numbers(4))
     assert "2 of 4 elements are wrong" in comparison.wrong[0].text
@@ -295,7 +297,7 @@ def test_random_numbers_are_the_same_for_both() -> None:
     def noisy(x: torch.Tensor) -> torch.Tensor:
         return x + torch.rand(3)
 
-    assert judged(noisy, lambda x: torch.rand(3) + x, numbers(3)) == Comparison(values=2)
+    assert judged(noisy, lambda x: torch.rand(3) + x, numbers(3)) == EagerComparison(values=2)
     assert torch.equal(torch.get_rng_state(), before), "the program's generator is left alone"
 
 

@@ -37,7 +37,7 @@ _CLOSE = {
 
 
 @dataclass(frozen=True)
-class Comparison:
+class EagerComparison:
     """The result of a comparison. `reason` says why some differences are explained."""
 
     wrong: tuple[OutputDifference, ...] = ()
@@ -109,28 +109,28 @@ class Case:
         return bool(self.perturbed) and self._modes[0].has_filled
 
 
-def judge(case: Case, compiled: Outcome) -> Comparison:
+def judge(case: Case, compiled: Outcome) -> EagerComparison:
     """Compare a compiled result with eager's; look closer only where they are not close."""
     suspects = metadata_differences(case.eager, compiled)
     if any(item.kind == "structure" for item in suspects):
-        return Comparison(wrong=tuple(suspects))
+        return EagerComparison(wrong=tuple(suspects))
     pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
     unlike = [
         number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
     ]
     if not unlike:
         exact = _identical(case.eager, compiled)
-        return Comparison(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
+        return EagerComparison(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
     if not _same_values(case.eager, case.again):
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
-        return Comparison(tuple(suspects), differences, UNREPEATABLE, len(pairs))
+        return EagerComparison(tuple(suspects), differences, UNREPEATABLE, len(pairs))
     wrong = list(suspects)
     explained: list[OutputDifference] = []
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
     reason = _reason(case) if explained else ""
-    return Comparison(tuple(wrong), tuple(explained), reason, len(pairs))
+    return EagerComparison(tuple(wrong), tuple(explained), reason, len(pairs))
 
 
 def _reason(case: Case) -> str:

@@ -25,7 +25,7 @@ from inductoscope.doctor.compare.bug_or_rounding import (
     UNINITIALISED,
     UNREPEATABLE,
     Case,
-    Comparison,
+    EagerComparison,
     judge,
 )
 from inductoscope.doctor.compare.graphs import as_function, snapshot
@@ -245,7 +245,7 @@ class _CheckedGraph:
         else:
             self._found(failure, smaller.inputs, smaller)
 
-    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, Comparison | None]:
+    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, EagerComparison | None]:
         backward = _needs_backward(arguments)
         # Run by an interpreter, because the code that FX generates for a graph may be wrong.
         case = Case(as_function(self.module), arguments, backward)
@@ -294,7 +294,7 @@ class _CheckedGraph:
         )
         SCOPE.emit(about)
 
-    def _note_comparison(self, comparison: Comparison, arguments: tuple[Any, ...]) -> None:
+    def _note_comparison(self, comparison: EagerComparison, arguments: tuple[Any, ...]) -> None:
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
             self._note("right", f"{comparison.values} values{exact}", is_exact=comparison.is_exact)

@@ -1,4 +1,4 @@
-"""Searches over subsets and numbers, pure: they ask, and are told what holds.
+"""Searches over subsets and numbers, pure: they ask what holds and get an answer.
 
 A search is a generator. It yields several attempts at once and is sent the number of the first one
 that holds, or None; whoever drives it may try them side by side.

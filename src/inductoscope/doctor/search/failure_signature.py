@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inductoscope.doctor.codec import decode
-from inductoscope.doctor.compare.bug_or_rounding import Comparison
+from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
 from inductoscope.doctor.failure import (
     ERROR,
     HANG,
@@ -25,7 +25,7 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_own, shorten
 
 
-def failure_of_comparison(comparison: Comparison) -> Failure | None:
+def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
     """A wrong result as a failure."""
     if comparison.is_right:
         return None

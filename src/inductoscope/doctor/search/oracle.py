@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.codec import decode, encode
-from inductoscope.doctor.compare.bug_or_rounding import Case, Comparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, EagerComparison, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.tensor_metadata import metadata_differences
@@ -71,7 +71,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
     if candidate.draws_inductor_random_numbers:
-        return failure_of_comparison(Comparison(tuple(metadata_differences(eager, outcome))))
+        return failure_of_comparison(EagerComparison(tuple(metadata_differences(eager, outcome))))
     return failure_of_comparison(judge(case, outcome))
 
 

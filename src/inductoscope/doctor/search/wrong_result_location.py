@@ -147,15 +147,15 @@ def _at_declaration(graph: WatchedGraph) -> Location:
     """
     values = graph.expected.eager if graph.expected is not None else {}
     for node in graph.module.graph.nodes:
-        told: Any = node.meta.get("val")
+        meta: Any = node.meta.get("val")
         given: Any = values.get(node.name)
-        if node.op != "call_function" or not isinstance(told, torch.Tensor) or not is_plain(given):
+        if node.op != "call_function" or not isinstance(meta, torch.Tensor) or not is_plain(given):
             continue
-        if told.dtype == given.dtype and strides_that_matter(told) == strides_that_matter(given):
+        if meta.dtype == given.dtype and strides_that_matter(meta) == strides_that_matter(given):
             continue
         text = (
-            f"the meta function of {node.target} says {told.dtype} with strides "
-            f"{tuple(told.stride())}, eager gives {given.dtype} with strides {given.stride()}"
+            f"the meta function of {node.target} says {meta.dtype} with strides "
+            f"{tuple(meta.stride())}, eager gives {given.dtype} with strides {given.stride()}"
         )
         how = "each node was computed in eager and compared with its meta function"
         return Location(stage=stages.LOWERING, operation=str(node.target), text=text, how=how)
