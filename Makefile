@@ -44,7 +44,8 @@ bench-report: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet tlparse || true
 	$(BIN)/python -m bench.report --json bench-results/report.json
 
-web:
+web: $(VENV)/.installed
+	$(BIN)/python -m inductoscope.views.page.typescript
 	cd web && npm ci --no-audit --no-fund && npm run build
 
 battery: $(VENV)/.installed

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,9 @@ from urllib.parse import parse_qs
 
 import pytest
 
+from inductoscope.views.page.live import LiveServer
 from support import pages
+from support.examples import stored
 
 CHROMIUM = os.environ.get("INDUCTOSCOPE_CHROMIUM") or shutil.which("chromium")
 ARGUMENTS = [
@@ -319,6 +322,26 @@ def test_ledger_sorts_and_filters_and_leads_to_both_nodes(visitor: Callable[...,
     assert guest.page.locator(".node.chosen").count() == 2
 
 
+def test_upper_bound_of_the_ledger_reads_at_most(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "ledger")
+    rows = [row.split("\t") for row in guest.all("tbody tr:not(.space)")]
+    cells = {row[0]: [cell.strip() for cell in row] for row in rows}
+    assert "at most 128 KiB" in cells["op3 + op4"]
+    assert "likely" in cells["op3 + op4"]
+    assert "512 B" in cells["op0 + op1"]
+    assert "proven" in cells["op0 + op1"]
+    guest.page.get_by_role("button", name="op3 + op4").click()
+    details = guest.all(".details")[0]
+    assert "at most 128 KiB" in details
+    assert "no run showed it" in details
+    assert "library call" in details
+    guest.page.get_by_role("button", name="op0 + op1").click()
+    details = guest.all(".details")[0]
+    assert "at most" not in details
+    assert "op0 loops over 64 x 512, reducing 512" in details
+    assert "triton_per_fused_native_layer_norm_0" in details
+
+
 def test_scheduler_picture_before_and_after_fusion(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("realistic", "scheduler")
     guest.page.wait_for_selector(".node")
@@ -449,6 +472,17 @@ def test_large_page_draws_only_what_is_in_sight(visitor: Callable[..., Visitor])
     assert guest.page.evaluate("window.inflated") == 2
     guest.visit("scheduler?graph=3")
     guest.page.wait_for_selector(".node")
+
+
+def test_page_of_serve_shows_the_recording(browser: Any) -> None:
+    """The server's first answer has no index yet; the page asks for it."""
+    with LiveServer(stored("relu_add_sum")) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        page = browser.new_page()
+        page.goto(server.address)
+        page.get_by_role("link", name="1 graph").wait_for()
+        page.close()
+        server.shutdown()
 
 
 def test_live_page_follows_the_run(browser: Any, tmp_path: Path) -> None:

@@ -51,8 +51,9 @@ def write(data: PageData, path: Path) -> Path:
 def opening(index: Json, *, live: bool) -> str:
     """Everything up to the chunks; a live page is not more than this."""
     data = json.dumps(index).replace("<", "\\u003c")
+    start = head(str(index.get("title", "")), live=live)
     return (
-        f'{head(index, live=live)}<script type="application/json" id="index">{data}</script>\n'
+        f'{start}<script type="application/json" id="index">{data}</script>\n'
         f"<script>{asset('page.js')}</script>\n"
     )
 
@@ -70,7 +71,7 @@ def empty() -> PageData:
 
 # Names that lead from the index to chunks, and values that decide on how something is shown.
 _KEPT = {
-    "chunk", "passes", "schedule", "guards", "id", "from", "to", "group", "members",
+    "chunk", "passes", "schedule", "guards", "id", "writer", "reader", "group", "members",
     "columns", "severity", "outcome", "state", "language",
 }  # fmt: skip
 
@@ -157,7 +158,11 @@ def _large_panes(small: Json, graph: int, kernels: int, lines: int) -> Json:
     height = len(source) // kernels
     panes["panes"][-1]["text"] = "\n".join(source)
     panes["kernels"] = [
-        {"name": f"triton_fused_{graph}_{k}", "from": k * height + 1, "to": (k + 1) * height}
+        {
+            "name": f"triton_fused_{graph}_{k}",
+            "first_line": k * height + 1,
+            "last_line": (k + 1) * height,
+        }
         for k in range(kernels)
     ]
     panes["operations"] = [
@@ -179,7 +184,7 @@ def _large_schedule(count: int) -> Json:
         for n in range(count)
     ]  # fmt: skip
     edges = [
-        {"from": f"op{n}", "to": f"op{n + step}", "buffer": f"buf{n}", "bytes": 4096,
+        {"writer": f"op{n}", "reader": f"op{n + step}", "buffer": f"buf{n}", "bytes": 4096,
          "inside": n // 3 == (n + step) // 3}
         for n in range(count)
         for step in (1, 7)

@@ -23,14 +23,20 @@ from inductoscope.views.page import document
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.document import write_page
 from inductoscope.views.page.live import LiveServer
+from inductoscope.views.page.packing import compact
 from support.examples import NAMES, inductoscope, stored, write_recording
 
 WEB = Path(__file__).resolve().parents[2] / "web"
 ASSETS = Path(document.__file__).parent / "assets"
 
 
+def as_sent(value: Any) -> Any:
+    """A part of the page as a browser gets it."""
+    return json.loads(compact(value))
+
+
 def chunk(name: str, wanted: str) -> Any:
-    return Contents(load(stored(name))).chunks[wanted]()
+    return as_sent(Contents(load(stored(name))).chunks[wanted]())
 
 
 def lines_of(graph: dict[str, Any], operation: str) -> dict[str, list[str]]:
@@ -74,10 +80,10 @@ def test_calls_of_the_same_library_function_are_told_apart_by_what_they_write() 
 
 def test_triton_code_is_linked_down_to_its_machine_code() -> None:
     contents = Contents(load(stored("h200_seed")))
-    graph = contents.chunks["graph-0"]()
+    graph = as_sent(contents.chunks["graph-0"]())
     kernel = graph["kernels"][0]
     source = next(p for p in graph["panes"] if p["id"] == "kernel")["text"].split("\n")
-    forms = {form["name"]: contents.chunks[form["chunk"]]() for form in kernel["forms"]}
+    forms = {form["name"]: as_sent(contents.chunks[form["chunk"]]()) for form in kernel["forms"]}
     assert list(forms) == ["ttir", "ttgir", "llir", "ptx"]
     number = next(n for n, line in enumerate(source, 1) if line.strip() == "tmp4 = tmp2 + tmp3")
     found = {
@@ -112,8 +118,9 @@ def test_a_form_without_line_numbers_has_no_links() -> None:
 
 def test_the_scheduler_is_drawn_with_what_flows_along_its_edges() -> None:
     drawn = chunk("training_step", "schedule-0")
-    edge = next(edge for edge in drawn["edges"] if edge["from"] == "op0")
-    assert edge == {"from": "op0", "to": "op1", "buffer": "buf0", "bytes": 32, "inside": True}
+    edge = next(edge for edge in drawn["edges"] if edge["writer"] == "op0")
+    flows = {"buffer": "buf0", "bytes": 32, "inside": True}
+    assert edge == {"writer": "op0", "reader": "op1", **flows}
     groups = {group["id"]: group["members"] for group in drawn["groups"]}
     assert ["op0", "op1", "op2", "op3", "op4"] in groups.values()
 
@@ -170,15 +177,17 @@ def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     shutil.copytree(stored("relu_add_sum"), folder)
     verdict = {"verdict": "nan", "summary": "NaN", "repro": {"verified": True}, "repro_text": "1/0"}
     (folder / "verdict.json").write_text(json.dumps(verdict))
-    shown = Contents(load(folder)).index["verdict"]
-    assert shown["verdict"] == "nan"
-    assert shown["repro"] == {"verified": True, "text": "1/0"}
+    shown = Contents(load(folder)).index.verdict
+    assert shown is not None
+    assert shown.verdict == "nan"
+    assert shown.repro is not None
+    assert (shown.repro.verified, shown.repro.text) == (True, "1/0")
     (folder / "verdict.json").rename(tmp_path / "elsewhere")
     (folder / "verdict.json").symlink_to(tmp_path / "elsewhere")
-    assert Contents(load(folder)).index["verdict"] is None
+    assert Contents(load(folder)).index.verdict is None
     (folder / "verdict.json").unlink()
     (folder / "verdict.json").write_text("{cut sho")
-    assert Contents(load(folder)).index["verdict"] is None
+    assert Contents(load(folder)).index.verdict is None
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -117,7 +117,7 @@ function Navigation({ index, current }: { index: Index; current: string }): JSX.
           );
         })}
       </ul>
-      <p class="muted version">{index.version && `inductoscope ${brief(index.version, 20)}`}</p>
+      <p class="muted version">{index.inductoscope && `inductoscope ${brief(index.inductoscope, 20)}`}</p>
     </nav>
   );
 }

@@ -41,7 +41,7 @@ class Source {
     try {
       return readIndex(JSON.parse(json));
     } catch {
-      this.trouble = "The index of this page is damaged: it is no JSON. Make the page again.";
+      this.trouble = "The index of this page is damaged: it is not JSON. Make the page again.";
       return readIndex({});
     }
   }
@@ -58,7 +58,8 @@ class Source {
   /** A live page asks for a new index until the run has finished or the server is gone. */
   follow(): void {
     if (!this.index.live || this.index.finished) return;
-    window.setTimeout(() => void this.refresh(), POLL_MILLISECONDS);
+    // The server's first page holds no index at all.
+    window.setTimeout(() => void this.refresh(), this.index.title ? POLL_MILLISECONDS : 0);
   }
 
   private async refresh(): Promise<void> {
@@ -70,7 +71,7 @@ class Source {
       this.failures += 1;
     }
     if (this.failures < FAILURES_BEFORE_GIVING_UP) return this.follow();
-    this.trouble = "The server has gone: this is the last state that it sent.";
+    this.trouble = "The server has stopped. This is the last state it sent.";
     this.announce();
   }
 

@@ -1,7 +1,7 @@
 /** The flame chart without the browser's events: where bars are, and how they are painted. */
 
 import { scaleLinear } from "d3-scale";
-import type { Span, Timeline } from "./chunks";
+import type { Span, Timeline } from "./contract";
 import { brief, duration } from "./text";
 
 const ROW = 20;

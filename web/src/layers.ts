@@ -1,6 +1,6 @@
 /** A plain arrangement for graphs that are too large for the layout engine. */
 
-import type { Schedule, ScheduleGroup, ScheduleNode } from "./chunks";
+import type { Schedule, ScheduleGroup, ScheduleNode } from "./contract";
 import { NODE_HEIGHT, type Picture, type PlacedGroup, type PlacedNode, joined, nodeWidth } from "./layout";
 
 const LAYER_GAP = 68;
@@ -12,7 +12,7 @@ const LAYER_WIDTH = 24;
 export function inLayers(schedule: Schedule, groups: ScheduleGroup[]): Picture {
   const layers = layersOf(schedule);
   const needs = new Map<string, string[]>();
-  for (const edge of schedule.edges) needs.set(edge.to, [...(needs.get(edge.to) ?? []), edge.from]);
+  for (const edge of schedule.edges) needs.set(edge.reader, [...(needs.get(edge.reader) ?? []), edge.writer]);
   const placed = new Map<string, PlacedNode>();
   let y = NODE_HEIGHT;
   for (const nodes of layers) y = placeLayer(nodes, needs, placed, y);
@@ -39,10 +39,10 @@ function rankNodes(schedule: Schedule): Map<string, number> {
   const ranks = new Map(schedule.nodes.map((node) => [node.id, 0]));
   const place = new Map(schedule.nodes.map((node, number) => [node.id, number]));
   // Nodes come in an order of execution, so that one walk over the edges by their source is enough.
-  const edges = [...schedule.edges].sort((left, right) => place.get(left.from)! - place.get(right.from)!);
+  const edges = [...schedule.edges].sort((left, right) => place.get(left.writer)! - place.get(right.writer)!);
   for (const edge of edges) {
-    if (place.get(edge.from)! >= place.get(edge.to)!) continue;
-    ranks.set(edge.to, Math.max(ranks.get(edge.to)!, ranks.get(edge.from)! + 1));
+    if (place.get(edge.writer)! >= place.get(edge.reader)!) continue;
+    ranks.set(edge.reader, Math.max(ranks.get(edge.reader)!, ranks.get(edge.writer)! + 1));
   }
   return ranks;
 }

@@ -1,7 +1,7 @@
 /** Where the boxes and lines of the scheduler graph go. */
 
 import { Graph, layout } from "@dagrejs/dagre";
-import type { Schedule, ScheduleEdge, ScheduleGroup, ScheduleNode } from "./chunks";
+import type { Schedule, ScheduleEdge, ScheduleGroup, ScheduleNode } from "./contract";
 import { inLayers } from "./layers";
 import { brief, bytes } from "./text";
 
@@ -96,7 +96,7 @@ function withEngine(schedule: Schedule, groups: ScheduleGroup[]): Picture {
     for (const member of group.members) graph.setParent(member, groupKey(group));
   }
   schedule.edges.forEach((edge, place) => {
-    graph.setEdge(edge.from, edge.to, { width: 48, height: 14, labelpos: "c" }, String(place));
+    graph.setEdge(edge.writer, edge.reader, { width: 48, height: 14, labelpos: "c" }, String(place));
   });
   layout(graph);
   const box = (name: string): Box => boxOf(graph, name);
@@ -119,7 +119,7 @@ function sizeOf(graph: Graph): { width: number; height: number } {
 }
 
 function laidEdge(graph: Graph, edge: ScheduleEdge, place: number): PlacedEdge {
-  const laid = graph.edge(edge.from, edge.to, String(place)) as unknown as Point & { points: Point[] };
+  const laid = graph.edge(edge.writer, edge.reader, String(place)) as unknown as Point & { points: Point[] };
   return { edge, points: laid.points, label: { x: laid.x, y: laid.y, text: bytes(edge.bytes) } };
 }
 
@@ -151,7 +151,7 @@ function inStacks(schedule: Schedule, units: Unit[]): Picture {
     for (const member of unit.members) home.set(member.id, unit.name);
   }
   for (const edge of schedule.edges) {
-    const [from, to] = [home.get(edge.from)!, home.get(edge.to)!];
+    const [from, to] = [home.get(edge.writer)!, home.get(edge.reader)!];
     if (from !== to) graph.setEdge(from, to, {});
   }
   layout(graph);
@@ -161,7 +161,7 @@ function inStacks(schedule: Schedule, units: Unit[]): Picture {
     ...sizeOf(graph),
     nodes,
     edges: schedule.edges.map((edge) => {
-      const laid = graph.edge(home.get(edge.from)!, home.get(edge.to)!) as unknown as { points: Point[] } | undefined;
+      const laid = graph.edge(home.get(edge.writer)!, home.get(edge.reader)!) as unknown as { points: Point[] } | undefined;
       return joined(edge, placed, (laid?.points ?? []).slice(1, -1));
     }),
     groups: units.flatMap(({ group, name }) => (group ? [{ group, ...boxOf(graph, name) }] : [])),
@@ -188,8 +188,8 @@ function placeMembers({ group, members }: Unit, box: Box): PlacedNode[] {
 
 /** A line between two placed nodes, through given points. */
 export function joined(edge: ScheduleEdge, placed: Map<string, PlacedNode>, through: Point[] = []): PlacedEdge {
-  const from = placed.get(edge.from)!;
-  const to = placed.get(edge.to)!;
+  const from = placed.get(edge.writer)!;
+  const to = placed.get(edge.reader)!;
   const start = { x: from.x, y: from.y + NODE_HEIGHT / 2 };
   const end = { x: to.x, y: to.y - NODE_HEIGHT / 2 };
   const middle = through[Math.floor(through.length / 2)] ?? { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };

@@ -1,6 +1,7 @@
 /** Which lines of the panes belong together: pure functions of the chunk of one graph. */
 
-import type { FormText, Kernel, LinkedPanes } from "./chunks";
+import type { FormText, LinkedPanes } from "./chunks";
+import type { PaneKernel } from "./contract";
 import type { Marks } from "./editor";
 import type { Route } from "./route";
 
@@ -64,10 +65,10 @@ export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, fo
   }
 }
 
-export function operationsOfKernel(chunk: LinkedPanes, kernel: Kernel): number[] {
+export function operationsOfKernel(chunk: LinkedPanes, kernel: PaneKernel): number[] {
   return chunk.operations.flatMap((operation, place) => {
     const lines = operation.lines.get("kernel") ?? [];
-    return lines.some((line) => line >= kernel.from && line <= kernel.to) ? [place] : [];
+    return lines.some((line) => line >= kernel.first_line && line <= kernel.last_line) ? [place] : [];
   });
 }
 
@@ -82,7 +83,7 @@ function operationsOfForm(
   const found = new Set<number>();
   if (!kernel || !form) return [];
   for (const source of sourcesOf(form, line)) {
-    for (const operation of lines.get("kernel")?.get(kernel.from + source - 1) ?? []) found.add(operation);
+    for (const operation of lines.get("kernel")?.get(kernel.first_line + source - 1) ?? []) found.add(operation);
   }
   return [...found];
 }
@@ -92,16 +93,16 @@ function sourcesOf(form: FormText, line: number): number[] {
 }
 
 /** The kernel whose native forms are shown: the one asked for, or one that the selection is in. */
-export function kernelOf(chunk: LinkedPanes, selection: Selection, operations: number[]): Kernel | null {
+export function kernelOf(chunk: LinkedPanes, selection: Selection, operations: number[]): PaneKernel | null {
   const named = chunk.kernels.find((one) => one.name === selection.kernel);
   if (named) return named;
   const lines = operations.flatMap((place) => chunk.operations[place]?.lines.get("kernel") ?? []);
-  const touched = chunk.kernels.find((one) => lines.some((line) => line >= one.from && line <= one.to));
+  const touched = chunk.kernels.find((one) => lines.some((line) => line >= one.first_line && line <= one.last_line));
   return touched ?? chunk.kernels.find((one) => one.forms.length > 0) ?? chunk.kernels[0] ?? null;
 }
 
 /** Classes of the lines of one pane. */
-export function markPane(pane: string, lines: Lines, selection: Selection, kernel: Kernel | null): Marks {
+export function markPane(pane: string, lines: Lines, selection: Selection, kernel: PaneKernel | null): Marks {
   const marks: Marks = new Map();
   const chosen = new Set(selection.operations);
   const quiet = !isNothing(selection);
@@ -117,19 +118,19 @@ export function markPane(pane: string, lines: Lines, selection: Selection, kerne
   return marks;
 }
 
-function frameKernel(marks: Marks, kernel: Kernel): void {
-  for (let line = Math.max(kernel.from, 1); line <= Math.min(kernel.to, kernel.from + 20_000); line += 1) {
+function frameKernel(marks: Marks, kernel: PaneKernel): void {
+  for (let line = Math.max(kernel.first_line, 1); line <= Math.min(kernel.last_line, kernel.first_line + 20_000); line += 1) {
     marks.set(line, `${marks.get(line) ?? ""} in-kernel`);
   }
 }
 
 /** Classes of the lines of a native form, by way of the lines of its kernel. */
-export function markForm(form: FormText, kernel: Kernel, lines: Lines, selection: Selection): Marks {
+export function markForm(form: FormText, kernel: PaneKernel, lines: Lines, selection: Selection): Marks {
   const marks: Marks = new Map();
   const chosen = new Set(selection.operations);
   const quiet = !isNothing(selection);
   for (const [source, targets] of form.links) {
-    const operations = lines.get("kernel")?.get(kernel.from + source - 1) ?? [];
+    const operations = lines.get("kernel")?.get(kernel.first_line + source - 1) ?? [];
     const hit = operations.find((operation) => chosen.has(operation));
     for (const line of targets) {
       if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);

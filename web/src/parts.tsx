@@ -3,7 +3,7 @@
 import type { ComponentChildren, JSX } from "preact";
 import { useState } from "preact/hooks";
 import type { Chunk } from "./data";
-import type { Confidence, Level } from "./schema";
+import { CONFIDENCES, type Confidence, type Finding } from "./contract";
 import { brief } from "./text";
 
 export function Empty({ children }: { children: ComponentChildren }): JSX.Element {
@@ -14,19 +14,13 @@ export function Badge({ tone, children }: { tone?: string; children: ComponentCh
   return <span class={`badge ${tone ? `badge-${tone}` : ""}`}>{children}</span>;
 }
 
-export function Severity({ level }: { level: Level }): JSX.Element {
+export function Severity({ level }: { level: Finding["severity"] }): JSX.Element {
   return <Badge tone={level}>{level}</Badge>;
 }
 
-const CONFIDENCE_MEANING: Record<Confidence, string> = {
-  proven: "A run has shown it.",
-  likely: "A rule matched; no run has shown it.",
-  unknown: "Nothing has established it.",
-};
-
 export function Sureness({ confidence }: { confidence: Confidence }): JSX.Element {
   return (
-    <span class={`sureness sureness-${confidence}`} title={CONFIDENCE_MEANING[confidence]}>
+    <span class={`sureness sureness-${confidence}`} title={CONFIDENCES[confidence]}>
       {confidence}
     </span>
   );

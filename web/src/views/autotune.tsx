@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { type Choice, type Search, readAutotune } from "../chunks";
+import { type Choice, type Search, readAutotuneChunk } from "../contract";
 import { useChunk } from "../data";
 import { graphByKey } from "../graphs";
 import { Listbox } from "../listbox";
@@ -17,7 +17,7 @@ const NONE =
   "No autotuning was recorded: no operation of this run had several implementations to choose from, or max-autotune was off.";
 
 export function Autotune({ index, route }: { index: Index; route: Route }): JSX.Element {
-  const chunk = useChunk(index.autotune.searches > 0 ? index.autotune.chunk : "", readAutotune);
+  const chunk = useChunk(index.autotune.searches > 0 ? index.autotune.chunk : "", readAutotuneChunk);
   return (
     <div class="fill">
       <h1>Autotuning</h1>

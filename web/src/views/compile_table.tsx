@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useState } from "preact/hooks";
 import { Badge } from "../parts";
 import { go } from "../route";
-import type { Compile } from "../schema";
+import type { Compile } from "../contract";
 import { type Column, DataTable } from "../table";
 import { brief, duration } from "../text";
 
@@ -38,7 +38,7 @@ const COLUMNS: Column<CompileRow>[] = [
     show: (row) => duration(row.compile.seconds),
   },
   { id: "graphs", title: "Graphs", width: 9, numeric: true, value: (row) => row.compile.graphs.length },
-  { id: "guards", title: "Guards", width: 9, numeric: true, value: (row) => row.compile.guardCount },
+  { id: "guards", title: "Guards", width: 9, numeric: true, value: (row) => row.compile.guard_count },
   { id: "breaks", title: "Breaks", width: 9, numeric: true, value: (row) => row.compile.breaks.length },
   {
     id: "recompile",

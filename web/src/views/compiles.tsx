@@ -2,12 +2,12 @@
 
 import type { ComponentChildren, JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { readGuards } from "../chunks";
+import { type Compile, type Failure, readGuardsChunk } from "../contract";
 import { Code } from "../code";
 import { useChunk } from "../data";
 import { Badge, Choices, CopyButton, Empty, Loaded } from "../parts";
 import { type Route, address, adjust } from "../route";
-import type { Compile, Failure, Index } from "../schema";
+import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable, outcomeTone } from "./compile_table";
 import { CopyBlock } from "./verdict";
@@ -173,8 +173,8 @@ function Caches({ compile }: { compile: Compile }): JSX.Element {
 /** The text of the guards is inflated only when asked for. */
 function Guards({ compile }: { compile: Compile }): JSX.Element {
   const [open, setOpen] = useState(false);
-  const chunk = useChunk(open ? compile.guards : "", readGuards);
-  const known = compile.guardCount === null ? "" : plural(compile.guardCount, "guard");
+  const chunk = useChunk(open ? compile.guards : "", readGuardsChunk);
+  const known = compile.guard_count ? plural(compile.guard_count, "guard") : "";
   if (!compile.guards) {
     return (
       <Part title="Guards" none={known ? `${known}; their text was not recorded.` : "No guards were recorded."}>
@@ -189,7 +189,7 @@ function Guards({ compile }: { compile: Compile }): JSX.Element {
         <summary>{known || "Show them"}</summary>
         {open && (
           <Loaded chunk={chunk} none="">
-            {(text) => (
+            {({ text }) => (
               <div class="guard-text">
                 <CopyButton text={text} label="Copy the guards" />
                 {text ? <Code label="Guards" language="python" text={text} /> : <Empty>The text is empty.</Empty>}

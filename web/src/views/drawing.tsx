@@ -195,8 +195,8 @@ function step(picture: Picture, placed: PlacedNode, key: string, onChoose: (id: 
 
 function neighbour(picture: Picture, placed: PlacedNode, key: string): string | undefined {
   const { id } = placed.node;
-  if (key === "ArrowDown") return picture.edges.find(({ edge }) => edge.from === id)?.edge.to;
-  if (key === "ArrowUp") return picture.edges.find(({ edge }) => edge.to === id)?.edge.from;
+  if (key === "ArrowDown") return picture.edges.find(({ edge }) => edge.writer === id)?.edge.reader;
+  if (key === "ArrowUp") return picture.edges.find(({ edge }) => edge.reader === id)?.edge.writer;
   const sign = { ArrowLeft: -1, ArrowRight: 1 }[key];
   if (!sign) return undefined;
   const beside = picture.nodes.filter((one) => sign * (one.x - placed.x) > 0);
@@ -234,7 +234,7 @@ function EdgeLine({ placed }: { placed: PlacedEdge }): JSX.Element {
           {label.text}
         </text>
       )}
-      <title>{brief(`${edge.buffer}: ${edge.from} to ${edge.to}, ${bytes(edge.bytes) || "bytes unknown"}`)}</title>
+      <title>{brief(`${edge.buffer}: ${edge.writer} to ${edge.reader}, ${bytes(edge.bytes) || "bytes unknown"}`)}</title>
     </g>
   );
 }

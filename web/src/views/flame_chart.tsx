@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Span, Timeline } from "../chunks";
+import type { Span, Timeline } from "../contract";
 import { type Flame, type Placed, type Window, draw, layOut, spanAt } from "../flame";
 import { brief, duration } from "../text";
 import { onColoursChanged } from "../theme";

@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
 import { type Route, adjust, go } from "../route";
-import type { Index, KernelRow } from "../schema";
+import type { KernelRow } from "../contract";
+import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
 import { bytes, decimal, duration } from "../text";
 

@@ -5,15 +5,29 @@ import { useMemo } from "preact/hooks";
 import { type Decision, readLedger } from "../chunks";
 import { useChunk } from "../data";
 import { graphByKey } from "../graphs";
-import { Badge, Choices, Empty, Loaded, Select } from "../parts";
+import { CONFIDENCES } from "../contract";
+import { Badge, Choices, Empty, Loaded, Select, Sureness } from "../parts";
 import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
 import { amount, brief, bytes, decimal, duration, paragraph } from "../text";
 
-const NONE = 
-  "No pair of nodes was considered for fusion in what was recorded: graphs of one node have no pairs, and graphs from a cache are not scheduled.";
+const NONE =
+  "No pair of nodes was considered for fusion: a graph with one node has no pairs, and a graph from the cache is not scheduled.";
 const TONES: Record<string, string> = { fused: "good", refused: "warning", "never tried": "note" };
+
+/** An upper bound must not read as a fact. */
+function bounded(row: Decision, value: string): string {
+  return row.at_most && row.bytes && value ? `at most ${value}` : value;
+}
+
+function bytesText(row: Decision): string {
+  return bounded(row, bytes(row.bytes));
+}
+
+function timeText(row: Decision): string {
+  return row.microseconds === null ? "" : bounded(row, duration(row.microseconds / 1e6));
+}
 
 const COLUMNS: Column<Decision>[] = [
   {
@@ -34,19 +48,26 @@ const COLUMNS: Column<Decision>[] = [
     id: "operations",
     title: "Operations",
     width: 22,
-    value: (row) => `${row.firstOperations.join(" ")} + ${row.secondOperations.join(" ")}`,
+    value: (row) => `${row.first_operations.join(" ")} + ${row.second_operations.join(" ")}`,
   },
   { id: "reason", title: "Reason", width: 34, value: (row) => row.reason },
   { id: "kind", title: "Kind", width: 13, value: (row) => row.kind || row.relation },
-  { id: "bytes", title: "Bytes", width: 9, numeric: true, value: (row) => row.bytes, show: (row) => bytes(row.bytes) },
+  { id: "bytes", title: "Bytes", width: 15, numeric: true, value: (row) => row.bytes, show: bytesText },
   {
     id: "time",
-    title: "Costs",
-    width: 9,
+    title: "Time",
+    width: 13,
     numeric: true,
     optional: true,
     value: (row) => row.microseconds,
-    show: (row) => (row.microseconds === null ? "" : duration(row.microseconds / 1e6)),
+    show: timeText,
+  },
+  {
+    id: "confidence",
+    title: "How sure",
+    width: 10,
+    value: (row) => row.confidence,
+    show: (row) => <Sureness confidence={row.confidence} />,
   },
   { id: "score", title: "Score", width: 8, numeric: true, optional: true, value: (row) => row.score, show: (row) => decimal(row.score) },
   { id: "graph", title: "Graph", width: 12, value: (row) => row.graph },
@@ -83,7 +104,7 @@ function Rows({ index, rows, route }: { index: Index; rows: Decision[]; route: R
         chosen={(row) => row === chosen}
         controls={<Controls index={index} rows={rows} outcome={outcome} graph={graph} node={node} />}
         empty="No decision fits these choices."
-        minWidth={1040}
+        minWidth={1180}
       />
       {chosen && <DecisionDetails index={index} decision={chosen} />}
     </div>
@@ -151,28 +172,39 @@ function DecisionDetails({ index, decision }: { index: Index; decision: Decision
       </header>
       <p>
         <Badge tone={TONES[decision.outcome]}>{brief(decision.outcome, 30)}</Badge>{" "}
-        {brief([decision.relation, decision.kind].filter(Boolean).join(", "), 80)}
+        {brief([decision.relation, decision.kind].filter(Boolean).join(", "), 80)}{" "}
+        <Sureness confidence={decision.confidence} />
       </p>
       {graph && <Leads graph={graph.index} decision={decision} />}
       <dl class="facts-list narrow">
         <Fact name="Reason" value={decision.reason} />
-        <Fact name="What to change" value={decision.advice} />
+        <Fact name="How sure" value={CONFIDENCES[decision.confidence]} />
+        <Fact name="What to change" value={decision.what_to_change} />
+        <Fact name="Condition" value={decision.condition} />
+        <Fact name="Values" value={decision.values.join("\n")} mono />
         <Fact name="In torch's words" value={decision.torch} mono />
-        <Fact name="First" value={decision.firstOperations.join(", ")} mono />
-        <Fact name="Second" value={decision.secondOperations.join(", ")} mono />
-        <Fact name={decision.outcome === "fused" ? "Bytes saved" : "Bytes moved"} value={bytes(decision.bytes)} />
-        <Fact name="As time" value={decision.microseconds === null ? "" : duration(decision.microseconds / 1e6)} />
+        <Fact name="First" value={decision.first_operations.join(", ")} mono />
+        <Fact name="Second" value={decision.second_operations.join(", ")} mono />
+        <Fact name={decision.outcome === "fused" ? "Bytes saved" : "Extra bytes moved"} value={bytesText(decision)} />
+        <Fact name="Time to move them" value={timeText(decision)} />
+        <Fact name="Buffers" value={decision.buffers.join(", ")} mono />
         <Fact name="Score" value={decimal(decision.score)} />
-        <Fact name="Rounds" value={decision.rounds.join(", ")} />
+        <Fact name="Fusion rounds" value={decision.rounds.join(", ")} />
+        <Fact name="Final groups" value={unique(decision.groups).join("\n")} mono />
+        <Fact name="Kernels" value={unique(decision.kernels).join("\n")} mono />
         <Fact name="Graph" value={decision.graph} mono />
       </dl>
     </aside>
   );
 }
 
+function unique(names: string[]): string[] {
+  return [...new Set(names.filter(Boolean))];
+}
+
 /** Ways to see both nodes where they are. */
 function Leads({ graph, decision }: { graph: number; decision: Decision }): JSX.Element {
-  const operations = [...decision.firstOperations, ...decision.secondOperations];
+  const operations = [...decision.first_operations, ...decision.second_operations];
   return (
     <p class="leads">
       <a class="button" href={address("scheduler", { graph, node: [decision.first, decision.second] })}>

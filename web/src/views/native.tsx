@@ -2,19 +2,20 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import type { Form, FormText, Kernel, LinkedPanes } from "../chunks";
+import type { FormText, LinkedPanes } from "../chunks";
+import type { FormHead, PaneKernel } from "../contract";
 import { Code } from "../code";
 import type { Chunk } from "../data";
 import { hasLanguage } from "../languages";
 import { type Lines, NATIVE, type Selection, firstMarked, kernelOf, markForm } from "../linking";
 import { Empty, Loaded, Select } from "../parts";
 import { type Route, adjust } from "../route";
-import { brief, bytes, duration, paragraph } from "../text";
+import { brief, bytes, decimal, duration, paragraph } from "../text";
 import { PaneFrame } from "./panes";
 
 export interface FormChoice {
-  kernel: Kernel | null;
-  form: Form | null;
+  kernel: PaneKernel | null;
+  form: FormHead | null;
 }
 
 export function formChoice(chunk: LinkedPanes, selection: Selection, route: Route): FormChoice {
@@ -63,12 +64,12 @@ export function NativePane({ chunk, lines, selection, form, choice, revealed }: 
   );
 }
 
-function whyNone(kernel: Kernel): string {
-  return paragraph(kernel.formsMissing) || "No native form of this kernel was recorded.";
+function whyNone(kernel: PaneKernel): string {
+  return paragraph(kernel.forms_missing) || "No native form of this kernel was recorded.";
 }
 
-function Facts({ kernel }: { kernel: Kernel | null }): JSX.Element {
-  const facts = (kernel?.facts ?? []).map(([name, value]) => `${name} ${inUnits(name, value)}`).join(", ");
+function Facts({ kernel }: { kernel: PaneKernel | null }): JSX.Element {
+  const facts = [...(kernel?.facts ?? [])].map(([name, value]) => `${name} ${inUnits(name, value)}`).join(", ");
   return (
     <span class="muted facts" title={brief(facts)}>
       {brief(facts, 120)}
@@ -76,11 +77,9 @@ function Facts({ kernel }: { kernel: Kernel | null }): JSX.Element {
   );
 }
 
-function inUnits(name: string, value: string): string {
-  const read = Number(value);
-  if (!Number.isFinite(read)) return value;
-  if (name === "seconds") return duration(read);
-  return name === "shared" ? bytes(read) : value;
+function inUnits(name: string, value: number): string {
+  if (name === "seconds") return duration(value);
+  return name === "shared" ? bytes(value) : decimal(value);
 }
 
 function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }): JSX.Element {
@@ -120,7 +119,7 @@ function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }
 interface NativeProperties {
   form: FormText;
   language: string;
-  kernel: Kernel;
+  kernel: PaneKernel;
   lines: Lines;
   selection: Selection;
   revealed: string;

@@ -2,7 +2,8 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import type { LinkedPanes, Operation } from "../chunks";
+import type { LinkedPanes } from "../chunks";
+import type { Operation } from "../contract";
 import { Listbox } from "../listbox";
 import { type Selection, colourOf } from "../linking";
 import { Empty } from "../parts";

@@ -3,7 +3,8 @@
 import type { JSX } from "preact";
 import { Empty, Severity, Sureness } from "../parts";
 import { address } from "../route";
-import type { Finding, Index, Stage } from "../schema";
+import type { Finding, Program as ProgramFacts, StageTime } from "../contract";
+import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable } from "./compile_table";
 import { VerdictLine, VerdictSection } from "./verdict";
@@ -44,9 +45,9 @@ function Findings({ findings }: { findings: Finding[] }): JSX.Element {
             </h3>
             {finding.place && <p class="mono place">{brief(finding.place)}</p>}
             {finding.text && <p class="prose">{paragraph(finding.text)}</p>}
-            {finding.advice && (
+            {finding.what_to_do && (
               <p class="prose advice">
-                <strong>What to do:</strong> {paragraph(finding.advice)}
+                <strong>What to do:</strong> {paragraph(finding.what_to_do)}
               </p>
             )}
             {finding.rule && <p class="muted">inductoscope explain {brief(finding.rule, 60)}</p>}
@@ -57,10 +58,19 @@ function Findings({ findings }: { findings: Finding[] }): JSX.Element {
   );
 }
 
+function programFacts(program: ProgramFacts): [string, string][] {
+  return [
+    ["Command", program.command],
+    ["Ending", program.ending],
+    ["Started", program.started],
+    ["torch", program.torch],
+    ["Python", program.python],
+    ["Ran for", duration(program.seconds)],
+  ];
+}
+
 function Program({ index }: { index: Index }): JSX.Element {
-  const facts: [string, string][] = [...index.program];
-  if (index.programSeconds !== null) facts.push(["Ran for", duration(index.programSeconds)]);
-  if (index.recording) facts.push(["Recording", index.recording]);
+  const facts = [...programFacts(index.program), ["Recording", index.recording] as const].filter(([, value]) => value);
   return (
     <section aria-labelledby="program-title">
       <h2 id="program-title">Program</h2>
@@ -97,8 +107,8 @@ function Tile({ view, value }: { view: string; value: string }): JSX.Element {
   );
 }
 
-function Stages({ stages }: { stages: Stage[] }): JSX.Element {
-  const longest = Math.max(...stages.map((stage) => stage.seconds ?? 0), 1e-9);
+function Stages({ stages }: { stages: StageTime[] }): JSX.Element {
+  const longest = Math.max(...stages.map((stage) => stage.seconds), 1e-9);
   return (
     <section aria-labelledby="stages-title">
       <h2 id="stages-title">Stages</h2>
@@ -110,9 +120,9 @@ function Stages({ stages }: { stages: Stage[] }): JSX.Element {
               <summary title={brief(stage.explanation, 500)}>
                 <span class="stage-name">{brief(stage.name, 60)}</span>
                 <span class="stage-bar" aria-hidden="true">
-                  <span style={{ width: `${(100 * (stage.seconds ?? 0)) / longest}%` }} />
+                  <span style={{ width: `${(100 * (stage.seconds)) / longest}%` }} />
                 </span>
-                <span class="numeric">{stage.seconds === null ? "not recorded" : duration(stage.seconds)}</span>
+                <span class="numeric">{duration(stage.seconds)}</span>
               </summary>
               <p class="prose">{paragraph(stage.explanation) || "No explanation is at hand."}</p>
             </details>

@@ -98,7 +98,7 @@ export function StagePane({ pane, chunk, lines, selection, revealed }: StageProp
   const kernel = kernelOf(chunk, selection, selection.operations);
   const marks = useMemo(() => markPane(pane.id, lines, selection, kernel), [pane, lines, selection]);
   const inThisPane = selection.pane === pane.id;
-  const wholeKernel = pane.id === "kernel" && selection.kernel && kernel ? kernel.from : null;
+  const wholeKernel = pane.id === "kernel" && selection.kernel && kernel ? kernel.first_line : null;
   return (
     <PaneFrame id={pane.id} title={pane.title} copy={pane.text}>
       {pane.text ? (

@@ -5,7 +5,7 @@ import { EditorState } from "@codemirror/state";
 import { EditorView } from "@codemirror/view";
 import type { JSX } from "preact";
 import { useEffect, useRef } from "preact/hooks";
-import { type Pass, readPasses } from "../chunks";
+import { type Pass, readPassesChunk } from "../contract";
 import { useChunk } from "../data";
 import { readOnly, showText } from "../editor";
 import { GraphPicker, chosenGraph } from "../graphs";
@@ -24,7 +24,7 @@ export function Passes({ index, route }: { index: Index; route: Route }): JSX.El
 }
 
 function PassesOfGraph({ index, route, graph }: { index: Index; route: Route; graph: Graph }): JSX.Element {
-  const chunk = useChunk(graph.passes, readPasses);
+  const chunk = useChunk(graph.passes, readPassesChunk);
   const style = route.get("style") === "unified" ? "unified" : "split";
   return (
     <div class="fill">

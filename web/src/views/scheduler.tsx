@@ -2,7 +2,8 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { type Schedule, type ScheduleNode, readSchedule } from "../chunks";
+import { readSchedule } from "../chunks";
+import type { Schedule, ScheduleNode } from "../contract";
 import { useChunk } from "../data";
 import { GraphPicker, chosenGraph } from "../graphs";
 import { arrange } from "../layout";
@@ -134,8 +135,8 @@ function NodeDetails({ schedule, node, chosen, graph }: DetailProperties): JSX.E
 }
 
 function NodeFacts({ schedule, node }: { schedule: Schedule; node: ScheduleNode }): JSX.Element {
-  const reads = schedule.edges.filter((edge) => edge.to === node.id);
-  const writes = schedule.edges.filter((edge) => edge.from === node.id);
+  const reads = schedule.edges.filter((edge) => edge.reader === node.id);
+  const writes = schedule.edges.filter((edge) => edge.writer === node.id);
   const facts: [string, string][] = [
     ["Node", node.id],
     ["Kind", node.kind],
@@ -143,8 +144,8 @@ function NodeFacts({ schedule, node }: { schedule: Schedule; node: ScheduleNode 
     ["Kernel", node.kernel],
     ["Fused as", node.group],
     ["Bytes", bytes(node.bytes)],
-    ["Reads", reads.map((edge) => `${edge.buffer || "?"} of ${edge.from} ${bytes(edge.bytes)}`).join("\n")],
-    ["Is read by", writes.map((edge) => `${edge.to} ${edge.inside ? "(same kernel)" : ""}`).join("\n")],
+    ["Reads", reads.map((edge) => `${edge.buffer || "?"} of ${edge.writer} ${bytes(edge.bytes)}`).join("\n")],
+    ["Is read by", writes.map((edge) => `${edge.reader} ${edge.inside ? "(same kernel)" : ""}`).join("\n")],
   ];
   return (
     <dl class="facts-list narrow">

@@ -2,7 +2,8 @@
 
 import type { JSX } from "preact";
 import { useMemo, useState } from "preact/hooks";
-import { type Span, type Timeline as Spans, readTimeline } from "../chunks";
+import { readTimeline } from "../chunks";
+import type { Span, Timeline as Spans } from "../contract";
 import { useChunk } from "../data";
 import { Empty, Loaded } from "../parts";
 import { type Route, address } from "../route";

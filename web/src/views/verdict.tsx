@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { Badge, CopyButton, Sureness } from "../parts";
-import type { Reproducer, Verdict, Workaround } from "../schema";
+import type { Reproducer, Verdict, Workaround } from "../contract";
 import { brief, decimal, paragraph } from "../text";
 
 /** The verdict in one line, above everything else. */
@@ -22,10 +22,10 @@ export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
     <section class="verdict" aria-labelledby="verdict-title">
       <h2 id="verdict-title">The doctor's verdict</h2>
       <VerdictLine verdict={verdict} />
-      {verdict.culprit.length > 0 && <Culprit culprit={verdict.culprit} />}
+      {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} />}
       {verdict.evidence.length > 0 && <Evidence evidence={verdict.evidence} />}
       {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
-      {verdict.reproducer && <ReproducerBlock reproducer={verdict.reproducer} />}
+      {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
       {verdict.issue && <CopyBlock title="Text of an issue" text={verdict.issue} closed />}
     </section>
   );

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from inductoscope.vocabulary import stages
-
-Confidence = Literal["proven", "likely", "unknown"]
+from inductoscope.vocabulary.verdicts import Confidence
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.rules.finding import Confidence, Finding
+from inductoscope.analysis.rules.finding import Finding
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from inductoscope.hangs.watch.live import kept_stalls
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.verdicts import Confidence
 
 
 def check(recording: Recording) -> Iterator[Finding]:

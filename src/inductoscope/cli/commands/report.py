@@ -67,10 +67,8 @@ def command(
     if json_path != "-":
         printer = Printer()
         printer.line(f"{view['path']} ({size / 1e6:.1f} MB)")
-        printer.line(
-            f"{len(found.index['graphs'])} graph(s), {len(found.index['findings'])} finding(s)"
-        )
-    problems = any(finding["severity"] != "note" for finding in found.index["findings"])
+        printer.line(f"{len(found.index.graphs)} graph(s), {len(found.index.findings)} finding(s)")
+    problems = any(finding.severity != "note" for finding in found.index.findings)
     sys.exit(1 if problems else 0)
 
 

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Literal
 
 from inductoscope.hangs.logs.groups import ChoiceState, Group
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.program import Seen, SeenFailure
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import shorten
-
-Confidence = Literal["proven", "likely", "unknown"]
+from inductoscope.vocabulary.verdicts import Confidence
 
 _LONGEST_EVIDENCE = 300
 

@@ -6,7 +6,6 @@ import shlex
 
 from inductoscope.hangs.logs.answer import (
     Answer,
-    Confidence,
     Evidence,
     Kind,
     choice_evidence,
@@ -27,6 +26,7 @@ from inductoscope.vocabulary.stages import (
     SCHEDULER,
     WRAPPER,
 )
+from inductoscope.vocabulary.verdicts import Confidence
 
 # A line of these in a compile comes only once it no longer waits for choices.
 _AFTER_WAITING = (SCHEDULER, LOWERING, CODEGEN, LOOP_BODY, WRAPPER, CPP_COMPILE)

@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Container
+from collections import Counter
+from collections.abc import Callable, Container, Iterable, Iterator
 from functools import cached_property
 from typing import Any
 
 from inductoscope.analysis.fusion.ledger import ledger
+from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.as_json import as_json
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.entities import (
+    Compile,
+    CompileError,
+    InductorGraph,
+    Kernel,
+    NativeCompile,
+    Recording,
+)
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
@@ -20,10 +28,25 @@ from inductoscope.recording.values import texts
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary
 from inductoscope.views.page import graph_chunks, run_chunks
+from inductoscope.views.page.contract import (
+    AutotuneHead,
+    Index,
+    KernelRow,
+    LedgerHead,
+    PageCompile,
+    PageFailure,
+    PageFinding,
+    PageGraph,
+    Program,
+    Severity,
+    StageTime,
+    Table,
+    Target,
+    TimelineHead,
+)
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 
-View = dict[str, Any]
 Chunk = Callable[[], Any]
 
 
@@ -37,32 +60,38 @@ class Contents:
         self._graphs = _graphs(recording)
 
     @cached_property
-    def index(self) -> View:
+    def index(self) -> Index:
         """What is there at once."""
-        recording, natives = self._recording, self._natives
-        return {
-            **_heading(recording, live=self._live),
-            "findings": [_finding(finding) for finding in diagnose(recording)],
-            "verdict": verdict_view(recording),
-            "notes": _notes(recording),
-            "stages": _stages(recording),
-            "compiles": _compiles(recording),
-            "graphs": [
+        recording = self._recording
+        target = recording_target(recording)
+        return Index(
+            schema=1,
+            inductoscope=__version__,
+            title=_title(recording),
+            recording=recording.path,
+            live=self._live,
+            finished=recording.ending is not None or not self._live,
+            target=Target(target, target_note(recording)) if target else None,
+            program=_program(recording),
+            findings=tuple(_finding(finding) for finding in diagnose(recording)),
+            verdict=verdict_view(recording),
+            notes=_notes(recording),
+            stages=_stages(recording),
+            compiles=_compiles(recording),
+            graphs=tuple(
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
-            ],
-            "kernels": {
-                "columns": _KERNEL_COLUMNS,
-                "rows": [
-                    _kernel(number, recording, kernel, natives.of(kernel))
-                    for number, (_, graph) in enumerate(self._graphs)
-                    for kernel in graph.kernels
-                ],
-            },
-            "ledger": {"chunk": "ledger", **_outcomes(self._ledger)},
-            "autotune": _autotune(recording),
-            "timeline": {"chunk": "timeline", "spans": len(self._timeline.spans)},
-        }
+            ),
+            kernels=Table.of(KernelRow, self._kernels()),
+            ledger=_ledger_head(self._ledger),
+            autotune=_autotune(recording),
+            timeline=TimelineHead("timeline", len(self._timeline.spans)),
+        )
+
+    def _kernels(self) -> Iterator[KernelRow]:
+        for number, (_, graph) in enumerate(self._graphs):
+            for kernel in graph.kernels:
+                yield _kernel(number, self._recording, kernel, self._natives.of(kernel))
 
     @cached_property
     def chunks(self) -> dict[str, Chunk]:
@@ -97,8 +126,8 @@ class Contents:
         return frozenset(every if self._live else every[: self._assembly])
 
     @cached_property
-    def _ledger(self) -> list[View]:
-        return [as_json(row) for row in ledger(self._recording)]
+    def _ledger(self) -> tuple[LedgerRow, ...]:
+        return ledger(self._recording)
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -117,26 +146,15 @@ def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
 # --- the head -------------------------------------------------------------------------------------
 
 
-def _heading(recording: Recording, *, live: bool) -> View:
-    command = " ".join(texts(recording.manifest.get("command")))
-    target = recording_target(recording)
-    return {
-        "schema": 1,
-        "inductoscope": __version__,
-        "title": _title(recording),
-        "recording": recording.path,
-        "live": live,
-        "finished": recording.ending is not None or not live,
-        "target": None if not target else {"name": target, "note": target_note(recording)},
-        "program": {
-            "command": command,
-            "torch": torch_version(recording),
-            "python": next((p.python for p in recording.processes if p.python), ""),
-            "started": _started(recording),
-            "seconds": recording.ending.seconds if recording.ending else None,
-            "ending": _ending(recording),
-        },
-    }
+def _program(recording: Recording) -> Program:
+    return Program(
+        command=" ".join(texts(recording.manifest.get("command"))),
+        torch=torch_version(recording),
+        python=next((p.python for p in recording.processes if p.python), ""),
+        started=_started(recording),
+        seconds=recording.ending.seconds if recording.ending else None,
+        ending=_ending(recording),
+    )
 
 
 def _title(recording: Recording) -> str:
@@ -158,35 +176,35 @@ def _started(recording: Recording) -> str:
 def _ending(recording: Recording) -> str:
     ending = recording.ending
     if recording.manifest.get("recompiled_from"):
-        return "recorded graphs, compiled once more"
+        return "recorded graphs, compiled again"
     if ending is None:
-        return "no end was recorded"
-    return f"died of signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+        return "the recording has no end"
+    return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 
-def _finding(finding: Finding) -> View:
-    return {
-        "rule": finding.rule,
-        "title": finding.title,
-        "severity": _severity(finding),
-        "confidence": finding.confidence,
-        "text": "\n".join(finding.evidence),
-        "place": finding.source,
-        "what_to_do": finding.advice,
-    }
+def _finding(finding: Finding) -> PageFinding:
+    return PageFinding(
+        rule=finding.rule,
+        title=finding.title,
+        severity=_severity(finding),
+        confidence=finding.confidence,
+        text="\n".join(finding.evidence),
+        place=finding.source,
+        what_to_do=finding.advice,
+    )
 
 
-# Problems that cost time and leave the result right.
+# Problems that cost time but leave the result correct.
 _SLOW = ("graph_breaks", "recompiles")
 
 
-def _severity(finding: Finding) -> str:
+def _severity(finding: Finding) -> Severity:
     if not finding.is_problem:
         return "note"
     return "warning" if finding.rule in _SLOW else "error"
 
 
-def _notes(recording: Recording) -> list[str]:
+def _notes(recording: Recording) -> tuple[str, ...]:
     """What is missing, and why."""
     notes = [f"{where}: {what}" for where, what in recording.damage[:20]]
     for process in recording.processes:
@@ -204,110 +222,97 @@ def _notes(recording: Recording) -> list[str]:
         )
     if recording.unknown_events:
         kinds = ", ".join(recording.unknown_events)
-        notes.append(f"Events of a newer version were passed over: {kinds}.")
-    return list(dict.fromkeys(notes))
+        notes.append(f"Events of a newer version were skipped: {kinds}.")
+    return tuple(dict.fromkeys(notes))
 
 
-def _stages(recording: Recording) -> list[View]:
+def _stages(recording: Recording) -> tuple[StageTime, ...]:
     seconds: dict[str, float] = {}
     for compile_ in recording.compiles:
         for stage, spent in compile_.stage_seconds.items():
             seconds[stage] = seconds.get(stage, 0.0) + spent
     known = [stage.name for stage in STAGES if stage.name in seconds]
-    return [
-        {"name": name, "seconds": round(seconds[name], 4), "explanation": stage_summary(name)}
+    return tuple(
+        StageTime(name, round(seconds[name], 4), stage_summary(name))
         for name in dict.fromkeys([*known, *seconds])
-    ]
+    )
 
 
 # --- compiles, graphs and kernels -----------------------------------------------------------------
 
 
-def _compiles(recording: Recording) -> list[View]:
+def _compiles(recording: Recording) -> tuple[PageCompile, ...]:
     found, number = [], 0
     for position, compile_ in enumerate(recording.compiles):
-        graphs = list(range(number, number + len(compile_.inductor)))
+        graphs = tuple(range(number, number + len(compile_.inductor)))
         number += len(graphs)
         found.append(_compile(position, compile_, graphs))
-    return found
+    return tuple(found)
 
 
-def _compile(position: int, compile_: Compile, graphs: list[int]) -> View:
-    recompile = compile_.recompile
-    return {
-        "id": compile_.id,
-        "process": compile_.process,
-        "function": f"rest of {compile_.resumed}" if compile_.resumed else compile_.function,
-        "place": compile_.place,
-        "outcome": compile_.outcome,
-        "reason": compile_.reason,
-        "seconds": compile_.seconds,
-        "stages": dict(compile_.stage_seconds),
-        "graphs": graphs,
-        "breaks": [{"reason": item.reason, "source": item.source} for item in compile_.breaks],
-        "recompile": recompile and {"reasons": list(recompile.reasons), "limit": recompile.limit},
-        "guard_count": compile_.guard_count,
-        "guards": f"guards-{position}" if compile_.guards else "",
-        "caches": [vars(lookup) for lookup in compile_.caches],
-        "errors": [
-            {
-                "stage": error.stage,
-                "type": error.type,
-                "message": error.message,
-                "source": error.source,
-                "detail": error.detail,
-                "traceback": error.traceback,
-            }
-            for error in compile_.errors
-        ],
-    }
+def _compile(position: int, compile_: Compile, graphs: tuple[int, ...]) -> PageCompile:
+    return PageCompile(
+        id=compile_.id,
+        process=compile_.process,
+        function=f"rest of {compile_.resumed}" if compile_.resumed else compile_.function,
+        place=compile_.place,
+        outcome=compile_.outcome,
+        reason=compile_.reason,
+        seconds=compile_.seconds,
+        stages=compile_.stage_seconds,
+        graphs=graphs,
+        breaks=compile_.breaks,
+        recompile=compile_.recompile,
+        guard_count=compile_.guard_count,
+        guards=f"guards-{position}" if compile_.guards else "",
+        caches=compile_.caches,
+        errors=tuple(map(_failure, compile_.errors)),
+    )
 
 
-def _graph(number: int, recording: Recording, compile_: Compile, graph: InductorGraph) -> View:
-    return {
-        "key": graph.key,
-        "compile": next(n for n, item in enumerate(recording.compiles) if item is compile_),
-        "phase": graph.phase,
-        "cached": graph.cached,
-        "finished": graph.finished,
-        "seconds": {stage: round(spent, 4) for stage, spent in graph.seconds.items()},
-        "operations": len(graph.lowered),
-        "kernels": len(graph.kernels),
-        "fusions": len(graph.fusions),
-        "chunk": f"graph-{number}",
-        "passes": f"passes-{number}",
-        "schedule": f"schedule-{number}",
-    }
+def _failure(error: CompileError) -> PageFailure:
+    return PageFailure(
+        stage=error.stage,
+        type=error.type,
+        message=error.message,
+        source=error.source,
+        detail=error.detail,
+        traceback=error.traceback,
+    )
 
 
-_KERNEL_COLUMNS = [
-    "name",
-    "language",
-    "graph",
-    "operations",
-    "lines",
-    "seconds",
-    "registers",
-    "spills",
-    "shared",
-]
+def _graph(number: int, recording: Recording, compile_: Compile, graph: InductorGraph) -> PageGraph:
+    return PageGraph(
+        key=graph.key,
+        compile=next(n for n, item in enumerate(recording.compiles) if item is compile_),
+        phase=graph.phase,
+        cached=graph.cached,
+        finished=graph.finished,
+        seconds={stage: round(spent, 4) for stage, spent in graph.seconds.items()},
+        operations=len(graph.lowered),
+        kernels=len(graph.kernels),
+        fusions=len(graph.fusions),
+        chunk=f"graph-{number}",
+        passes=f"passes-{number}",
+        schedule=f"schedule-{number}",
+    )
 
 
 def _kernel(
     number: int, recording: Recording, kernel: Kernel, natives: tuple[NativeCompile, ...]
-) -> list[Any]:
+) -> KernelRow:
     seconds = [native.seconds for native in natives if native.seconds is not None]
-    return [
-        kernel.name,
-        kernel.language,
-        number,
-        ", ".join(kernel.origins),
-        recording.payload(kernel.digest).count("\n"),
-        round(sum(seconds), 3) if seconds else None,
-        _most(native.registers for native in natives),
-        _most(native.spills for native in natives),
-        _most(native.shared for native in natives),
-    ]
+    return KernelRow(
+        name=kernel.name,
+        language=kernel.language,
+        graph=number,
+        operations=", ".join(kernel.origins),
+        lines=recording.payload(kernel.digest).count("\n"),
+        seconds=round(sum(seconds), 3) if seconds else None,
+        registers=_most(native.registers for native in natives),
+        spills=_most(native.spills for native in natives),
+        shared=_most(native.shared for native in natives),
+    )
 
 
 def _most(values: Any) -> int | None:
@@ -332,12 +337,12 @@ def _guards(recording: Recording, compile_: Compile) -> Chunk:
     return lambda: run_chunks.guards(recording, compile_)
 
 
-def _outcomes(rows: list[View]) -> View:
-    names = {"fused": "fused", "refused": "refused", "never": "never tried"}
-    return {key: sum(row["outcome"] == name for row in rows) for key, name in names.items()}
+def _ledger_head(rows: Iterable[LedgerRow]) -> LedgerHead:
+    counts = Counter(row.outcome for row in rows)
+    return LedgerHead("ledger", counts[FUSED], counts[REFUSED], counts[NEVER])
 
 
-def _autotune(recording: Recording) -> View:
+def _autotune(recording: Recording) -> AutotuneHead:
     searches = [search for graph in recording.graphs for search in graph.autotunes]
     choices = sum(len(search.choices) for search in searches)
-    return {"chunk": "autotune", "searches": len(searches), "choices": choices}
+    return AutotuneHead("autotune", len(searches), choices)

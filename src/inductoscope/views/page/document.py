@@ -52,7 +52,7 @@ def write_page(contents: Contents, path: Path) -> int:
 
 def _parts(contents: Contents) -> Iterator[str]:
     with packed_chunks(contents) as chunks:  # They are being made while the index is.
-        yield head(contents.index, live=False)
+        yield head(contents.index.title, live=False)
         yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
         yield f"<script>{asset('page.js')}</script>\n"
         for name, packed in chunks:
@@ -60,14 +60,14 @@ def _parts(contents: Contents) -> Iterator[str]:
     yield "</body></html>\n"
 
 
-def head(index: dict[str, Any], *, live: bool) -> str:
+def head(title: str, *, live: bool) -> str:
     """Everything up to the data."""
     policy = _POLICY.format(connect="'self'" if live else "'none'")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{escape(policy)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>{escape(str(index.get('title', '')))} · inductoscope</title>\n"
+        f"<title>{escape(title)} · inductoscope</title>\n"
         f"<style>{asset('page.css')}</style></head>\n"
         '<body><div id="root"></div>\n'
         "<noscript>This page needs JavaScript. 'inductoscope show' prints the same in a "

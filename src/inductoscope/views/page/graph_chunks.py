@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
@@ -15,10 +14,20 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.native_lines import source_links
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.views.page.chunk_contract import (
+    FormHead,
+    FormText,
+    LineNumber,
+    LinkedPanes,
+    PaneKernel,
+    Pass,
+    Schedule,
+    ScheduleEdge,
+    ScheduleGroup,
+    ScheduleNode,
+)
 from inductoscope.views.page.panes import LinkedGraph
 from inductoscope.views.report.graph_stages import node_text
-
-View = dict[str, Any]
 
 # Forms in the order in which a kernel goes through them, with the language that colours them.
 _FORMS = {
@@ -60,14 +69,14 @@ def forms_of(
     return found
 
 
-def form_chunk(recording: Recording, form: Form) -> Callable[[], View]:
+def form_chunk(recording: Recording, form: Form) -> Callable[[], FormText]:
     """What makes the chunk of a form."""
 
-    def make() -> View:
+    def make() -> FormText:
         text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
         # The pane begins each kernel with a line that names it.
-        links = {str(line + 1): list(found) for line, found in lines.items()}
-        return {"text": text, "language": _FORMS[form.name], "links": links}
+        links = {str(line + 1): tuple(map(LineNumber, found)) for line, found in lines.items()}
+        return FormText(text=text, language=_FORMS[form.name], links=links)
 
     return make
 
@@ -85,30 +94,30 @@ def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequ
     return made.text, made.links
 
 
-def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> View:
+def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPanes:
     """The linked panes of a graph."""
     graph = LinkedGraph(join)
     by_kernel: dict[str, list[Form]] = {}
     for form in forms:
         by_kernel.setdefault(form.kernel.name, []).append(form)
-    return {
-        "panes": graph.views(_missing(join)),
-        "operations": graph.operations(),
-        "kernels": [
-            {
-                "name": kernel.name,
-                "from": first,
-                "to": last,
-                "forms": [
-                    {"name": form.name, "config": form.config, "chunk": form.chunk}
+    return LinkedPanes(
+        panes=graph.views(_missing(join)),
+        operations=graph.operations(),
+        kernels=tuple(
+            PaneKernel(
+                name=kernel.name,
+                first_line=first,
+                last_line=last,
+                forms=tuple(
+                    FormHead(name=form.name, config=form.config, chunk=form.chunk)
                     for form in by_kernel.get(kernel.name, ())
-                ],
-                "forms_missing": _no_forms(kernel),
-                "facts": _facts(natives.of(kernel)),
-            }
+                ),
+                forms_missing=_no_forms(kernel),
+                facts=_facts(natives.of(kernel)),
+            )
             for kernel, first, last in graph.kernels
-        ],
-    }
+        ),
+    )
 
 
 def _missing(join: GraphJoin) -> dict[str, str]:
@@ -121,28 +130,28 @@ def _missing(join: GraphJoin) -> dict[str, str]:
         names = ("post-grad", "ir", "scheduler", "fused", "loop-body", "kernel")
         return dict.fromkeys(names, why)
     if not join.graph.finished:
-        why = "The compile did not come this far, or ended before it was recorded."
+        why = "The compile did not get this far, or ended before this was recorded."
         return dict.fromkeys(("ir", "scheduler", "fused", "loop-body", "kernel"), why)
     return {
         "python": "No line of the program is known for these operations.",
-        "loop-body": "No loops: only calls of libraries or templates.",
+        "loop-body": "No loops: only library calls or templates.",
         "kernel": "No kernel was generated.",
     }
 
 
 def _no_forms(kernel: Kernel) -> str:
     if kernel.language == "extern":
-        return "A call of a library: there is no generated code."
+        return "A library call: there is no generated code."
     if kernel.language == "C++":
         return (
-            "Assembly takes seconds per kernel, so it is made on demand: "
+            "Assembly takes seconds per kernel, so it is only made on request: "
             "'inductoscope report --assembly N', 'inductoscope serve', or "
             "'inductoscope show --kernel NAME --form asm'."
         )
     return "Not compiled in this recording: from a cache, or Triton is not installed."
 
 
-def _facts(natives: Iterable[NativeCompile]) -> View:
+def _facts(natives: Iterable[NativeCompile]) -> dict[str, float]:
     found = list(natives)
     names = ("registers", "spills", "shared", "seconds")
     values = {name: [getattr(native, name) for native in found] for name in names}
@@ -153,19 +162,19 @@ def _facts(natives: Iterable[NativeCompile]) -> View:
 # --- passes ---------------------------------------------------------------------------------------
 
 
-def passes(join: GraphJoin) -> list[View]:
+def passes(join: GraphJoin) -> tuple[Pass, ...]:
     """Passes that changed this graph, or the joint one that it was cut from."""
-    return [
-        {
-            "stage": change.stage,
-            "name": change.name,
-            "seconds": change.seconds,
-            "before": _graph_text(join.read(change.before)),
-            "after": _graph_text(join.read(change.after)),
-        }
+    return tuple(
+        Pass(
+            stage=change.stage,
+            name=change.name,
+            seconds=change.seconds,
+            before=_graph_text(join.read(change.before)),
+            after=_graph_text(join.read(change.after)),
+        )
         for change in join.compile.passes
         if not change.graph or change.graph == join.graph.key
-    ]
+    )
 
 
 def _graph_text(graph: FxGraph | None) -> str:
@@ -177,50 +186,52 @@ def _graph_text(graph: FxGraph | None) -> str:
 # --- the scheduler's picture ----------------------------------------------------------------------
 
 
-def schedule(join: GraphJoin) -> View:
+def schedule(join: GraphJoin) -> Schedule:
     """Nodes, edges with what flows along them, and groups."""
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
     kernel_of = {name: kernel.name for kernel in join.graph.kernels for name in kernel.nodes}
-    return {
-        "nodes": [_node(leaf, group_of, kernel_of) for leaf in leaves],
-        "edges": list(_edges(leaves, group_of)),
-        "groups": [
-            {
-                "id": item.name,
-                "kind": item.kind,
-                "members": [leaf.name for leaf in item.leaves],
-                "kernel": next((kernel_of.get(leaf.name, "") for leaf in item.leaves), ""),
-            }
+    return Schedule(
+        nodes=tuple(_node(leaf, group_of, kernel_of) for leaf in leaves),
+        edges=tuple(_edges(leaves, group_of)),
+        groups=tuple(
+            ScheduleGroup(
+                id=item.name,
+                kind=item.kind,
+                members=tuple(leaf.name for leaf in item.leaves),
+                kernel=next((kernel_of.get(leaf.name, "") for leaf in item.leaves), ""),
+            )
             for item in join.after
-        ],
-    }
+        ),
+    )
 
 
-def _node(leaf: ScheduledNode, groups: Mapping[str, str], kernels: Mapping[str, str]) -> View:
+def _node(
+    leaf: ScheduledNode, groups: Mapping[str, str], kernels: Mapping[str, str]
+) -> ScheduleNode:
     sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
-    return {
-        "id": leaf.name,
-        "kind": leaf.kind,
-        "label": ", ".join(leaf.origins) or leaf.kernel or leaf.kind,
-        "operations": list(leaf.origins),
-        "group": groups.get(leaf.name, ""),
-        "kernel": kernels.get(leaf.name, ""),
-        "bytes": sum(size for size in sizes if size is not None) or None,
-    }
+    return ScheduleNode(
+        id=leaf.name,
+        kind=leaf.kind,
+        label=", ".join(leaf.origins) or leaf.kernel or leaf.kind,
+        operations=leaf.origins,
+        group=groups.get(leaf.name, ""),
+        kernel=kernels.get(leaf.name, ""),
+        bytes=sum(size for size in sizes if size is not None) or None,
+    )
 
 
-def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterable[View]:
+def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[ScheduleEdge]:
     made_by = {buffer.name: leaf.name for leaf in leaves for buffer in leaf.buffers}
     sizes = {buffer.name: buffer_bytes(buffer) for leaf in leaves for buffer in leaf.buffers}
     for leaf in leaves:
         for name in leaf.reads:
             maker = made_by.get(name)
             if maker is not None and maker != leaf.name:
-                yield {
-                    "from": maker,
-                    "to": leaf.name,
-                    "buffer": name,
-                    "bytes": sizes.get(name),
-                    "inside": groups.get(maker) == groups.get(leaf.name),
-                }
+                yield ScheduleEdge(
+                    writer=maker,
+                    reader=leaf.name,
+                    buffer=name,
+                    bytes=sizes.get(name),
+                    inside=groups.get(maker) == groups.get(leaf.name),
+                )

@@ -30,6 +30,13 @@ _HEADERS = {
 }
 
 
+# The page asks for the real index as soon as it is there.
+_NOTHING_YET = (
+    '<script type="application/json" id="index">'
+    '{"schema":1,"live":true,"finished":false}</script>\n'
+)
+
+
 @dataclass
 class LiveRecording:
     """A recording that may still grow; read again when it has."""
@@ -95,10 +102,9 @@ class _Handler(BaseHTTPRequestHandler):
         return rest if is_known and self.headers.get("Host") in names else None
 
     def _page(self) -> bytes:
-        index = {"title": self.server.recording.path.name}
         script = f"<script>{asset('page.js')}</script></body></html>\n"
-        data = '<script type="application/json" id="index">{"schema":1,"live":true}</script>\n'
-        return (head(index, live=True) + data + script).encode()
+        opening = head(self.server.recording.path.name, live=True)
+        return (opening + _NOTHING_YET + script).encode()
 
     def _answer_data(self, name: str) -> None:
         try:

@@ -14,8 +14,10 @@ import os
 import signal
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from dataclasses import is_dataclass
 from typing import Any
 
+from inductoscope.model.as_json import as_json
 from inductoscope.views.page.contents import Contents
 
 # A few chunks are made sooner than a process.
@@ -88,14 +90,20 @@ def pack(value: Any) -> str:
 
 
 def compact(value: Any) -> bytes:
-    """JSON without blanks. Not ASCII alone: what is compressed need not be."""
+    """JSON without blanks, as UTF-8."""
     return dumps(value, ascii_only=False).encode("utf-8", "backslashreplace")
 
 
 def dumps(value: Any, *, ascii_only: bool) -> str:
-    """JSON that a browser reads: without Infinity and NaN, which JSON has no word for."""
+    """JSON that a browser reads: dataclasses as objects, without Infinity and NaN."""
     try:
-        return json.dumps(value, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
+        return json.dumps(
+            value,
+            ensure_ascii=ascii_only,
+            separators=(",", ":"),
+            allow_nan=False,
+            default=as_json,
+        )
     except ValueError:
         return dumps(_finite(value), ascii_only=ascii_only)
 
@@ -103,6 +111,8 @@ def dumps(value: Any, *, ascii_only: bool) -> str:
 def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else str(value)
+    if is_dataclass(value):
+        value = as_json(value)
     if isinstance(value, dict):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value

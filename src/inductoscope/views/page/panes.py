@@ -11,10 +11,9 @@ from typing import Any
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import Frame, FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
+from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
 from inductoscope.views.report.graph_stages import node_text
 from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
-
-View = dict[str, Any]
 
 # Which pane is in which language, in the order in which they are shown.
 LANGUAGES = {
@@ -52,7 +51,7 @@ class Pane:
     lines: list[str] = field(default_factory=list)
     numbers: list[int | None] = field(default_factory=list)
     # Anything that has lines of its own: a node, a loop body's step, a place in the program.
-    places: dict[Any, list[int]] = field(default_factory=lambda: defaultdict(list))
+    places: dict[Any, list[LineNumber]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, text: str, *keys: Any, number: int | None = None) -> None:
         """Append a text, of one line or several, that belongs to `keys`."""
@@ -60,7 +59,7 @@ class Pane:
             self.lines.append(line)
             self.numbers.append(number)
             for key in keys:
-                self.places[key].append(len(self.lines))
+                self.places[key].append(LineNumber(len(self.lines)))
 
 
 class LinkedGraph:
@@ -150,13 +149,13 @@ class LinkedGraph:
             keys = [k.nodes for k in called if len(called) == 1 or words & set(k.writes)]
             self.panes["wrapper"].add(line, *keys)
 
-    def operations(self) -> list[View]:
+    def operations(self) -> tuple[Operation, ...]:
         """Every operation of the final graph with its lines in each pane."""
         final = self._join.final
         nodes = final.calls if final else ()
-        return [self._operation(node) for node in nodes]
+        return tuple(self._operation(node) for node in nodes)
 
-    def _operation(self, node: FxNode) -> View:
+    def _operation(self, node: FxNode) -> Operation:
         leaves = self._join.leaves(node)
         steps = self._join.steps(node, leaves)
         kernels = self._join.kernels(leaves)
@@ -174,11 +173,11 @@ class LinkedGraph:
             "wrapper": [kernel.nodes for kernel in kernels],
         }
         lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
-        return {
-            "name": node.name,
-            "label": node.target,
-            "lines": {name: found for name, found in lines.items() if found},
-        }
+        return Operation(
+            name=node.name,
+            label=node.target,
+            lines={name: found for name, found in lines.items() if found},
+        )
 
     def _is_in_aot(self, node: FxNode) -> bool:
         return bool(self.panes["aot"].places.get(node.name))
@@ -187,26 +186,26 @@ class LinkedGraph:
         keys = [(kernel.name, line) for kernel in kernels for line in lines_of_steps(kernel, steps)]
         return [*keys, *(key for kernel in kernels for key in _whole(kernel))]
 
-    def _lines(self, name: str, keys: Iterable[Any]) -> list[int]:
+    def _lines(self, name: str, keys: Iterable[Any]) -> tuple[LineNumber, ...]:
         places = self.panes[name].places
-        return sorted({line for key in keys for line in places.get(key, ())})
+        return tuple(sorted({line for key in keys for line in places.get(key, ())}))
 
-    def views(self, missing: dict[str, str]) -> list[View]:
+    def views(self, missing: dict[str, str]) -> tuple[PagePane, ...]:
         """The panes as data; `missing` says why an empty one is empty."""
-        return [self._view(name, pane, missing) for name, pane in self.panes.items()]
+        return tuple(self._view(name, pane, missing) for name, pane in self.panes.items())
 
-    def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> View:
+    def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
         numbered = any(number is not None for number in pane.numbers)
         languages = {kernel.language for kernel, _, _ in self.kernels}
         is_triton = name == "kernel" and "Triton" in languages
-        return {
-            "id": name,
-            "title": _TITLES[name],
-            "language": "triton" if is_triton else LANGUAGES[name],
-            "text": "\n".join(pane.lines),
-            "numbers": pane.numbers if numbered else None,
-            "missing": "" if pane.lines else missing.get(name, "Nothing was recorded here."),
-        }
+        return PagePane(
+            id=name,
+            title=_TITLES[name],
+            language="triton" if is_triton else LANGUAGES[name],
+            text="\n".join(pane.lines),
+            numbers=tuple(pane.numbers) if numbered else None,
+            missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),
+        )
 
 
 def _whole(kernel: Kernel) -> list[tuple[str, ...]]:

@@ -3,40 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from inductoscope.model.entities import Choice, Compile, Recording
 from inductoscope.model.timeline import Timeline
+from inductoscope.views.page.chunk_contract import (
+    Guards,
+    PageChoice,
+    PageLane,
+    PageSpan,
+    PageTimeline,
+    Search,
+)
 
-View = dict[str, Any]
 
-
-def autotune(recording: Recording) -> list[View]:
+def autotune(recording: Recording) -> tuple[Search, ...]:
     """Every search, with its choices."""
-    return [
-        {
-            "graph": graph.key,
-            "operation": search.operation,
-            "winner": search.winner,
-            "choices": [_choice(choice) for choice in search.choices],
-        }
+    return tuple(
+        Search(
+            graph=graph.key,
+            operation=search.operation,
+            winner=search.winner,
+            choices=tuple(map(_choice, search.choices)),
+        )
         for graph in recording.graphs
         for search in graph.autotunes
-    ]
+    )
 
 
-def _choice(choice: Choice) -> View:
+def _choice(choice: Choice) -> PageChoice:
     is_timed = choice.milliseconds is not None and not choice.failed
-    return {
-        "name": choice.name,
-        "description": choice.description,
-        "milliseconds": choice.milliseconds,
-        "state": "timed" if is_timed else choice.state,
-        "error": choice.error,
-    }
+    return PageChoice(
+        name=choice.name,
+        description=choice.description,
+        milliseconds=choice.milliseconds,
+        state="timed" if is_timed else choice.state,
+        error=choice.error,
+    )
 
 
-def guards(recording: Recording, compile_: Compile) -> View:
+def guards(recording: Recording, compile_: Compile) -> Guards:
     """The guards of one compile, one in a line."""
     rows = recording.data(compile_.guards)
     lines = []
@@ -46,23 +51,23 @@ def guards(recording: Recording, compile_: Compile) -> View:
             text = "; ".join(map(str, code)) if isinstance(code, list) else str(code or "")
             head = " ".join(str(row.get(name) or "") for name in ("kind", "source")).strip()
             lines.append(f"{head}: {text}" if text else head)
-    return {"text": "\n".join(lines)}
+    return Guards("\n".join(lines))
 
 
-def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> View:
+def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:
     """Where the time went, by process and stage."""
-    return {
-        "lanes": [{"name": lane.name, "kind": lane.kind} for lane in found.lanes],
-        "spans": [
-            {
-                "lane": span.lane,
-                "start": round(span.start, 6),
-                "seconds": round(span.seconds, 6),
-                "depth": span.depth,
-                "stage": span.stage,
-                "label": span.label if span.finished else f"{span.label} (not finished)",
-                "graph": numbers.get((found.lanes[span.lane].process, span.graph)),
-            }
+    return PageTimeline(
+        lanes=tuple(PageLane(lane.name, lane.kind) for lane in found.lanes),
+        spans=tuple(
+            PageSpan(
+                lane=span.lane,
+                start=round(span.start, 6),
+                seconds=round(span.seconds, 6),
+                depth=span.depth,
+                stage=span.stage,
+                label=span.label if span.finished else f"{span.label} (not finished)",
+                graph=numbers.get((found.lanes[span.lane].process, span.graph)),
+            )
             for span in found.spans
-        ],
-    }
+        ),
+    )

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from inductoscope.model.entities import Recording
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, parse
+from inductoscope.views.page.contract import Evidence, PageVerdict, PageWorkaround, Reproducer
+from inductoscope.vocabulary.verdicts import Confidence
 
-View = dict[str, Any]
-
-# A verdict is a few pages; anything larger is no verdict.
+# A verdict is a few pages; anything larger is not a verdict.
 _LARGEST = 8 << 20
 
 
-def verdict_view(recording: Recording) -> View | None:
-    """What the doctor said of this run; None where it was not asked, or the file is damaged."""
+def verdict_view(recording: Recording) -> PageVerdict | None:
+    """What the doctor concluded; None where it did not run, or the file is damaged."""
     try:
         found = members(parse(read_file(Path(recording.path) / VERDICT, _LARGEST)))
     except (OSError, ValueError):
@@ -25,13 +26,58 @@ def verdict_view(recording: Recording) -> View | None:
     return _view(found) if found else None
 
 
-def _view(found: View) -> View:
-    names = ("verdict", "stage", "summary", "confidence", "evidence")
-    repro = members(found.get("repro"))
-    return {
-        **{name: found.get(name) for name in names},
-        "culprit": {name: value for name, value in members(found.get("culprit")).items() if value},
-        "repro": {**repro, "text": str(found.get("repro_text") or "")} if repro else None,
-        "workaround": members(found.get("workaround")) or None,
-        "issue": str(found.get("issue_text") or ""),
-    }
+def _view(found: Mapping[str, Any]) -> PageVerdict:
+    culprit = members(found.get("culprit"))
+    evidence = found.get("evidence")
+    return PageVerdict(
+        verdict=_text(found, "verdict"),
+        stage=_text(found, "stage"),
+        summary=_text(found, "summary"),
+        confidence=_confidence(found.get("confidence")),
+        culprit={str(name): str(value) for name, value in culprit.items() if value},
+        evidence=tuple(
+            Evidence(_text(item, "what"), _text(item, "where"))
+            for item in map(members, evidence if isinstance(evidence, list) else ())
+        ),
+        repro=_reproducer(members(found.get("repro")), _text(found, "repro_text")),
+        workaround=_workaround(members(found.get("workaround"))),
+        issue=_text(found, "issue_text"),
+    )
+
+
+def _confidence(value: Any) -> Confidence:
+    known: tuple[Confidence, ...] = get_args(Confidence)
+    return next((word for word in known if word == value), "unknown")
+
+
+def _reproducer(repro: Mapping[str, Any], text: str) -> Reproducer | None:
+    if not repro:
+        return None
+    return Reproducer(
+        path=_text(repro, "path"),
+        verified=repro.get("verified") is True,
+        failed=_whole(repro, "failed"),
+        of=_whole(repro, "of"),
+        nodes=_whole(repro, "nodes"),
+        text=text,
+    )
+
+
+def _workaround(found: Mapping[str, Any]) -> PageWorkaround | None:
+    if not found:
+        return None
+    slowdown = found.get("slowdown")
+    return PageWorkaround(
+        text=_text(found, "text"),
+        verified=found.get("verified") is True,
+        slowdown=float(slowdown) if isinstance(slowdown, (int, float)) else None,
+    )
+
+
+def _text(found: Mapping[str, Any], name: str) -> str:
+    return str(found.get(name) or "")
+
+
+def _whole(found: Mapping[str, Any], name: str) -> int | None:
+    value = found.get(name)
+    return value if isinstance(value, int) else None

@@ -1,0 +1,187 @@
+"""What the chunks of a page hold: the parts that are inflated when they are looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NewType
+
+# A line of a text, counted from 1.
+LineNumber = NewType("LineNumber", int)
+
+
+# --- chunks of one graph --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PagePane:
+    """One level of a graph as text. `numbers` are shown beside the lines, where they have some."""
+
+    id: str
+    title: str
+    language: str
+    text: str
+    numbers: tuple[int | None, ...] | None
+    missing: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Operation:
+    """An operation, and its lines in each pane."""
+
+    name: str
+    label: str
+    lines: Mapping[str, tuple[LineNumber, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormHead:
+    """A native form of a kernel; `chunk` has its text."""
+
+    name: str
+    config: str
+    chunk: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PaneKernel:
+    """A kernel, and where in the pane of kernels it is."""
+
+    name: str
+    first_line: int
+    last_line: int
+    forms: tuple[FormHead, ...]
+    forms_missing: str
+    facts: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LinkedPanes:
+    """The levels of one graph side by side."""
+
+    panes: tuple[PagePane, ...]
+    operations: tuple[Operation, ...]
+    kernels: tuple[PaneKernel, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class FormText:
+    """A native form. `links`: for a line of the kernel, the lines of this text."""
+
+    text: str
+    language: str
+    links: Mapping[str, tuple[LineNumber, ...]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pass:
+    """A pass that changed the graph."""
+
+    stage: str
+    name: str
+    seconds: float | None
+    before: str
+    after: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleNode:
+    """A node of the scheduler."""
+
+    id: str
+    kind: str
+    label: str
+    operations: tuple[str, ...]
+    group: str
+    kernel: str
+    bytes: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleEdge:
+    """A buffer that one node writes and another reads; `inside`: in one kernel."""
+
+    writer: str
+    reader: str
+    buffer: str
+    bytes: int | None
+    inside: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleGroup:
+    """Nodes that were fused."""
+
+    id: str
+    kind: str
+    members: tuple[str, ...]
+    kernel: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """The scheduler's picture of one graph."""
+
+    nodes: tuple[ScheduleNode, ...]
+    edges: tuple[ScheduleEdge, ...]
+    groups: tuple[ScheduleGroup, ...]
+
+
+# --- chunks of the whole run ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageChoice:
+    """One implementation that autotuning considered."""
+
+    name: str
+    description: str
+    milliseconds: float | None
+    state: str
+    error: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """What autotuning considered for one operation."""
+
+    graph: str
+    operation: str
+    winner: str
+    choices: tuple[PageChoice, ...]
+
+
+@dataclass(frozen=True)
+class PageLane:
+    """A row of the timeline."""
+
+    name: str
+    kind: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageSpan:
+    """Something that took time. `lane` is a place in the timeline, `graph` one in the index."""
+
+    lane: int
+    start: float
+    seconds: float
+    depth: int
+    stage: str
+    label: str
+    graph: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageTimeline:
+    """Where the time went."""
+
+    lanes: tuple[PageLane, ...]
+    spans: tuple[PageSpan, ...]
+
+
+@dataclass(frozen=True)
+class Guards:
+    """The guards of one compile, one in a line."""
+
+    text: str

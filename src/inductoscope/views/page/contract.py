@@ -1,0 +1,272 @@
+"""What the page is given: every key of its index and of its chunks, with its type.
+
+`python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes: the
+types that the page's code uses, and functions that read them whatever a damaged page holds. A test
+fails when the two differ, or when nothing in `web/src` reads a key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from inductoscope.analysis.fusion.row import LedgerRow
+from inductoscope.model.as_json import json_keys
+from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
+from inductoscope.views.page.chunk_contract import (
+    FormText,
+    Guards,
+    LinkedPanes,
+    PageTimeline,
+    Pass,
+    Schedule,
+    Search,
+)
+from inductoscope.vocabulary.verdicts import Confidence
+
+# The last one stands for what is not known.
+Severity = Literal["error", "warning", "note"]
+
+Row = TypeVar("Row")
+
+
+@dataclass(frozen=True)
+class Table(Generic[Row]):
+    """Many rows of one class: the keys are written once, not with every row."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[Any, ...], ...]
+
+    @classmethod
+    def of(cls, kind: type[Row], rows: Iterable[Row]) -> Table[Row]:
+        """Rows that are all of this class."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
+
+
+# --- the index: what is there at once -------------------------------------------------------------
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """What ran."""
+
+    command: str
+    torch: str
+    python: str
+    started: str
+    seconds: float | None
+    ending: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """The device that it was compiled for, where nothing ran on it."""
+
+    name: str
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFinding:
+    """What a rule found."""
+
+    rule: str
+    title: str
+    severity: Severity
+    confidence: Confidence
+    text: str
+    place: str
+    what_to_do: str
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """How something is known."""
+
+    what: str
+    where: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reproducer:
+    """The script that shows the failure."""
+
+    path: str
+    verified: bool
+    failed: int | None
+    of: int | None
+    nodes: int | None
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageWorkaround:
+    """What avoids the failure."""
+
+    text: str
+    verified: bool
+    slowdown: float | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageVerdict:
+    """What the doctor concluded."""
+
+    verdict: str
+    stage: str
+    summary: str
+    confidence: Confidence
+    culprit: Mapping[str, str]
+    evidence: tuple[Evidence, ...]
+    repro: Reproducer | None
+    workaround: PageWorkaround | None
+    issue: str
+
+
+@dataclass(frozen=True)
+class StageTime:
+    """How long a stage took, over all compiles."""
+
+    name: str
+    seconds: float
+    explanation: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageFailure:
+    """An exception that left the compiler."""
+
+    stage: str
+    type: str
+    message: str
+    source: str
+    detail: str
+    traceback: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageCompile:
+    """One compile of a frame. `graphs` are places in the index; `guards` names a chunk."""
+
+    id: str
+    process: str
+    function: str
+    place: str
+    outcome: str
+    reason: str
+    seconds: float | None
+    stages: Mapping[str, float]
+    graphs: tuple[int, ...]
+    breaks: tuple[GraphBreak, ...]
+    recompile: Recompile | None
+    guard_count: int
+    guards: str
+    caches: tuple[CacheLookup, ...]
+    errors: tuple[PageFailure, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PageGraph:
+    """One graph of Inductor. `chunk`, `passes` and `schedule` name chunks."""
+
+    key: str
+    compile: int | None
+    phase: str
+    cached: bool
+    finished: bool = True
+    seconds: Mapping[str, float]
+    operations: int
+    kernels: int
+    fusions: int
+    chunk: str
+    passes: str
+    schedule: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelRow:
+    """One kernel. `graph` is a place in the index."""
+
+    name: str
+    language: str
+    graph: int | None
+    operations: str
+    lines: int
+    seconds: float | None
+    registers: int | None
+    spills: int | None
+    shared: int | None
+
+
+@dataclass(frozen=True)
+class LedgerHead:
+    """How many pairs became what; `chunk` has the rows."""
+
+    chunk: str
+    fused: int
+    refused: int
+    never: int
+
+
+@dataclass(frozen=True)
+class AutotuneHead:
+    """How much was autotuned; `chunk` has it."""
+
+    chunk: str
+    searches: int
+    choices: int
+
+
+@dataclass(frozen=True)
+class TimelineHead:
+    """How many spans there are; `chunk` has them."""
+
+    chunk: str
+    spans: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """The page's first view, and which chunks there are."""
+
+    schema: int
+    inductoscope: str
+    title: str
+    recording: str
+    live: bool
+    finished: bool = True
+    target: Target | None
+    program: Program
+    findings: tuple[PageFinding, ...]
+    verdict: PageVerdict | None
+    notes: tuple[str, ...]
+    stages: tuple[StageTime, ...]
+    compiles: tuple[PageCompile, ...]
+    graphs: tuple[PageGraph, ...]
+    kernels: Table[KernelRow]
+    ledger: LedgerHead
+    autotune: AutotuneHead
+    timeline: TimelineHead
+
+
+# What a chunk holds, by how its name begins.
+CHUNKS: dict[str, Any] = {
+    "graph": LinkedPanes,
+    "form": FormText,
+    "passes": tuple[Pass, ...],
+    "schedule": Schedule,
+    "guards": Guards,
+    "ledger": tuple[LedgerRow, ...],
+    "autotune": tuple[Search, ...],
+    "timeline": PageTimeline,
+}
+
+# Keys that nothing on the page reads, and why they are there all the same.
+UNREAD: dict[tuple[type, str], str] = {
+    (Index, "schema"): "the version of the format, for programs that read `report --json`",
+    (PageCompile, "stages"): "for programs that read `report --json`",
+    (PageGraph, "seconds"): "for programs that read `report --json`",
+    (PageGraph, "fusions"): "for programs that read `report --json`",
+}

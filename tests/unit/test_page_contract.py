@@ -1,0 +1,143 @@
+"""The page's contract: what Python writes, what TypeScript declares and what it reads agree."""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Literal, Union
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.views.page.chunk_contract import LineNumber
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.contract import CHUNKS, UNREAD, Index, Table
+from inductoscope.views.page.packing import compact
+from inductoscope.views.page.typescript import classes, contract_text, hints_of
+from support import pages
+from support.examples import NAMES, stored
+
+WEB = Path(__file__).parents[2] / "web"
+checkout = pytest.mark.skipif(not WEB.is_dir(), reason="the sources of the page are not here")
+
+
+def every_class() -> list[type]:
+    kinds = [kind for hint in (Index, *CHUNKS.values()) for kind in classes(hint)]
+    return [kind for kind in dict.fromkeys(kinds) if kind is not Table]
+
+
+def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
+    """Where data is not what the contract says: a key too many or too few, another type."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, Union):
+        (inner,) = (one for one in arguments if one is not type(None))
+        yield from () if value is None else complaints(value, inner, place)
+    elif origin is Literal:
+        yield from () if value in arguments else (f"{place}: {value!r} is none of {arguments}",)
+    elif origin is Mapping:
+        yield from of_type(value, dict, place)
+        for name, item in value.items() if isinstance(value, dict) else ():
+            yield from complaints(item, arguments[1], f"{place}[{name}]")
+    elif origin is tuple:
+        yield from of_type(value, list, place)
+        for item in value if isinstance(value, list) else ():
+            yield from complaints(item, arguments[0], f"{place}[]")
+    elif origin is Table:
+        for row in value["rows"]:
+            keyed = dict(zip(value["columns"], row, strict=True))
+            yield from complaints(keyed, arguments[0], f"{place}[]")
+    elif hint in (str, bool, int, float, LineNumber):
+        wanted = {float: (int, float), LineNumber: int}.get(hint, hint)
+        yield from of_type(value, wanted, place)
+    else:
+        yield from of_class(value, hint, place)
+
+
+def of_type(value: Any, wanted: Any, place: str) -> Iterator[str]:
+    is_number = isinstance(value, bool) and wanted is not bool
+    if is_number or not isinstance(value, wanted):
+        yield f"{place}: {value!r} is not of type {wanted}"
+
+
+def of_class(value: Any, kind: type, place: str) -> Iterator[str]:
+    hints = hints_of(kind)
+    if not isinstance(value, dict):
+        yield f"{place}: {value!r} is not an object"
+        return
+    yield from (f"{place}.{name} is missing" for name in hints.keys() - value.keys())
+    yield from (f"{place}.{name} is too many" for name in value.keys() - hints.keys())
+    for name in hints.keys() & value.keys():
+        yield from complaints(value[name], hints[name], f"{place}.{name}")
+
+
+def chunk_type(name: str) -> Any:
+    return CHUNKS[name.partition("-")[0]]
+
+
+@checkout
+def test_typescript_is_generated_from_the_contract() -> None:
+    written = (WEB / "src" / "contract.ts").read_text("utf-8")
+    assert written == contract_text(), (
+        "run: .venv/bin/python -m inductoscope.views.page.typescript, then 'make web'"
+    )
+
+
+@checkout
+def test_the_page_reads_every_key_or_says_why_not() -> None:
+    sources = [
+        re.sub(r'//.*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', "", path.read_text("utf-8"), flags=re.S)
+        if path.suffix == ".ts"
+        else path.read_text("utf-8")
+        for path in (WEB / "src").rglob("*.ts*")
+        if path.name not in ("contract.ts", "values.ts")
+    ]
+    # As a property, or taken out of an object: `const { fused, refused } = index.ledger`.
+    taken = re.findall(r"\{([\w\s,]+)\}(?:: \w+)?\)? =|\(\{([\w\s,]+)\}\)", "\n".join(sources))
+    read = set(re.findall(r"\.(\w+)\b", "\n".join(sources)))
+    read |= {name for groups in taken for text in groups for name in re.findall(r"\w+", text)}
+    unread = {
+        (kind, key)
+        for kind in every_class()
+        for key in hints_of(kind)
+        if key not in read and (kind, key) not in UNREAD
+    }
+    assert unread == set()
+    assert all(key in hints_of(kind) for kind, key in UNREAD)
+    assert all(UNREAD.values())
+
+
+@checkout
+def test_nothing_on_the_page_reads_data_past_the_contract() -> None:
+    for path in (WEB / "src").rglob("*.ts*"):
+        text = path.read_text("utf-8")
+        if path.name not in ("contract.ts", "values.ts"):
+            assert 'from "./values"' not in text, path
+            assert "as any" not in text, path
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_page_of_every_recording_is_as_the_contract_says(name: str) -> None:
+    contents = Contents(load(stored(name)))
+    found = list(complaints(json.loads(compact(contents.index)), Index, "index"))
+    for chunk, make in contents.chunks.items():
+        found += complaints(json.loads(compact(make())), chunk_type(chunk), chunk)
+    assert found == []
+
+
+def test_every_kind_of_chunk_is_in_some_recording() -> None:
+    kinds = {
+        chunk.partition("-")[0] for name in NAMES for chunk in Contents(load(stored(name))).chunks
+    }
+    assert kinds == CHUNKS.keys()
+
+
+def test_the_made_up_page_is_as_the_contract_says() -> None:
+    index, chunks = pages.realistic()
+    found = list(complaints(index, Index, "index"))
+    for name, chunk in chunks.items():
+        found += complaints(chunk, chunk_type(name), name)
+    assert found == []

@@ -1,0 +1,671 @@
+/**
+ * Everything that the page is given. Generated from src/inductoscope/views/page/contract.py by
+ * `python -m inductoscope.views.page.typescript`: change it there.
+ */
+
+import { type Reader, byName, count, flag, flagUnlessFalse, lineNumbers, list, number, object, oneOf, orNull, real, table, text, texts, whole, wholes } from "./values";
+
+export interface Target {
+  name: string;
+  note: string;
+}
+
+export const readTarget: Reader<Target> = object<Target>({
+  name: text,
+  note: text,
+});
+
+export interface Program {
+  command: string;
+  torch: string;
+  python: string;
+  started: string;
+  seconds: number | null;
+  ending: string;
+}
+
+export const readProgram: Reader<Program> = object<Program>({
+  command: text,
+  torch: text,
+  python: text,
+  started: text,
+  seconds: number,
+  ending: text,
+});
+
+export interface Finding {
+  rule: string;
+  title: string;
+  severity: "error" | "warning" | "note";
+  confidence: "proven" | "likely" | "unknown";
+  text: string;
+  place: string;
+  what_to_do: string;
+}
+
+export const readFinding: Reader<Finding> = object<Finding>({
+  rule: text,
+  title: text,
+  severity: oneOf("error", "warning", "note"),
+  confidence: oneOf("proven", "likely", "unknown"),
+  text: text,
+  place: text,
+  what_to_do: text,
+});
+
+export interface Evidence {
+  what: string;
+  where: string;
+}
+
+export const readEvidence: Reader<Evidence> = object<Evidence>({
+  what: text,
+  where: text,
+});
+
+export interface Reproducer {
+  path: string;
+  verified: boolean;
+  failed: number | null;
+  of: number | null;
+  nodes: number | null;
+  text: string;
+}
+
+export const readReproducer: Reader<Reproducer> = object<Reproducer>({
+  path: text,
+  verified: flag,
+  failed: whole,
+  of: whole,
+  nodes: whole,
+  text: text,
+});
+
+export interface Workaround {
+  text: string;
+  verified: boolean;
+  slowdown: number | null;
+}
+
+export const readWorkaround: Reader<Workaround> = object<Workaround>({
+  text: text,
+  verified: flag,
+  slowdown: number,
+});
+
+export interface Verdict {
+  verdict: string;
+  stage: string;
+  summary: string;
+  confidence: "proven" | "likely" | "unknown";
+  culprit: Map<string, string>;
+  evidence: Evidence[];
+  repro: Reproducer | null;
+  workaround: Workaround | null;
+  issue: string;
+}
+
+export const readVerdict: Reader<Verdict> = object<Verdict>({
+  verdict: text,
+  stage: text,
+  summary: text,
+  confidence: oneOf("proven", "likely", "unknown"),
+  culprit: byName(text),
+  evidence: list(readEvidence),
+  repro: orNull(readReproducer),
+  workaround: orNull(readWorkaround),
+  issue: text,
+});
+
+export interface StageTime {
+  name: string;
+  seconds: number;
+  explanation: string;
+}
+
+export const readStageTime: Reader<StageTime> = object<StageTime>({
+  name: text,
+  seconds: real,
+  explanation: text,
+});
+
+export interface GraphBreak {
+  reason: string;
+  source: string;
+}
+
+export const readGraphBreak: Reader<GraphBreak> = object<GraphBreak>({
+  reason: text,
+  source: text,
+});
+
+export interface Recompile {
+  reasons: string[];
+  limit: string;
+}
+
+export const readRecompile: Reader<Recompile> = object<Recompile>({
+  reasons: texts,
+  limit: text,
+});
+
+export interface CacheLookup {
+  cache: string;
+  outcome: string;
+  key: string;
+  reason: string;
+}
+
+export const readCacheLookup: Reader<CacheLookup> = object<CacheLookup>({
+  cache: text,
+  outcome: text,
+  key: text,
+  reason: text,
+});
+
+export interface Failure {
+  stage: string;
+  type: string;
+  message: string;
+  source: string;
+  detail: string;
+  traceback: string;
+}
+
+export const readFailure: Reader<Failure> = object<Failure>({
+  stage: text,
+  type: text,
+  message: text,
+  source: text,
+  detail: text,
+  traceback: text,
+});
+
+export interface Compile {
+  id: string;
+  process: string;
+  function: string;
+  place: string;
+  outcome: string;
+  reason: string;
+  seconds: number | null;
+  stages: Map<string, number>;
+  graphs: number[];
+  breaks: GraphBreak[];
+  recompile: Recompile | null;
+  guard_count: number;
+  guards: string;
+  caches: CacheLookup[];
+  errors: Failure[];
+}
+
+export const readCompile: Reader<Compile> = object<Compile>({
+  id: text,
+  process: text,
+  function: text,
+  place: text,
+  outcome: text,
+  reason: text,
+  seconds: number,
+  stages: byName(real),
+  graphs: wholes,
+  breaks: list(readGraphBreak),
+  recompile: orNull(readRecompile),
+  guard_count: count,
+  guards: text,
+  caches: list(readCacheLookup),
+  errors: list(readFailure),
+});
+
+export interface Graph {
+  key: string;
+  compile: number | null;
+  phase: string;
+  cached: boolean;
+  finished: boolean;
+  seconds: Map<string, number>;
+  operations: number;
+  kernels: number;
+  fusions: number;
+  chunk: string;
+  passes: string;
+  schedule: string;
+}
+
+export const readGraph: Reader<Graph> = object<Graph>({
+  key: text,
+  compile: whole,
+  phase: text,
+  cached: flag,
+  finished: flagUnlessFalse,
+  seconds: byName(real),
+  operations: count,
+  kernels: count,
+  fusions: count,
+  chunk: text,
+  passes: text,
+  schedule: text,
+});
+
+export interface KernelRow {
+  name: string;
+  language: string;
+  graph: number | null;
+  operations: string;
+  lines: number;
+  seconds: number | null;
+  registers: number | null;
+  spills: number | null;
+  shared: number | null;
+}
+
+export const readKernelRow: Reader<KernelRow> = object<KernelRow>({
+  name: text,
+  language: text,
+  graph: whole,
+  operations: text,
+  lines: count,
+  seconds: number,
+  registers: whole,
+  spills: whole,
+  shared: whole,
+});
+
+export interface LedgerHead {
+  chunk: string;
+  fused: number;
+  refused: number;
+  never: number;
+}
+
+export const readLedgerHead: Reader<LedgerHead> = object<LedgerHead>({
+  chunk: text,
+  fused: count,
+  refused: count,
+  never: count,
+});
+
+export interface AutotuneHead {
+  chunk: string;
+  searches: number;
+  choices: number;
+}
+
+export const readAutotuneHead: Reader<AutotuneHead> = object<AutotuneHead>({
+  chunk: text,
+  searches: count,
+  choices: count,
+});
+
+export interface TimelineHead {
+  chunk: string;
+  spans: number;
+}
+
+export const readTimelineHead: Reader<TimelineHead> = object<TimelineHead>({
+  chunk: text,
+  spans: count,
+});
+
+export interface Index {
+  schema: number;
+  inductoscope: string;
+  title: string;
+  recording: string;
+  live: boolean;
+  finished: boolean;
+  target: Target | null;
+  program: Program;
+  findings: Finding[];
+  verdict: Verdict | null;
+  notes: string[];
+  stages: StageTime[];
+  compiles: Compile[];
+  graphs: Graph[];
+  kernels: KernelRow[];
+  ledger: LedgerHead;
+  autotune: AutotuneHead;
+  timeline: TimelineHead;
+}
+
+export const readIndex: Reader<Index> = object<Index>({
+  schema: count,
+  inductoscope: text,
+  title: text,
+  recording: text,
+  live: flag,
+  finished: flagUnlessFalse,
+  target: orNull(readTarget),
+  program: readProgram,
+  findings: list(readFinding),
+  verdict: orNull(readVerdict),
+  notes: texts,
+  stages: list(readStageTime),
+  compiles: list(readCompile),
+  graphs: list(readGraph),
+  kernels: table(readKernelRow),
+  ledger: readLedgerHead,
+  autotune: readAutotuneHead,
+  timeline: readTimelineHead,
+});
+
+export interface Pane {
+  id: string;
+  title: string;
+  language: string;
+  text: string;
+  numbers: (number | null)[] | null;
+  missing: string;
+}
+
+export const readPane: Reader<Pane> = object<Pane>({
+  id: text,
+  title: text,
+  language: text,
+  text: text,
+  numbers: orNull(list(whole)),
+  missing: text,
+});
+
+export interface Operation {
+  name: string;
+  label: string;
+  lines: Map<string, number[]>;
+}
+
+export const readOperation: Reader<Operation> = object<Operation>({
+  name: text,
+  label: text,
+  lines: byName(lineNumbers),
+});
+
+export interface FormHead {
+  name: string;
+  config: string;
+  chunk: string;
+}
+
+export const readFormHead: Reader<FormHead> = object<FormHead>({
+  name: text,
+  config: text,
+  chunk: text,
+});
+
+export interface PaneKernel {
+  name: string;
+  first_line: number;
+  last_line: number;
+  forms: FormHead[];
+  forms_missing: string;
+  facts: Map<string, number>;
+}
+
+export const readPaneKernel: Reader<PaneKernel> = object<PaneKernel>({
+  name: text,
+  first_line: count,
+  last_line: count,
+  forms: list(readFormHead),
+  forms_missing: text,
+  facts: byName(real),
+});
+
+export interface LinkedPanes {
+  panes: Pane[];
+  operations: Operation[];
+  kernels: PaneKernel[];
+}
+
+export const readLinkedPanes: Reader<LinkedPanes> = object<LinkedPanes>({
+  panes: list(readPane),
+  operations: list(readOperation),
+  kernels: list(readPaneKernel),
+});
+
+export interface FormText {
+  text: string;
+  language: string;
+  links: Map<string, number[]>;
+}
+
+export const readFormText: Reader<FormText> = object<FormText>({
+  text: text,
+  language: text,
+  links: byName(lineNumbers),
+});
+
+export interface Pass {
+  stage: string;
+  name: string;
+  seconds: number | null;
+  before: string;
+  after: string;
+}
+
+export const readPass: Reader<Pass> = object<Pass>({
+  stage: text,
+  name: text,
+  seconds: number,
+  before: text,
+  after: text,
+});
+
+export interface ScheduleNode {
+  id: string;
+  kind: string;
+  label: string;
+  operations: string[];
+  group: string;
+  kernel: string;
+  bytes: number | null;
+}
+
+export const readScheduleNode: Reader<ScheduleNode> = object<ScheduleNode>({
+  id: text,
+  kind: text,
+  label: text,
+  operations: texts,
+  group: text,
+  kernel: text,
+  bytes: whole,
+});
+
+export interface ScheduleEdge {
+  writer: string;
+  reader: string;
+  buffer: string;
+  bytes: number | null;
+  inside: boolean;
+}
+
+export const readScheduleEdge: Reader<ScheduleEdge> = object<ScheduleEdge>({
+  writer: text,
+  reader: text,
+  buffer: text,
+  bytes: whole,
+  inside: flag,
+});
+
+export interface ScheduleGroup {
+  id: string;
+  kind: string;
+  members: string[];
+  kernel: string;
+}
+
+export const readScheduleGroup: Reader<ScheduleGroup> = object<ScheduleGroup>({
+  id: text,
+  kind: text,
+  members: texts,
+  kernel: text,
+});
+
+export interface Schedule {
+  nodes: ScheduleNode[];
+  edges: ScheduleEdge[];
+  groups: ScheduleGroup[];
+}
+
+export const readSchedule: Reader<Schedule> = object<Schedule>({
+  nodes: list(readScheduleNode),
+  edges: list(readScheduleEdge),
+  groups: list(readScheduleGroup),
+});
+
+export interface Guards {
+  text: string;
+}
+
+export const readGuards: Reader<Guards> = object<Guards>({
+  text: text,
+});
+
+export interface LedgerRow {
+  outcome: "fused" | "refused" | "never tried";
+  kind: string;
+  score: number | null;
+  reason: string;
+  torch: string;
+  confidence: "proven" | "likely" | "unknown";
+  what_to_change: string;
+  condition: string;
+  values: string[];
+  graph: string;
+  first: string;
+  second: string;
+  first_operations: string[];
+  second_operations: string[];
+  relation: string;
+  bytes: number | null;
+  at_most: boolean;
+  microseconds: number | null;
+  rounds: number[];
+  buffers: string[];
+  groups: string[];
+  kernels: string[];
+}
+
+export const readLedgerRow: Reader<LedgerRow> = object<LedgerRow>({
+  outcome: oneOf("fused", "refused", "never tried"),
+  kind: text,
+  score: number,
+  reason: text,
+  torch: text,
+  confidence: oneOf("proven", "likely", "unknown"),
+  what_to_change: text,
+  condition: text,
+  values: texts,
+  graph: text,
+  first: text,
+  second: text,
+  first_operations: texts,
+  second_operations: texts,
+  relation: text,
+  bytes: whole,
+  at_most: flag,
+  microseconds: number,
+  rounds: wholes,
+  buffers: texts,
+  groups: texts,
+  kernels: texts,
+});
+
+export interface Choice {
+  name: string;
+  description: string;
+  milliseconds: number | null;
+  state: string;
+  error: string;
+}
+
+export const readChoice: Reader<Choice> = object<Choice>({
+  name: text,
+  description: text,
+  milliseconds: number,
+  state: text,
+  error: text,
+});
+
+export interface Search {
+  graph: string;
+  operation: string;
+  winner: string;
+  choices: Choice[];
+}
+
+export const readSearch: Reader<Search> = object<Search>({
+  graph: text,
+  operation: text,
+  winner: text,
+  choices: list(readChoice),
+});
+
+export interface Lane {
+  name: string;
+  kind: string;
+}
+
+export const readLane: Reader<Lane> = object<Lane>({
+  name: text,
+  kind: text,
+});
+
+export interface Span {
+  lane: number;
+  start: number;
+  seconds: number;
+  depth: number;
+  stage: string;
+  label: string;
+  graph: number | null;
+}
+
+export const readSpan: Reader<Span> = object<Span>({
+  lane: count,
+  start: real,
+  seconds: real,
+  depth: count,
+  stage: text,
+  label: text,
+  graph: whole,
+});
+
+export interface Timeline {
+  lanes: Lane[];
+  spans: Span[];
+}
+
+export const readTimeline: Reader<Timeline> = object<Timeline>({
+  lanes: list(readLane),
+  spans: list(readSpan),
+});
+
+export type GraphChunk = LinkedPanes;
+export const readGraphChunk: Reader<GraphChunk> = readLinkedPanes;
+
+export type FormChunk = FormText;
+export const readFormChunk: Reader<FormChunk> = readFormText;
+
+export type PassesChunk = Pass[];
+export const readPassesChunk: Reader<PassesChunk> = list(readPass);
+
+export type ScheduleChunk = Schedule;
+export const readScheduleChunk: Reader<ScheduleChunk> = readSchedule;
+
+export type GuardsChunk = Guards;
+export const readGuardsChunk: Reader<GuardsChunk> = readGuards;
+
+export type LedgerChunk = LedgerRow[];
+export const readLedgerChunk: Reader<LedgerChunk> = list(readLedgerRow);
+
+export type AutotuneChunk = Search[];
+export const readAutotuneChunk: Reader<AutotuneChunk> = list(readSearch);
+
+export type TimelineChunk = Timeline;
+export const readTimelineChunk: Reader<TimelineChunk> = readTimeline;
+
+export type Confidence = "proven" | "likely" | "unknown";
+export const CONFIDENCES: Record<Confidence, string> = {
+  proven: "A run showed it.",
+  likely: "A rule matched what was recorded; no run showed it.",
+  unknown: "Nothing has established it.",
+};
