@@ -24,7 +24,14 @@ from inductoscope.doctor.search import shrink
 from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle, examine, no_further_than
-from inductoscope.doctor.search.shrink import SHRINK_PASSES, constants, nodes
+from inductoscope.doctor.search.shrink import (
+    SHRINK_PASSES,
+    constants,
+    nodes,
+    outputs,
+    settings,
+    shapes,
+)
 from inductoscope.doctor.search.shrink import dtypes as types
 from inductoscope.doctor.search.shrink.engine import apply_pass
 from inductoscope.doctor.search.shrink.engine import shrink as shrink_with
@@ -175,6 +182,42 @@ def test_the_smallest_of_all_is_simple_in_every_way() -> None:
     assert last.candidate.inputs[0].shape == (2,)
     assert last.candidate.recipes == ("torch.randn(2)",)
     assert oracle.tried <= 14
+
+
+def test_one_output_of_many_is_found_by_halving() -> None:
+    def many(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return (*(x + number for number in range(8)), x.sin())
+
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    subject = Subject(Candidate(symbolic_trace(many), (torch.ones(4),)), Failure("error", "text"))
+    assert calls(apply_pass(outputs.PASS, subject, oracle)) == ["sin"]
+    assert oracle.tried <= 8
+
+
+def test_the_output_that_is_known_to_be_wrong_is_tried_first() -> None:
+    module = symbolic_trace(lambda x: (x.cos(), x.neg(), x.sin()))
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    failure = Failure("wrong", "text", where=("output 2",))
+    found = apply_pass(outputs.PASS, Subject(Candidate(module, (torch.ones(4),)), failure), oracle)
+    assert calls(found) == ["sin"]
+    assert oracle.tried == 1
+
+
+def test_settings_that_the_failure_does_not_need_are_left_out() -> None:
+    oracle = Predicate(lambda candidate: "needed" in candidate.options)
+    candidate = replace(CHAIN.candidate, options={"needed": 1, "other": 2}, dynamic=True)
+    found = apply_pass(settings.PASS, replace(CHAIN, candidate=candidate), oracle)
+    assert (found.options, found.dynamic) == ({"needed": 1}, None)
+    assert oracle.tried <= 5
+
+
+def test_each_size_is_as_small_as_the_failure_allows() -> None:
+    oracle = Predicate(lambda candidate: candidate.inputs[0].shape[0] >= 17)
+    inputs = (torch.ones(100, 60),)
+    subject = replace(CHAIN, candidate=replace(CHAIN.candidate, inputs=inputs))
+    found = apply_pass(shapes.PASS, subject, oracle)
+    assert found.inputs[0].shape == (17, 2)
+    assert oracle.tried <= 8
 
 
 # --- types ----------------------------------------------------------------------------------------
