@@ -22,9 +22,10 @@ from inductoscope.hangs.watch.ending import end_stuck
 from inductoscope.hangs.watch.following import Stream
 from inductoscope.hangs.watch.frames import mark
 from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.patience import patience_of_doctor, patience_of_run
 from inductoscope.hangs.watch.scene import Scene
-from inductoscope.hangs.watch.stall import limit_of
 from inductoscope.model.fold import load
+from inductoscope.model.position import ProcessPosition
 from inductoscope.processes.dumps import StackFrame, ThreadStack, parse_dump
 from inductoscope.processes.locks import FileLock, count_tries, held_locks
 from inductoscope.processes.stacks import Stacks, read_stacks
@@ -35,7 +36,9 @@ from inductoscope.processes.tree import (
     activity,
     sample_tree,
 )
+from inductoscope.recording.events.checking import GraphCall
 from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events.reading import Entry
 from inductoscope.recording.stream_reader import StreamReader
 from support.examples import write_recording
 
@@ -373,9 +376,30 @@ def test_a_stream_says_what_is_open(tmp_path: Path) -> None:
     assert stream.pid == 12
 
 
+def position_in(stage: str) -> ProcessPosition:
+    """A process in a stage of the compiler, or outside of it."""
+    position = ProcessPosition()
+    if stage:
+        position.stages.enter(Entry("", 0, 0.0, StageStart(stage=stage)))
+    return position
+
+
 def test_a_limit_that_is_given_counts_for_every_stage() -> None:
-    assert limit_of("lowering", 3.0) == limit_of("none", 3.0) == 3.0
-    assert limit_of("cpp-compile", None) > limit_of("lowering", None)
+    everywhere, by_stage = patience_of_run(3.0), patience_of_run(None)
+    assert {everywhere.limit(position_in(stage)) for stage in ("lowering", "")} == {3.0}
+    by_compiler = by_stage.limit(position_in("cpp-compile"))
+    assert by_compiler is not None
+    assert by_compiler > (by_stage.limit(position_in("lowering")) or 0.0)
+
+
+def test_the_doctor_waits_for_eager_before_it_calls_a_kernel_stuck() -> None:
+    patience = patience_of_doctor(60.0)
+    call = GraphCall(compile="0/0", call=1)
+    outside, called = ProcessPosition(), ProcessPosition(call=call)
+    assert patience.limit(outside) is None
+    assert patience.limit(called) == 300.0
+    assert patience.limit(ProcessPosition(call=call, eager_seconds=0.1)) == 60.0
+    assert patience.limit(ProcessPosition(call=call, eager_seconds=9.0)) == 180.0
 
 
 def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:

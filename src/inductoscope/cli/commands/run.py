@@ -152,6 +152,7 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
 def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
     """Report on standard error when the program stalls, and where."""
     from inductoscope.hangs.watch.live import Watch
+    from inductoscope.hangs.watch.patience import patience_of_run
 
     def say(event: Any) -> None:
         from inductoscope.views.report.terminal import Printer
@@ -160,7 +161,7 @@ def _watch(folder: Path, stall: float | None, kill_stuck: bool) -> Observer:
         print_event(Printer(sys.stderr), event, _stuck_choices(folder, event))
         sys.stderr.flush()
 
-    return Watch(folder, say, limit=stall, kill_stuck=kill_stuck).over
+    return Watch(folder, say, patience_of_run(stall), kill_stuck=kill_stuck).over
 
 
 def _stuck_choices(folder: Path, event: Any) -> Analysis | None:

@@ -34,7 +34,7 @@ from inductoscope.doctor.outside.other_levels import (
 )
 from inductoscope.doctor.outside.program import RunLimits, Watched
 from inductoscope.doctor.outside.runs import Runs, Say
-from inductoscope.doctor.outside.stall_evidence import add_standstill
+from inductoscope.doctor.outside.stall_evidence import add_diagnosis
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses, Verification
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround, keep_verdict
 from inductoscope.hangs.choices.analysis import analyse
@@ -312,7 +312,7 @@ class Doctor:
 
     def _finished(self, verdict: Verdict) -> Verdict:
         if verdict.verdict == v.HANG:
-            add_standstill(verdict, self._request.folder)
+            add_diagnosis(verdict, self._request.folder)
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
         tried = self._found.candidates_tried if self._found else 0

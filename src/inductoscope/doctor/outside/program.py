@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -27,33 +27,25 @@ from inductoscope.doctor.instructions import (
     PROGRESS,
     Instructions,
 )
-from inductoscope.doctor.outside.stall_evidence import keep_standstill
+from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
 from inductoscope.errors import ToolFailure
-from inductoscope.model.position import ProcessPosition
+from inductoscope.hangs.watch.patience import patience_of_doctor
+from inductoscope.hangs.watch.stall import Stall, StallWatcher
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
-from inductoscope.processes.status import cpu_seconds, read_status
 from inductoscope.recording.events.process import Launched
 from inductoscope.recording.privacy import without_secrets
-from inductoscope.recording.stream_reader import StreamReader, stream_paths
 from inductoscope.recording.writer import StreamWriter
 
 Say = Callable[[str], None]
 
 _TICK = 0.25
 _TIME_TO_WRITE = 0.1
-# How often a process that has stalled is asked where it is: what is there each time goes round.
+# How often a stalled process is asked for its stacks: what is on all of them loops.
 _LOOKS = 12
 _TIME_FOR_INPUT = 2.0
-# A call of a compiled graph, which is also made in eager and in float64, may take longer than a
-# step of the compiler.
-_CALL_PATIENCE = 5
-# Once eager is known to be through with it: in how many times as long compiled code is, too.
-_EAGER_PATIENCE = 20
-# On a busy machine a process may be given this many times as long.
-_STARVED_PATIENCE = 4
 OUTPUT = "output.txt"
 
 
@@ -191,7 +183,7 @@ def _watch(
 ) -> tuple[bool, bool]:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
     progress = _Progress(folder / FOLDER / PROGRESS, say)
-    stalls = StallWatch(folder, limits.stall)
+    watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
@@ -200,12 +192,24 @@ def _watch(
             continue  # It has limits of its own.
         if time.monotonic() - started > limits.seconds:
             return False, True
-        if stalls.is_stalled():
-            stalls.ask_for_stacks()
-            keep_standstill(child.pid, folder)
+        stalls = [event for event in watcher.look() if isinstance(event, Stall)]
+        if stalls:
+            _ask_for_stacks(stalls)
+            keep_diagnosis(stalls[0], folder)
             return True, False
     progress.pass_on()
     return False, False
+
+
+def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
+    """Have the processes that have stalled write where they are, several times over.
+
+    The pauses differ, so that a loop is not met at the same point of its round each time.
+    """
+    for look in range(_LOOKS):
+        for stall in stalls:
+            ask_for_stacks(stall.pid)
+        time.sleep(_TIME_TO_WRITE * (1 + look / 7))
 
 
 class _Progress:
@@ -226,82 +230,3 @@ class _Progress:
         for line in whole.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._say(str(json.loads(line)["text"]))
-
-
-@dataclass
-class StreamState:
-    """How far one process has come, read from its stream bit by bit."""
-
-    stream: StreamReader
-    position: ProcessPosition = field(default_factory=ProcessPosition)
-    moved: float = field(default_factory=time.time)
-    # The processor time that it had used by then.
-    used: float = 0.0
-
-    def catch_up(self) -> None:
-        """Read what was written since."""
-        before = self.moved
-        for entry in self.stream.read_new():
-            self.position.take(entry)
-            if entry.event.is_progress:
-                self.moved = time.time()
-        if self.moved != before:
-            self.used = cpu_seconds(self.pid)
-
-    @property
-    def pid(self) -> int:
-        """The process that writes it."""
-        return self.stream.pid
-
-
-class StallWatch:
-    """Notices when a process has been inside the compiler for long without getting anywhere."""
-
-    def __init__(self, folder: Path, seconds: float) -> None:
-        self._folder, self._seconds = folder, seconds
-        self._streams: dict[Path, StreamState] = {}
-
-    def is_stalled(self) -> bool:
-        """Whether some process has stalled."""
-        for path in stream_paths(self._folder):
-            self._streams.setdefault(path, StreamState(StreamReader(path))).catch_up()
-        return bool(self._stalled())
-
-    def _stalled(self) -> list[StreamState]:
-        return [state for state in self._streams.values() if self._has_stalled(state)]
-
-    def _has_stalled(self, state: StreamState) -> bool:
-        is_inside = state.position.stages or state.position.call
-        if not is_inside or read_status(state.pid) is None:
-            return False
-        patience = self._patience(state)
-        waited = time.time() - state.moved
-        return waited > patience and not (
-            waited < _STARVED_PATIENCE * patience and _is_starved(state, patience)
-        )
-
-    def _patience(self, state: StreamState) -> float:
-        if state.position.stages:
-            return self._seconds
-        if state.position.eager_seconds is None:
-            return _CALL_PATIENCE * self._seconds
-        return max(self._seconds, _EAGER_PATIENCE * state.position.eager_seconds)
-
-    def ask_for_stacks(self) -> None:
-        """Have the processes that have stalled write where they are, several times over.
-
-        The pauses differ, so that a loop is not met at the same point of its round each time.
-        """
-        stalled = self._stalled()
-        for look in range(_LOOKS):
-            for state in stalled:
-                ask_for_stacks(state.pid)
-            time.sleep(_TIME_TO_WRITE * (1 + look / 7))
-
-
-def _is_starved(state: StreamState, patience: float) -> bool:
-    """Whether a process would go on if others let it: ready to, and with little processor time."""
-    status = read_status(state.pid)
-    if status is None or status.state != "R":
-        return False
-    return status.cpu_seconds - state.used < patience / 2

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck
-from inductoscope.hangs.watch.stall import Event, Follower, Moved, Stall
+from inductoscope.hangs.watch.patience import Patience
+from inductoscope.hangs.watch.stall import Event, Resumed, Stall, StallWatcher
 
 _TICK = 0.5
 _TIME_TO_STOP = 5.0
@@ -34,13 +35,12 @@ class Watch:
 
     folder: Path
     say: Say
-    # Seconds for every stage; None leaves each its own.
-    limit: float | None = None
+    patience: Patience
     kill_stuck: bool = False
 
     @contextlib.contextmanager
     def over(self, pid: int) -> Iterator[None]:
-        """Watch while the block runs, which waits for the program. Its failures are its own."""
+        """Watch while the block runs, which waits for the program."""
         stop = threading.Event()
         thread = threading.Thread(target=self._watch, args=(stop,), daemon=True)
         thread.start()
@@ -51,14 +51,14 @@ class Watch:
             thread.join(_TIME_TO_STOP)
 
     def _watch(self, stop: threading.Event) -> None:
-        follower = Follower(self.folder, self.limit)
+        watcher = StallWatcher(self.folder, self.patience)
         is_last = False
         while not is_last:
-            # The last look, at a program that has ended, says what came of a stall.
+            # The last look, at a program that has ended, shows what became of a stall.
             is_last = stop.wait(_TICK)
             # A mistake in watching must not end the watch, let alone the program.
             with contextlib.suppress(Exception):
-                for event in follower.look():
+                for event in watcher.look():
                     self._handle(event)
 
     def _handle(self, event: Event) -> None:
@@ -77,7 +77,7 @@ class Watch:
             text = json.dumps(data, indent=1, default=str)
             (self.folder / f"stall-{number}.json").write_text(text + "\n", "utf-8")
 
-    def _keep_end(self, moved: Moved) -> None:
+    def _keep_end(self, moved: Resumed) -> None:
         data = read_stall(self.folder / f"stall-{moved.stall.number}.json")
         if data:
             data["moved"] = {"after": round(moved.after, 1), "what": moved.what}

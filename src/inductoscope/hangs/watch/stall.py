@@ -1,13 +1,13 @@
-"""Follows a program under `inductoscope run` and says when it stands still, and at what.
+"""Follows a recorded program while it runs, and says when it stalls, and at what.
 
-It stands still when a process of the program has written nothing to its stream for the limit of
-its stage, has started no new compiler, and none of its workers has written anything either.
+A process has stalled when it has recorded no progress for longer than the watcher's patience, has
+started no new compiler, and none of its workers has recorded any progress either.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,51 +17,29 @@ from inductoscope.hangs.watch.following import Stream, Streams
 from inductoscope.hangs.watch.frames import mark, user_frame
 from inductoscope.hangs.watch.judgement import Judgement
 from inductoscope.hangs.watch.looking import look
+from inductoscope.hangs.watch.patience import Patience
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.model.position import ProcessPosition
 from inductoscope.processes.stacks import Stacks, read_stacks
-from inductoscope.processes.status import command_of, is_alive
+from inductoscope.processes.status import command_of, cpu_seconds, is_alive, read_status
 from inductoscope.processes.tree import Tree, sample_tree
 from inductoscope.recording.events.code import NativeStart
-from inductoscope.vocabulary.stages import (
-    AUTOTUNE,
-    CPP_COMPILE,
-    NO_STAGE,
-    SCHEDULER,
-    TRITON_COMPILE,
-)
 
-# Seconds without a sign of life, by stage, that are long. Native compilers may well take minutes.
-LIMITS = {
-    CPP_COMPILE: 180.0,
-    TRITON_COMPILE: 180.0,
-    AUTOTUNE: 300.0,
-    SCHEDULER: 120.0,
-    NO_STAGE: 600.0,
-}
-_OTHER_LIMIT = 90.0
 _SAMPLE_EVERY = 1.0
 _SMALLEST_SPAN = 1.0
 _LOOK_AGAIN = 5.0
 _LONGEST_PAUSE = 300.0
-# A process that gets little of a busy machine may take that much longer.
-_STARVED_PATIENCE = 5.0
 _WORKER_FILES = ("_inductor/compile_worker/__main__.py", "_inductor/autotune_process.py")
-
-
-def limit_of(stage: str, given: float | None) -> float:
-    """How long a stage may go on without a sign of life."""
-    return given if given is not None else LIMITS.get(stage, _OTHER_LIMIT)
 
 
 @dataclass(frozen=True)
 class Stall:
-    """A program that stands still: at what, since when, and why."""
+    """A program that makes no progress: where, since when, and why."""
 
     number: int
     pid: int
     rank: str
-    # By the recording: the stage that was entered last, and what it is about.
+    # According to the recording: the stage that was entered last, and what it is about.
     stage: str
     detail: str
     compile: str
@@ -86,16 +64,18 @@ class Stall:
 
 @dataclass
 class _Group:
-    """One process of the user's with its workers and compilers."""
+    """One of the user's processes with its workers and compilers."""
 
     stream: Stream
     moved: float
+    # The processor time that it had used by then.
+    used: float
     compilers: frozenset[tuple[int, float]] = frozenset()
     samples: list[Tree] = field(default_factory=list)
     early: Stacks | None = None
     stall: Stall | None = None
     judged: float = 0.0
-    # How often it was looked at again after the stall was said.
+    # How often it was looked at again after the stall was reported.
     looks: int = 0
 
     @property
@@ -103,35 +83,45 @@ class _Group:
         return self.stream.pid
 
     def is_due(self) -> bool:
-        """Whether to look closely: a stall that was said is looked at again now and then."""
+        """Whether to look closely: a reported stall is looked at again now and then."""
         pause = min(_LOOK_AGAIN * 2**self.looks, _LONGEST_PAUSE) if self.stall is not None else 0.0
         return time.monotonic() - self.judged >= pause
 
+    @property
+    def is_inside(self) -> bool:
+        """Whether it is in the compiler, or in a call of a compiled graph that is checked."""
+        return bool(self.stream.position.stages) or self.stream.position.call is not None
+
+    def starts_again(self) -> None:
+        """It was just seen to move."""
+        self.samples.clear()
+        self.moved, self.used = time.monotonic(), cpu_seconds(self.pid)
+        self.early = None
+
 
 @dataclass(frozen=True)
-class Moved:
-    """A program that stood still goes on."""
+class Resumed:
+    """A program that had stalled goes on."""
 
     stall: Stall
     after: float
     what: str
 
 
-Event = Stall | Moved
+Event = Stall | Resumed
 
 
-class Follower:
-    """Looks at a recording and its processes each time that it is asked."""
+class StallWatcher:
+    """Looks at a recording and its processes each time it is asked."""
 
-    def __init__(self, folder: Path, limit: float | None = None) -> None:
-        """`limit` counts for every stage; without it each stage has its own."""
+    def __init__(self, folder: Path, patience: Patience) -> None:
         self._streams = Streams(folder)
-        self._given = limit
+        self._patience = patience
         self._groups: dict[Path, _Group] = {}
         self._count = 0
 
     def look(self) -> Iterator[Event]:
-        """What has stood still for too long, or moves again, since the last time."""
+        """What has stalled, or moves again, since the last look."""
         streams = self._streams.catch_up()
         alive = [s for s in streams if not s.position.has_ended and is_alive(s.pid)]
         workers = [s for s in alive if _is_worker(s)]
@@ -140,41 +130,47 @@ class Follower:
                 yield from self._look_at(stream, streams)
         yield from self._forget({stream.path for stream in alive})
 
-    def _forget(self, alive: set[Path]) -> Iterator[Moved]:
-        """Processes that have ended; one that stood still may have gone on before that."""
+    def _forget(self, alive: set[Path]) -> Iterator[Resumed]:
+        """Processes that have ended; one that had stalled may have gone on before that."""
         for path in [path for path in self._groups if path not in alive]:
             group = self._groups.pop(path)
             if group.stall is not None and group.stream.moved > group.moved:
                 waited = group.stream.moved - group.moved
-                yield Moved(group.stall, waited, "it went on, and has ended by now")
+                yield Resumed(group.stall, waited, "it went on and has ended")
 
     def _look_at(self, stream: Stream, streams: list[Stream]) -> Iterator[Event]:
-        group = self._groups.setdefault(stream.path, _Group(stream, stream.moved))
-        innermost = stream.position.stages.innermost
-        limit = limit_of(innermost.stage if innermost else NO_STAGE, self._given)
+        if stream.path not in self._groups:
+            self._groups[stream.path] = _Group(stream, stream.moved, cpu_seconds(stream.pid))
+        group = self._groups[stream.path]
+        limit = self._patience.limit(stream.position)
         what = self._movement(group, streams, limit)
         if what:
             if group.stall is not None:
-                yield Moved(group.stall, time.monotonic() - group.moved, what)
-            group.samples.clear()
-            group.early, group.stall, group.moved = None, None, time.monotonic()
-            group.looks = 0
-            return
-        quiet = time.monotonic() - group.moved
-        if quiet >= limit and group.is_due() and not self._is_elsewhere(group, streams):
-            stall = self._judge(group, quiet, limit)
-            if stall is not None and _is_news(group.stall, stall):
-                self._count += 1
-                group.stall = stall = replace(stall, number=self._count)
-                yield stall
+                yield Resumed(group.stall, time.monotonic() - group.moved, what)
+            group.starts_again()
+            group.stall, group.looks = None, 0
+        elif limit is not None:
+            yield from self._reported(group, streams, limit)
 
-    def _movement(self, group: _Group, streams: list[Stream], limit: float) -> str:
+    def _reported(self, group: _Group, streams: list[Stream], limit: float) -> Iterator[Stall]:
+        quiet = time.monotonic() - group.moved
+        if quiet < limit or not group.is_due() or self._is_elsewhere(group, streams):
+            return
+        if quiet < self._patience.when_starved * limit and _is_starved(group, limit):
+            return
+        stall = self._judge(group, quiet, limit)
+        if stall is not None and _is_news(group.stall, stall):
+            self._count += 1
+            group.stall = stall = replace(stall, number=self._count)
+            yield stall
+
+    def _movement(self, group: _Group, streams: list[Stream], limit: float | None) -> str:
         """What moved since the last look; empty if nothing did."""
         latest = max((s.moved for s in streams if _belongs(s, group)), default=group.moved)
         if latest > group.moved:
             return "the recording goes on"
         quiet = time.monotonic() - group.moved
-        if quiet < limit / 2:
+        if limit is None or quiet < limit / 2:
             return ""
         last = group.samples[-1].time if group.samples else 0.0
         if time.monotonic() - last < min(_SAMPLE_EVERY, limit / 4):
@@ -184,7 +180,7 @@ class Follower:
         new = compilers - group.compilers if group.samples else frozenset()
         group.compilers = compilers
         group.samples = [*group.samples[:1], tree]
-        if not group.stream.position.stages and group.early is None:
+        if not group.is_inside and group.early is None:
             group.early = read_stacks(group.pid)
         return "a new compiler was started" if new else ""
 
@@ -193,7 +189,7 @@ class Follower:
 
         A launcher of ranks does, as does a program whose training runs in a child.
         """
-        if group.stream.position.stages or not group.samples:
+        if group.is_inside or not group.samples:
             return False
         below = {p.pid for p in group.samples[-1].below(group.pid)}
         return any(
@@ -208,12 +204,8 @@ class Follower:
         scene = look(group.pid, before, stages={group.pid: group.stream.position.stages.innermost})
         if scene is None:
             return None
-        if not group.stream.position.stages and _runs_elsewhere_now(group.early, scene):
-            group.moved = time.monotonic()
-            group.early = None
-            group.samples.clear()
-            return None
-        if _is_starved(scene) and quiet < _STARVED_PATIENCE * limit:
+        if not group.is_inside and _runs_elsewhere_now(group.early, scene):
+            group.starts_again()
             return None
         late = time.monotonic() - group.moved - limit
         group.judged = time.monotonic()
@@ -223,7 +215,7 @@ class Follower:
 
 
 def _is_news(known: Stall | None, found: Stall) -> bool:
-    """Whether a stall is another one than was said already, after another look at it."""
+    """Whether another look shows another stall than the one that was reported."""
     if known is None:
         return True
     before, now = known.judgement, found.judgement
@@ -232,10 +224,12 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
     )
 
 
-def _is_starved(scene: Scene) -> bool:
-    """Whether the program would go on if others let it: ready to, and with little of a core."""
-    doing = scene.activity.get(scene.root.pid)
-    return scene.root.state == "R" and doing is not None and not doing.is_busy
+def _is_starved(group: _Group, limit: float) -> bool:
+    """Whether a process would go on if others let it: ready to run, and with little of a core."""
+    status = read_status(group.pid)
+    if status is None or status.state != "R":
+        return False
+    return status.cpu_seconds - group.used < limit / 2
 
 
 def _is_worker(stream: Stream) -> bool:
@@ -251,7 +245,7 @@ def _belongs(stream: Stream, group: _Group) -> bool:
 
 
 def _runs_elsewhere_now(early: Stacks | None, scene: Scene) -> bool:
-    """Outside of the compiler no events are written: there, stacks tell whether it moves."""
+    """Outside of the compiler nothing is recorded: there, stacks tell whether it moves."""
     now = scene.stacks.get(scene.root.pid)
     if early is None or now is None or not (early.has_python and now.has_python):
         doing = scene.activity.get(scene.root.pid)
@@ -268,7 +262,7 @@ def describe(
     limit: float,
     late: float = 0.0,
 ) -> Stall:
-    """All that is known of a stall, ready to show and to write."""
+    """All that is known about a stall, ready to show and to write."""
     position = stream.position if stream is not None else ProcessPosition()
     innermost = position.stages.innermost
     own = scene.stacks.get(scene.root.pid)
@@ -318,6 +312,3 @@ def role_of(scene: Scene, pid: int) -> str:
     if process.compiler:
         return process.compiler
     return "compile worker" if process.is_torch_worker else "child"
-
-
-Say = Callable[[Event], None]

@@ -7,7 +7,7 @@ from typing import Any
 from inductoscope.hangs.choices.analysis import Analysis
 from inductoscope.hangs.watch.attaching import Attached
 from inductoscope.hangs.watch.live import Killed
-from inductoscope.hangs.watch.stall import Moved, Stall
+from inductoscope.hangs.watch.stall import Resumed, Stall
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, HEADING, WARN, Printer
 from inductoscope.vocabulary import stages
 
@@ -28,14 +28,14 @@ def attached_view(attached: Attached) -> View:
 
 
 def print_event(
-    printer: Printer, event: Stall | Moved | Killed, choices: Analysis | None = None
+    printer: Printer, event: Stall | Resumed | Killed, choices: Analysis | None = None
 ) -> None:
     """One event of the live watch as text; `choices` are those that a stalled program waits for."""
     if isinstance(event, Stall):
         print_stall(printer, stall_view(event))
         for line in choices.lines if choices is not None else ():
             printer.line(line, indent=2)
-    elif isinstance(event, Moved):
+    elif isinstance(event, Resumed):
         printer.line(
             f"inductoscope: stall {event.stall.number} is over after {event.after:.0f} s "
             f"({event.what})",

@@ -1,0 +1,52 @@
+"""How long a process may go without progress before it counts as stalled."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from inductoscope.model.position import ProcessPosition
+from inductoscope.vocabulary.stages import AUTOTUNE, CPP_COMPILE, SCHEDULER, TRITON_COMPILE
+
+# Seconds by stage. Native compilers may well take minutes.
+_BY_STAGE = {CPP_COMPILE: 180.0, TRITON_COMPILE: 180.0, AUTOTUNE: 300.0, SCHEDULER: 120.0}
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds without progress, by where a process is; None where it is not watched."""
+
+    # In any stage of the compiler that is not in `by_stage`.
+    in_stage: float = 90.0
+    by_stage: Mapping[str, float] = field(default_factory=dict)
+    # Outside of the compiler, where no progress is recorded.
+    outside: float | None = None
+    # In a call of a compiled graph that is also made in eager, and in float64.
+    in_call: float | None = None
+    # Once eager has returned from that call: this many times what it took, at least `in_stage`.
+    times_eager: float = 20.0
+    # How many times as long a process gets that others keep from the processor.
+    when_starved: float = 5.0
+
+    def limit(self, position: ProcessPosition) -> float | None:
+        """How long a process may stay where it is."""
+        innermost = position.stages.innermost
+        if innermost is not None:
+            return self.by_stage.get(innermost.stage, self.in_stage)
+        if position.call is None or self.in_call is None:
+            return self.outside
+        if position.eager_seconds is None:
+            return self.in_call
+        return max(self.in_stage, self.times_eager * position.eager_seconds)
+
+
+def patience_of_run(seconds: float | None) -> Patience:
+    """For `run`, which reports a stall and goes on; with `seconds`, they hold everywhere."""
+    if seconds is None:
+        return Patience(by_stage=_BY_STAGE, outside=600.0)
+    return Patience(in_stage=seconds, outside=seconds)
+
+
+def patience_of_doctor(seconds: float) -> Patience:
+    """For the doctor, which ends a program that stalls in the compiler or in compiled code."""
+    return Patience(in_stage=seconds, in_call=5 * seconds, when_starved=4.0)
