@@ -1,5 +1,6 @@
 # make demo   sets everything up and runs the main job on a bundled misbehaving script
-# make test   sets everything up and passes the tests
+# make test   sets everything up; lint, types and all tests
+# make test-quick      the tests to run while you work: 90 seconds on two cores
 # make bench-capture   what recording costs, beside what torch's own tracing costs
 # make bench-doctor    the doctor beside torch's bisector and minifier
 # make bench-logs      reading large logs, beside tlparse
@@ -7,20 +8,33 @@
 # make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
+# make cases           the doctor on every labelled script; writes docs/cases.md
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test check docs web bench-capture bench-doctor bench-logs bench-report battery recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-report battery cases recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
 
+# Tests in the order that tests/conftest.py gives them, those of a group on one worker.
+PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
+
+# What mypy leaves idle of a small machine is for the first tests.
+test: $(VENV)/.installed-dev
+	@$(MAKE) --no-print-directory --jobs 2 check all-tests
+
 # One more at a time than a small machine has cores: many tests wait for something to stall.
-test: $(VENV)/.installed-dev check
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+# Compiled first: each of the hundreds of processes would otherwise compile what it imports.
+all-tests: $(VENV)/.installed-dev
+	$(BIN)/python -m compileall -q src
+	$(PYTEST) -n 3
+
+test-quick: $(VENV)/.installed-dev
+	INDUCTOSCOPE_TEST_QUICK=1 $(PYTEST) -n 2 -m "unit or fuzz or smoke"
 
 check: $(VENV)/.installed-dev
 	$(BIN)/ruff check src tests bench battery docs
@@ -50,6 +64,11 @@ web: $(VENV)/.installed
 
 battery: $(VENV)/.installed
 	$(BIN)/python -m battery.run --markdown docs/battery.md
+
+# Scripts in ../shared/cases are run as well, where there are some.
+cases: $(VENV)/.installed
+	$(BIN)/python -m battery.run --stored tests/cases --stored ../shared/cases --jobs 2 \
+		--limit 600 --markdown docs/cases.md --json docs/cases.json
 
 # Recorded once and kept beside the scripts that made them; run after a change of the format.
 recordings: $(VENV)/.installed-dev

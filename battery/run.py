@@ -1,7 +1,8 @@
-"""Lets the doctor loose on the battery: make battery, or python -m battery.run.
+"""Lets the doctor loose on labelled programs: make battery, make cases, or python -m battery.run.
 
-Results go to a file of JSON lines as they come; --resume goes on after an interruption.
---plain runs the programs without the doctor, to see that every fault shows what it should.
+The programs are the generated battery, or with --stored the labelled scripts of a folder. Results
+go to a file of JSON lines as they come; --resume goes on after an interruption. --plain runs the
+programs without the doctor, to see that every fault shows what it should.
 """
 
 from __future__ import annotations
@@ -23,16 +24,24 @@ from pathlib import Path
 from battery.fault import Fault
 from battery.generate import generate
 from battery.judge import Result, judge
-from battery.table import describe_miss, render_markdown, render_text
+from battery.stored import read_stored
+from battery.table import BATTERY, STORED, describe_miss, render_markdown, render_text
 from battery.trial import end_running, run_doctor, run_plain, shows_symptom
 
-RESULTS = Path("bench-results/battery.jsonl")
+RESULTS = Path("bench-results")
 # A plain run that is to hang is believed after this long.
 HANG_SECONDS = 45.0
 
 
 def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m battery.run", description=__doc__)
+    parser.add_argument(
+        "--stored",
+        type=Path,
+        action="append",
+        metavar="FOLDER",
+        help="labelled scripts in this folder instead of the battery; may be repeated",
+    )
     parser.add_argument("--seed", type=int, default=0, help="programs and sample are made from it")
     parser.add_argument("--sample", type=int, metavar="N", help="only N, drawn by the seed")
     parser.add_argument("--only", action="append", metavar="NAME", help="names that contain NAME")
@@ -43,11 +52,15 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true", help="skip what has a result already")
     parser.add_argument("--report", action="store_true", help="run nothing: show what there is")
     parser.add_argument(
-        "--results", type=Path, default=RESULTS, help="JSON lines go here; added with --resume"
+        "--results", type=Path, help="JSON lines go here as they come; added to with --resume"
     )
     parser.add_argument("--markdown", type=Path, help="also write the tables to this file")
+    parser.add_argument("--json", type=Path, help="also write all results to this file, as JSON")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.results is None:
+        options.results = RESULTS / ("cases.jsonl" if options.stored else "battery.jsonl")
+    return options
 
 
 def choose(faults: Sequence[Fault], options: argparse.Namespace) -> list[Fault]:
@@ -139,18 +152,36 @@ def _progress(number: int, of: int, text: str) -> None:
     print(f"[{number}/{of}] {text}", flush=True)
 
 
-def describe_run(results: Sequence[Result], seed: int, of: int) -> str:
+def describe_run(results: Sequence[Result], programs: str, jobs: int) -> str:
     total = sum(r.seconds for r in results)
     return (
-        f"{len(results)} of {of} programs from seed {seed} on {datetime.date.today().isoformat()}: "
+        f"{len(results)} of {programs} on {datetime.date.today().isoformat()}: "
         f"torch {importlib.metadata.version('torch')}, Python {platform.python_version()}, "
-        f"{platform.machine()}; {total / 60:.0f} minutes in all."
+        f"{platform.machine()}; {total / 60:.0f} minutes in all, {jobs} at a time."
     )
+
+
+def write_tables(results: Sequence[Result], of: int, options: argparse.Namespace) -> None:
+    """The files that were asked for."""
+    for path in filter(None, (options.markdown, options.json)):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    if options.markdown:
+        programs = f"{of} stored scripts" if options.stored else f"{of} from seed {options.seed}"
+        about = describe_run(results, programs, options.jobs)
+        page = STORED if options.stored else BATTERY
+        options.markdown.write_text(render_markdown(results, page, about))
+    if options.json:
+        named = sum(result.named for result in results)
+        data = {"schema": 1, "programs": len(results), "named": named}
+        data["results"] = [json.loads(result.as_json()) for result in results]
+        options.json.write_text(json.dumps(data, indent=1) + "\n")
 
 
 def main() -> int:
     options = parse_options()
-    faults = choose(generate(options.seed), options)
+    faults = choose(
+        read_stored(options.stored) if options.stored else generate(options.seed), options
+    )
     if options.list:
         print(*(fault.name for fault in faults), sep="\n")
         return 0
@@ -169,10 +200,7 @@ def main() -> int:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     print(render_text(results))
-    if options.markdown:
-        options.markdown.parent.mkdir(parents=True, exist_ok=True)
-        about = describe_run(results, options.seed, len(faults))
-        options.markdown.write_text(render_markdown(results, about))
+    write_tables(results, len(faults), options)
     return 0 if all(result.named for result in results) else 1
 
 

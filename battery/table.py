@@ -1,9 +1,10 @@
-"""The battery's results as tables: per kind, and every miss by name."""
+"""Results as tables: per kind, every miss by name, and every program."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from battery.fault import CLEAN, FAULTY_KINDS
 from battery.judge import SMALL, Result
@@ -69,8 +70,16 @@ def render_text(results: Sequence[Result]) -> str:
     return "\n".join(lines)
 
 
-def render_markdown(results: Sequence[Result], about: str) -> str:
-    lines = ["# The fault battery", "", *INTRODUCTION, "", about, ""]
+@dataclass(frozen=True)
+class Page:
+    """What the tables are of."""
+
+    title: str
+    introduction: tuple[str, ...]
+
+
+def render_markdown(results: Sequence[Result], page: Page, about: str) -> str:
+    lines = [f"# {page.title}", "", *page.introduction, *EXPLANATION, "", about, ""]
     lines += [_markdown_row(HEADER), _markdown_row(["---"] * len(HEADER))]
     lines += [_markdown_row(row) for row in make_rows(results)]
     for title, items in _lists(results):
@@ -79,11 +88,24 @@ def render_markdown(results: Sequence[Result], about: str) -> str:
     return "\n".join(lines)
 
 
-INTRODUCTION = (
-    "Written by `make battery` (`python -m battery.run --markdown docs/battery.md`); not by hand.",
-    "Each program is run once under `inductoscope doctor`. *Named rightly*: kind, stage and a name",
-    "of the culprit are those of the plant. *Proven*: the reproducer failed in fresh processes.",
+EXPLANATION = (
+    "Each program runs once under `inductoscope doctor`. *Named rightly*: kind, stage and a name",
+    "of the culprit are the true ones. *Proven*: the reproducer failed in fresh processes.",
     f"*Minimised*: proven, with at most {SMALL} nodes. Kinds that have no reproducer show a dash.",
+)
+BATTERY = Page(
+    "The fault battery",
+    (
+        "Written by `make battery` (`python -m battery.run --markdown docs/battery.md`).",
+        "Programs are made from a seed, and a fault is planted in torch below them.",
+    ),
+)
+STORED = Page(
+    "The labelled scripts",
+    (
+        "Written by `make cases`. The scripts in `tests/cases` are open bugs of torch, mistakes",
+        "of users, and healthy programs; `truth.json` beside each has the right answer.",
+    ),
 )
 
 
@@ -96,14 +118,25 @@ def _lists(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
 
 
 def _every(results: Sequence[Result]) -> list[str]:
-    header = ("program", "named", "verified", "nodes", "seconds")
+    header = ("program", "truth", "verdict", "stage", "culprit", "verified", "nodes", "seconds")
     lines = [_markdown_row(header), _markdown_row(["---"] * len(header))]
     for r in results:
-        nodes = "-" if r.nodes is None else str(r.nodes)
-        verified = ("yes" if r.verified else "no") if r.provable else "-"
-        cells = (r.name, "yes" if r.named else "no", verified, nodes, f"{r.seconds:.0f}")
+        cells = (
+            r.name,
+            f"{r.kind} · {r.stage}",
+            _checked(r.said_kind, r.kind_right),
+            _checked(r.said_stage, r.stage_right),
+            "yes" if r.culprit_right else "no",
+            ("yes" if r.verified else "no") if r.provable else "-",
+            "-" if r.nodes is None else str(r.nodes),
+            f"{r.seconds:.0f}",
+        )
         lines.append(_markdown_row(cells))
     return lines
+
+
+def _checked(said: str, right: bool) -> str:
+    return said if right else f"**{said or 'none'}**"
 
 
 def _markdown_row(cells: Sequence[str]) -> str:

@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from inductoscope.views.env import Environment, collect_environment
 from support.programs import SEARCH_PATH, Workplace, install_compiler
+from support.samples import DATE_VARIABLE, sample_date
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
 # pytest --hypothesis-profile exploring tests/fuzz/test_damaged.py
@@ -22,14 +23,24 @@ settings.register_profile("exploring", deadline=None, print_blob=True)
 settings.load_profile("repeatable")
 
 
-# Few tests and long ones: begun last, they would run while all other workers have nothing to do.
-_LONG = (
-    "test_doctor", "test_doctor_bad_input", "test_battery", "test_watch_stalls", "test_capture",
-    "test_doctor_autotune", "test_doctor_healthy", "test_hostile_programs", "test_kernel_alone",
-)  # fmt: skip
+# In the order in which they run: what needs no torch answers first; the longest tests come next,
+# for begun last they would run while other workers have nothing left to do.
+FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
+    for folder in FOLDERS:
+        config.addinivalue_line("markers", f"{folder}: is in tests/{folder}")
+    # Workers take it from here: they have to agree on the sample of the day at midnight, too.
+    os.environ.setdefault(DATE_VARIABLE, sample_date().isoformat())
+    _restore_default_signals()
+
+
+def pytest_report_header() -> str:
+    return f"scripts of the day: {DATE_VARIABLE}={sample_date()}"
+
+
+def _restore_default_signals() -> None:
     """Start programs with default signals, as a terminal does.
 
     A script that says `make test &` ignores SIGINT and SIGQUIT in everything it starts, and what
@@ -43,10 +54,22 @@ def pytest_configure() -> None:
             signal.signal(number, handler)
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Files that take long first; see --no-loadscope-reorder in the Makefile."""
-    order = {name: number for number, name in enumerate(_LONG)}
-    items.sort(key=lambda item: order.get(item.path.stem, len(order)))
+    """Mark tests by folder, order them, and say which of them one worker runs together."""
+    for item in items:
+        item.add_marker(_folder(item))
+        if not _is_spread(item):
+            item.add_marker(pytest.mark.xdist_group(item.path.stem))
+    items.sort(key=lambda item: (FOLDERS.index(_folder(item)), not _is_spread(item)))
+
+
+def _folder(item: pytest.Item) -> str:
+    return item.path.relative_to(Path(__file__).parent).parts[0]
+
+
+def _is_spread(item: pytest.Item) -> bool:
+    return item.get_closest_marker("spread") is not None
 
 
 @pytest.fixture(scope="session")

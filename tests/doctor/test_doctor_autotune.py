@@ -19,6 +19,8 @@ from inductoscope.hangs.choices.stuck_choices import stuck_choices
 from support.examples import write_recording
 from support.programs import Workplace
 
+pytestmark = pytest.mark.spread
+
 HERE = Path(__file__).resolve().parents[1]
 
 PROGRAM = f"""

@@ -32,6 +32,8 @@ from support.programs import (
     with_small_disk,
 )
 
+pytestmark = pytest.mark.spread
+
 NO_WORKAROUND = ("--no-workaround", *ONE_PROOF)
 
 # pytorch#189518: a pass makes int64 of it.

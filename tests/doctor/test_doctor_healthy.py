@@ -11,6 +11,8 @@ import pytest
 
 from support.programs import TOOL, Workplace
 
+pytestmark = pytest.mark.spread
+
 # --- what is not ----------------------------------------------------------------------------------
 
 
@@ -91,6 +93,7 @@ def test_a_program_without_torch_compile(workplace: Workplace) -> None:
     assert "nothing was compiled" in found.verdict["summary"]
 
 
+@pytest.mark.smoke
 def test_arguments_and_standard_input_reach_every_run(workplace: Workplace) -> None:
     workplace.write(
         "asks.py",

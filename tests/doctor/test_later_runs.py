@@ -2,26 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
 from support.programs import Outcome, Workplace
-
-# --- the second run: everything is in the cache ---------------------------------------------------
-
-
-def test_a_cache_hit_is_said_with_the_way_to_see_the_stages(workplace: Workplace) -> None:
-    workplace.write(
-        "again.py", "import torch\ntorch.compile(lambda x: x.sin() + 1)(torch.ones(16))"
-    )
-    first = workplace.run("again.py", options=("--output", str(workplace.folder / "first")))
-    second = workplace.run("again.py", options=("--output", str(workplace.folder / "second")))
-    assert "came from a cache" not in first.stderr
-    assert "came from a cache" in second.stderr
-    assert "run --fresh" in second.stderr
-    kept = Outcome(0, "", "", workplace.folder / "second").recording
-    assert kept.graphs[0].cached
-    assert "async_compile" in kept.payload(kept.graphs[0].wrapper)
-
-
-# --- calls of compiled code -----------------------------------------------------------------------
 
 COUNT_CALLS = """
 import sys, torch
@@ -40,11 +23,42 @@ print(sorted(counts.items()))
 """
 
 
-def test_a_call_of_compiled_code_runs_nothing_of_the_scope(workplace: Workplace) -> None:
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Outcome, Outcome, Outcome]:
+    """The same program three times: into an empty cache, out of it, and without the tool."""
+    folder = tmp_path_factory.mktemp("later")
+    place = Workplace(folder, folder / "cache")
+    place.write("count.py", COUNT_CALLS)
+    first, second = (
+        Outcome(run.exit_code, run.stdout, run.stderr, folder / name)
+        for name in ("first", "second")
+        for run in [place.run("count.py", options=("--output", str(folder / name)))]
+    )
+    return first, second, place.run_plain("count.py")
+
+
+# --- the second run: everything is in the cache ---------------------------------------------------
+
+
+def test_a_cache_hit_is_said_with_the_way_to_see_the_stages(
+    runs: tuple[Outcome, Outcome, Outcome],
+) -> None:
+    first, second, _ = runs
+    assert "came from a cache" not in first.stderr
+    assert "came from a cache" in second.stderr
+    assert "run --fresh" in second.stderr
+    kept = second.recording
+    assert kept.graphs[0].cached
+    assert "async_compile" in kept.payload(kept.graphs[0].wrapper)
+
+
+# --- calls of compiled code -----------------------------------------------------------------------
+
+
+def test_a_call_of_compiled_code_runs_nothing_of_the_scope(
+    runs: tuple[Outcome, Outcome, Outcome],
+) -> None:
     """Calls are counted, of Python and of C functions: a clock would say less."""
-    workplace.write("count.py", COUNT_CALLS)
-    workplace.run_plain("count.py")  # Fills the cache, so that both runs below take the same way.
-    recorded = workplace.run("count.py")
-    plain = workplace.run_plain("count.py")
+    _, recorded, plain = runs
     assert recorded.exit_code == 0, recorded.stderr
     assert recorded.stdout == plain.stdout

@@ -33,6 +33,7 @@ from inductoscope.views.report.recordings import print_recordings, recordings_vi
 from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
 from inductoscope.vocabulary.stages import SHOWN
+from support.effort import examples, some_of
 from support.examples import NAMES, stored, write_recording
 
 SELECTIONS = (
@@ -107,7 +108,7 @@ def test_whole_recordings_show_everything(copies: Path) -> None:
         show_everything(copies / name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(name=_names, pattern=st.sampled_from(["*", "*.jsonl", "*.jsonl"]), data=st.data())
 def test_a_file_cut_short_at_any_byte(
     copies: Path, name: str, pattern: str, data: st.DataObject
@@ -119,7 +120,7 @@ def test_a_file_cut_short_at_any_byte(
         show_everything(copies / name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(name=_names, data=st.data())
 def test_any_bytes_in_any_place(copies: Path, name: str, data: st.DataObject) -> None:
     path = draw_file(data, copies / name, data.draw(st.sampled_from(["*", "*.jsonl"])))
@@ -166,7 +167,7 @@ def dumped(value: Any) -> bytes:
     return json.dumps(value).encode()
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(name=_names, data=st.data())
 def test_any_value_in_any_field_of_an_event(copies: Path, name: str, data: st.DataObject) -> None:
     path = draw_file(data, copies / name, "*.jsonl")
@@ -179,7 +180,7 @@ def test_any_value_in_any_field_of_an_event(copies: Path, name: str, data: st.Da
         show_everything(copies / name)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(name=_names, data=st.data())
 def test_any_value_in_any_place_of_a_payload_or_manifest(
     copies: Path, name: str, data: st.DataObject
@@ -248,7 +249,7 @@ def test_almost_every_kind_of_event_has_been_recorded(
     assert len(kinds) > 30
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", some_of(WRONG), ids=repr)
 def test_every_field_of_every_event_with_a_value_of_the_wrong_type(
     one_of_each: tuple[list[dict[str, Any]], dict[str, Any]], tmp_path: Path, wrong: object
 ) -> None:
@@ -258,7 +259,7 @@ def test_every_field_of_every_event_with_a_value_of_the_wrong_type(
         show_everything(write_recording(tmp_path / field, *changed_events, payloads=payloads))
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+@pytest.mark.parametrize("wrong", some_of(WRONG), ids=repr)
 def test_every_place_of_every_payload_with_a_value_of_the_wrong_type(
     one_of_each: tuple[list[dict[str, Any]], dict[str, Any]], tmp_path: Path, wrong: object
 ) -> None:
@@ -279,7 +280,7 @@ _events = st.builds(
 )
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(events=st.lists(_events, max_size=12))
 def test_any_events_in_any_order(
     tmp_path_factory: pytest.TempPathFactory, events: list[dict[str, Any]]

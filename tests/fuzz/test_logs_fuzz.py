@@ -16,6 +16,7 @@ from inductoscope.hangs.logs.files import Log
 from inductoscope.hangs.logs.reading import _fold
 from inductoscope.views.report.logs import View, logs_view, print_logs
 from inductoscope.views.report.terminal import Printer
+from support.effort import examples
 from support.logged import ALL, content
 
 # The lines that matter, from all recorded logs: a mutation of one of them counts.
@@ -60,7 +61,10 @@ def report(data: bytes) -> None:
 
 
 @settings(
-    max_examples=1500, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(1500),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 @given(mutated())
 def test_a_spoiled_log_is_read(data: bytes) -> None:
@@ -68,20 +72,23 @@ def test_a_spoiled_log_is_read(data: bytes) -> None:
 
 
 @settings(
-    max_examples=100, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck)
+    max_examples=examples(100),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=list(HealthCheck),
 )
 @given(mutated())
 def test_a_spoiled_log_is_reported(data: bytes) -> None:
     report(data)
 
 
-@settings(max_examples=300, deadline=None, derandomize=True)
+@settings(max_examples=examples(300), deadline=None, derandomize=True)
 @given(st.binary(max_size=2000))
 def test_any_bytes_are_read(data: bytes) -> None:
     read(data)
 
 
-@settings(max_examples=1000, deadline=None, derandomize=True)
+@settings(max_examples=examples(1000), deadline=None, derandomize=True)
 @given(st.text("aA(){}[]<>'\",=: 0x.1\\/", max_size=60))
 def test_any_choice_is_read(text: str) -> None:
     parse_choice(text)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,8 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.schedule import read_schedule
 from inductoscope.views.report.show import STAGE_VIEWS, ShowSelection, choose_view
-from support.programs import TOOL, Outcome, Workplace
+from support.examples import inductoscope
+from support.programs import Outcome, Workplace
 
 # Everything that this module compiles is compiled in one program, once, and looked at by many
 # tests: a new process and a cold cache cost more than all of the compiles.
@@ -310,21 +309,24 @@ def test_show_follows_an_operation_through_every_level(recording: Recording) -> 
 # --- a graph as a script --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "graph", ["0/0 dynamo", "0/0 inference post-grad", "3/0 aot-forward", "4/0 dynamo"]
-)
+GRAPHS = ("0/0 dynamo", "0/0 inference post-grad", "3/0 aot-forward", "4/0 dynamo")
+
+
+@pytest.fixture(scope="module")
+def scripts_of_graphs(workplace: Workplace, outcome: Outcome) -> dict[str, Outcome]:
+    """What the scripts of the graphs printed."""
+    scripts = [workplace.folder / f"graph_{number}.py" for number in range(len(GRAPHS))]
+    for graph, script in zip(GRAPHS, scripts, strict=True):
+        answer = inductoscope("show", outcome.recording_path, "--runnable", graph, "--to", script)
+        assert answer.exit_code == 0, answer.words
+    ended = workplace.run_plain_in_forks(scripts, TORCHDYNAMO_DISABLE="1")
+    return dict(zip(GRAPHS, ended, strict=True))
+
+
+@pytest.mark.parametrize("graph", GRAPHS)
 def test_a_recorded_graph_runs_as_a_script(
-    workplace: Workplace, outcome: Outcome, graph: str
+    scripts_of_graphs: dict[str, Outcome], graph: str
 ) -> None:
-    script = workplace.folder / "graph.py"
-    command = [*TOOL, "show", str(outcome.recording_path), "--runnable", graph, "--to", str(script)]
-    subprocess.run(command, check=True, capture_output=True)
-    done = subprocess.run(
-        [sys.executable, str(script)],
-        env=workplace.environment(TORCHDYNAMO_DISABLE="1"),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
+    done = scripts_of_graphs[graph]
+    assert done.exit_code == 0, done.stderr
     assert "largest difference 0" in done.stdout

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from inductoscope.model.fold import load
-from support.programs import PLANT_ON_IMPORT, Workplace
+from support.programs import PLANT_ON_IMPORT, Outcome, Workplace
+
+pytestmark = pytest.mark.spread
 
 # --- hostile programs -----------------------------------------------------------------------------
 
@@ -32,23 +34,34 @@ print(result.tolist())
 """
 
 
+@pytest.fixture(scope="module")
+def plain_runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Outcome]:
+    """Every hostile program without the tool."""
+    folder = tmp_path_factory.mktemp("plain")
+    place = Workplace(folder, folder / "cache")
+    scripts = [place.write(f"hostile_{n}.py", script(what)) for n, what in enumerate(HOSTILE)]
+    return dict(zip(HOSTILE, place.run_plain_in_forks(scripts), strict=True))
+
+
+def script(what: str) -> str:
+    # torch is imported first: what follows must not take the recording down with it.
+    return "import torch, torch._dynamo\n" + HOSTILE[what] + "\n" + COMPILE
+
+
+@pytest.mark.xdist_group("hostile programs")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_program_that_goes_on_undisturbed_and_is_recorded(
-    workplace: Workplace, tmp_path: Path, what: str
+    workplace: Workplace, tmp_path: Path, plain_runs: dict[str, Outcome], what: str
 ) -> None:
-    script = tmp_path / "script.py"
-    # torch is imported first: what follows must not take the recording down with it.
-    script.write_text("import torch, torch._dynamo\n" + HOSTILE[what] + "\n" + COMPILE)
-    (tmp_path / "scratch").mkdir()
-    plain_place = Workplace(tmp_path / "scratch", tmp_path / "cache")
-
-    plain = plain_place.run_plain(str(script))
-    recorded = workplace.run(str(script), options=("--output", str(tmp_path / "kept")))
-
+    path = tmp_path / "script.py"
+    path.write_text(script(what))
+    recorded = workplace.run(str(path), options=("--output", str(tmp_path / "kept")))
+    plain = plain_runs[what]
     assert (recorded.stdout, recorded.exit_code) == (plain.stdout, plain.exit_code)
     assert load(tmp_path / "kept").compiles, recorded.stderr
 
 
+@pytest.mark.smoke
 def test_a_fork_writes_a_stream_of_its_own(workplace: Workplace) -> None:
     workplace.write(
         "script.py",

@@ -20,6 +20,8 @@ from inductoscope.kernels.plans import Wish, make_plans
 from support.examples import inductoscope
 from support.kernel_files import stored
 
+pytestmark = pytest.mark.spread
+
 needs_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="Triton is not installed"
 )
@@ -81,6 +83,7 @@ def test_without_triton_it_is_said_what_to_install() -> None:
 
 
 @needs_triton
+@pytest.mark.smoke
 def test_a_kernel_that_compiles_alone(tmp_path: Path) -> None:
     answer = inductoscope("kernel", SMALL, "--output", tmp_path / "out")
     assert answer.exit_code == 0

@@ -14,6 +14,8 @@ import pytest
 from inductoscope.analysis.rules import diagnose
 from support.programs import PLANT_ON_IMPORT, TOOL, Workplace
 
+pytestmark = pytest.mark.spread
+
 # What a program can see of how it was started, printed as JSON.
 INTROSPECT = """
 import json, os, sys, signal

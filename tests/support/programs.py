@@ -105,7 +105,9 @@ class Workplace:
 
     def environment(self, **more: str) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
-        found.update(TORCHINDUCTOR_CACHE_DIR=str(self.cache), COLUMNS="80", **more)
+        found.update(TORCHINDUCTOR_CACHE_DIR=str(self.cache), COLUMNS="80")
+        # torch tries in every process whether libraries for this processor load. They do.
+        found.update({"TORCHINDUCTOR_VEC_ISA_OK": "1", **more})
         return found
 
     def start(
@@ -129,7 +131,7 @@ class Workplace:
         stdout, stderr = child.communicate(timeout=300)
         return Outcome(child.returncode, stdout, stderr, self.folder / "recording")
 
-    def doctor(self, *words: str, options: tuple[str, ...] = (), **more: str) -> Diagnosis:
+    def doctor(self, *words: str, options: tuple[str, ...] = ONE_PROOF, **more: str) -> Diagnosis:
         """`inductoscope doctor OPTIONS WORDS`, to its end."""
         output = self.folder / "examination"
         command = [*TOOL, "doctor", "--output", str(output), "--json", "verdict.json"]
@@ -157,6 +159,39 @@ class Workplace:
         done = self.call([sys.executable, *words], **more)
         return Outcome(done.returncode, done.stdout, done.stderr, self.folder / "none")
 
+    def run_plain_in_forks(self, scripts: Sequence[Path], **more: str) -> list[Outcome]:
+        """Scripts without the tool, each in a fork of one process that has torch loaded.
+
+        For scripts to which it does not matter how their process came to load torch.
+        """
+        self.call([sys.executable, "-c", _FORKS, *map(str, scripts)], **more)
+        return [self._forked(script) for script in scripts]
+
+    def _forked(self, script: Path) -> Outcome:
+        folder = self.folder / f"{script.stem}-fork"
+        stdout, stderr, code = ((folder / name).read_text() for name in ("out", "err", "code"))
+        return Outcome(int(code), stdout, stderr, self.folder / "none")
+
+
+# Runs scripts one after the other, each in a fork and in an empty folder of its own.
+_FORKS = """
+import os, pathlib, runpy, sys
+import torch, torch._dynamo
+
+for script in map(pathlib.Path, sys.argv[1:]):
+    place = pathlib.Path(f"{script.stem}-fork").absolute()
+    (place / "work").mkdir(parents=True)
+    child = os.fork()
+    if child == 0:
+        os.chdir(place / "work")
+        for number, name in ((1, "out"), (2, "err")):
+            os.dup2(os.open(place / name, os.O_WRONLY | os.O_CREAT), number)
+        sys.argv = [str(script)]
+        runpy.run_path(str(script), run_name="__main__")
+        sys.exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    (place / "code").write_text(str(status))
+"""
 
 # A start-up hook that changes a torch module when it is imported.
 PLANT_ON_IMPORT = """

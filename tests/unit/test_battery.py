@@ -1,8 +1,9 @@
-"""The battery is complete and repeatable, its judge strict; a sample of it comes out right."""
+"""The battery is complete and repeatable, its judge strict, and stored scripts are read."""
 
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,13 @@ from battery.judge import Result, judge, occurs
 from battery.plants import RECIPES
 from battery.programs import TEMPLATES
 from battery.run import read_results
+from battery.stored import read_stored
+from battery.table import BATTERY as PAGE
 from battery.table import list_misses, make_rows, render_markdown, render_text
-from battery.trial import Outcome, make_environment, run_doctor, shows_symptom, write_files
+from battery.trial import Outcome, make_environment, shows_symptom, write_files
 
 BATTERY = {fault.name: fault for fault in generate(0)}
 FAULTS = [fault for fault in BATTERY.values() if not fault.healthy]
-# Quick ones, each of another kind; the whole battery is `make battery`.
-SAMPLE = (
-    "lowering-floor-divide-natural-wrong-result",
-    "lowering-cumsum-crash",
-    "dynamo-branch-not-inductor",
-    "healthy-honest-nan",
-)
 
 
 def make_verdict(fault: Fault, **changes: Any) -> dict[str, Any]:
@@ -84,6 +80,7 @@ def test_templates_of_recipes_exist() -> None:
 
 def test_only_the_plant_is_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TORCH_LOGS", "+inductor")
+    monkeypatch.delenv("PYTHONPATH", raising=False)
     fault = BATTERY["lowering-cumsum-crash"]
     write_files(fault, tmp_path)
     found = make_environment(fault, tmp_path, tmp_path / "cache")
@@ -167,19 +164,40 @@ def test_tables_count_and_list_what_was_missed() -> None:
     assert [*rows] == [*FAULTY_KINDS, CLEAN, "all"]
     assert rows["all"][1:3] == (str(len(BATTERY)), f"{len(BATTERY) - 1} of {len(BATTERY)}")
     assert rows[CLEAN][3] == "-"
-    for text in (render_text(results), render_markdown(results, "today")):
+    for text in (render_text(results), render_markdown(results, PAGE, "today")):
         assert "Misses: 1" in text
         assert "lowering-cumsum-crash: said clean" in text
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_the_doctor_is_right_about_a_sample(
-    name: str, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    fault = BATTERY[name]
-    cache = tmp_path_factory.getbasetemp() / "battery-cache"
-    outcome, verdict = run_doctor(fault, tmp_path_factory.mktemp(fault.folder), cache, limit=300)
-    result = judge(fault, verdict, outcome.seconds, outcome.output[-2000:])
-    assert result.named, list_misses([result])
-    assert result.verified or not result.provable
-    assert outcome.exit_code == (0 if fault.healthy else 1)
+# --- labelled scripts on disk ---------------------------------------------------------------------
+
+CASES = Path(__file__).resolve().parents[1] / "cases"
+
+
+def write_case(folder: Path, **changes: Any) -> Path:
+    truth = {"kind": "crash", "stage": "lowering", "stage_also_ok": [], "culprit_names": ["sin"]}
+    folder.mkdir(parents=True)
+    (folder / "script.py").write_text("import torch\n")
+    (folder / "truth.json").write_text(json.dumps({**truth, **changes}))
+    return folder
+
+
+def test_every_stored_script_has_a_truth_in_the_words_of_a_verdict() -> None:
+    stored = read_stored([CASES])
+    assert {fault.name for fault in stored} == {path.name for path in CASES.iterdir()}
+    for fault in stored:
+        ast.parse(fault.script)
+        assert fault.truth.kind in (*FAULTY_KINDS, CLEAN), fault.name
+        assert {*fault.truth.stages} <= {*STAGES, "none"}, fault.name
+
+
+def test_a_stored_script_may_have_a_plant_and_no_other_environment(tmp_path: Path) -> None:
+    folder = write_case(tmp_path / "with_plant", env={"PYTHONPATH": "{case}/plant"})
+    (folder / "plant").mkdir()
+    (folder / "plant" / "sitecustomize.py").write_text("x = 1\n")
+    write_case(tmp_path / "plain", env={})
+    plain, planted = read_stored([tmp_path, tmp_path / "missing"])
+    assert (plain.plant, planted.plant) == ("", "x = 1\n")
+    write_case(tmp_path / "other", env={"TORCH_LOGS": "+inductor"})
+    with pytest.raises(ValueError, match="TORCH_LOGS"):
+        read_stored([tmp_path])
