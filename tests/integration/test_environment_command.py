@@ -159,7 +159,7 @@ def test_without_torch_the_machine_is_still_described(broken_torch: Path) -> Non
     result = run_env()
     text = " ".join(result.output.split())
     assert result.exit_code == 3
-    assert f"No torch to look at in {sys.executable}: ModuleNotFoundError" in text.replace(
+    assert f"torch cannot be imported in {sys.executable}: ModuleNotFoundError" in text.replace(
         "- ", "-"
     )
     assert "Name the Python that runs your script with --python PATH, or install torch" in text

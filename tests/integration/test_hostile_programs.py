@@ -199,7 +199,7 @@ def test_an_interrupted_compile_is_a_note_that_says_where_it_was(workplace: Work
     outcome = workplace.run("script.py")
     assert outcome.exit_code == -2
     assert "was interrupted in stage scheduler" in outcome.stderr
-    assert "ended by SIGINT, while it compiled" in outcome.stderr
+    assert "stopped by SIGINT, while it compiled" in outcome.stderr
     assert "problem:" not in outcome.stderr
     rounds = {pair.round for graph in outcome.recording.graphs for pair in graph.pairs}
     assert max(rounds) == 64

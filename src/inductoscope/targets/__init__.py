@@ -1,5 +1,5 @@
-"""A GPU that is not there: Inductor's path for it, down to machine code, on any machine.
+"""Compiling for a GPU that this machine does not have: Inductor's path, down to machine code.
 
-Only ever in a child process, installed before torch is imported there. Tensors on the device are
-fake, kernels are compiled for real, launches do nothing. Nothing runs on a GPU.
+This happens only in a child process, and is set up before torch is imported there. Tensors on the
+device are fake, kernels are really compiled, launches do nothing. Nothing runs on a GPU.
 """

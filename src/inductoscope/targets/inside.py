@@ -1,6 +1,6 @@
-"""Starts the scope inside a whole program that is to believe in a device that is not there.
+"""Starts recording inside a whole program that is to see a device which does not exist.
 
-Everything that the program computes is fake from its first tensor on: it has shapes, no values.
+Everything the program computes is fake from its first tensor on: it has shapes and no values.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from inductoscope.targets.stand_in import StandIn
 from inductoscope.targets.whole_program import make_every_tensor_fake
 
 TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
-# What the start-up hook is to import instead of the scope alone.
+# What the start-up hook imports instead of the recorder alone.
 MODULE = "targets.inside"
 
 _NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException")
@@ -31,7 +31,7 @@ _KEPT: list[Any] = []
 
 
 def start(folder: str) -> Installer:
-    """Record this process and pretend in it. Called before torch is imported."""
+    """Record this process and pretend that the device exists. Called before torch is imported."""
     target = parse_target(os.environ[TARGET_VARIABLE])
     try:
         stand_in = prepare(target)
@@ -49,7 +49,7 @@ def start(folder: str) -> Installer:
 
 
 def _begin(stand_in: StandIn, target: Target) -> None:
-    """torch is there: from now on every tensor is fake."""
+    """torch has been imported: from now on every tensor is fake."""
     try:
         take_over(stand_in, target)
         _KEPT.append(make_every_tensor_fake())
@@ -59,8 +59,8 @@ def _begin(stand_in: StandIn, target: Target) -> None:
 
 
 def _give_up(error: Exception) -> NoReturn:
-    """The program must not run where the device is not pretended: it would do something else."""
-    sys.stderr.write(f"inductoscope: the device cannot be pretended: {error}\n")
+    """The program must not run without the pretended device: it would do something else."""
+    sys.stderr.write(f"inductoscope: cannot pretend that the device exists: {error}\n")
     sys.stderr.flush()
     os._exit(3)
 
@@ -72,8 +72,8 @@ def _say_what_cannot_be_had(
     target = os.environ.get(TARGET_VARIABLE, "")
     if kind.__name__ in _NO_VALUE or "FakeTensor" in str(error):
         sys.stderr.write(
-            f"inductoscope: the program asked for a value that was computed on {target}, and "
-            "nothing ran there: with --pretend tensors have shapes and no values. What was "
-            "compiled up to here is recorded. Leave out the line that asks (.item(), an 'if' on "
-            "a tensor, .numpy()), or run the part that compiles alone.\n"
+            f"inductoscope: the program asked for a value that was computed on {target}, but "
+            "nothing ran there: with --pretend, tensors have shapes and no values. Everything "
+            "compiled so far is recorded. Remove the line that asks (.item(), an 'if' on a "
+            "tensor, .numpy()), or run only the part that compiles.\n"
         )

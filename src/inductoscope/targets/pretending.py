@@ -1,4 +1,4 @@
-"""Makes this process, which must not have imported torch yet, believe that a device is there."""
+"""Makes this process, which must not have imported torch yet, believe that a device exists."""
 
 from __future__ import annotations
 
@@ -32,13 +32,15 @@ def pretend(target: Target, *, machine_code: bool = True) -> None:
 
 
 def prepare(target: Target) -> StandIn:
-    """What has to be done before torch is imported."""
+    """What must happen before torch is imported."""
     if "torch" in sys.modules:
-        raise ToolFailure("torch asks for devices when it is imported: that has been done already.")
+        raise ToolFailure(
+            "torch looks for devices when it is imported, and it has been imported already."
+        )
     architecture(target)
-    # Workers would be other processes, which do not pretend.
+    # Workers are other processes, which would not see the device.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
-    # Whether padding a matrix product pays off is found out by timing it.
+    # torch would time matrix products to see whether padding pays off.
     os.environ["TORCHINDUCTOR_SHAPE_PADDING"] = "0"
     return load_stand_in()
 

@@ -1,6 +1,6 @@
-"""The path as far as Triton source: kernels are written and not compiled.
+"""Stops at Triton source: kernels are generated and not compiled.
 
-For a machine without Triton, and for those who want the decisions alone.
+For a machine without Triton, and for users who only want to see the decisions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TORCH_NAMES = {
 
 
 class _Written:
-    """Stands where a compiled kernel would; a launch does nothing."""
+    """Takes the place of a compiled kernel; a launch does nothing."""
 
     def run(self, *args: Any, **kwargs: Any) -> None:
         """Nothing."""
@@ -47,18 +47,18 @@ def write_kernels_only() -> None:
 
 
 def _do_without_triton() -> None:
-    """Inductor writes Triton source by itself; it only asks whether Triton is there."""
+    """Inductor writes Triton source by itself; it only checks whether Triton is there."""
     import torch.utils._triton as presence
     from torch._inductor import codecache, scheduler, utils
     from torch._inductor.codegen import triton_utils
     from torch._inductor.runtime import triton_helpers
 
     scheduler.has_triton = lambda *args, **kwargs: True
-    # Asked of Triton's back end, to choose among configurations; torch has its own default.
+    # torch asks Triton's backend to choose among configurations, and has its own default.
     triton_helpers.get_backend_options = dict
     presence.triton_hash_with_backend = lambda: ""
     with contextlib.suppress(AttributeError):
-        # As for every Triton since 3.3; without any, an older form would be written.
+        # As for every Triton since 3.3; without Triton, torch would write an older form.
         newest = utils.TritonAttrsDescriptorVersion.V4_DICT
         utils.get_triton_attrs_descriptor_version = lambda: newest
         triton_utils.AttrsDescriptorWrapper = _descriptor

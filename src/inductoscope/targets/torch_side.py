@@ -1,4 +1,4 @@
-"""torch is told of a device that is not there. Names that this torch does not have are let be."""
+"""Makes torch believe that a device exists. Names missing from this torch are skipped."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _inner_answers() -> dict[str, Any]:
 
 
 def _pretend_in_copies(answers: dict[str, Any]) -> None:
-    """torch's own interface to devices keeps copies of such functions, if it is loaded already."""
+    """Dynamo's interface to devices, if it is loaded already, keeps copies of such functions."""
     interface = getattr(sys.modules.get("torch._dynamo.device_interface"), "CudaInterface", None)
     for name, answer in answers.items():
         if hasattr(interface, name.lstrip("_")):
@@ -102,7 +102,7 @@ def _pretend_in_copies(answers: dict[str, Any]) -> None:
 
 
 def _pretend_in_fake_tensors() -> None:
-    """Fake tensors would start the device, and generated wrappers allocate past them."""
+    """Fake tensors would initialise the device, and generated wrappers bypass them."""
     import torch
     import torch._subclasses.fake_tensor as fake_tensor
 
@@ -118,7 +118,7 @@ def _pretend_in_fake_tensors() -> None:
 
 
 def _choose_no_attention_kernel() -> None:
-    """Which fused kernel attention would call is asked of the device: here it is decomposed."""
+    """torch asks the device which fused attention kernel to call; without one it decomposes."""
     import torch
 
     for name in ("enable_flash_sdp", "enable_mem_efficient_sdp", "enable_cudnn_sdp"):
@@ -127,7 +127,7 @@ def _choose_no_attention_kernel() -> None:
 
 
 def _fold_constants_on_the_cpu() -> None:
-    """A pass finds out what a uniform tensor holds by making a small one: on the CPU, then."""
+    """A pass makes a small tensor to learn what a uniform one holds: make it on the CPU."""
     with contextlib.suppress(ImportError, AttributeError):
         from torch._inductor.fx_passes import joint_graph
 

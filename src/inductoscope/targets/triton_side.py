@@ -1,4 +1,4 @@
-"""Triton compiles for the device for real; nothing is loaded, launched or timed."""
+"""Triton really compiles for the device; nothing is loaded, launched or timed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SPILL = 4
 
 
 def pretend_in_triton(target: Target) -> None:
-    """Triton's driver answers for the target, and says what each kernel takes."""
+    """Triton's driver answers for the target and reports what each kernel uses."""
     import triton
     from triton.backends.compiler import GPUTarget
     from triton.backends.driver import GPUDriver
@@ -90,7 +90,7 @@ def _absent(driver: Any) -> Any:
 
 
 def launch_nothing() -> None:
-    """Compiled kernels get a launcher that does nothing, and know what they take."""
+    """Compiled kernels get a launcher that does nothing, and know what they use."""
     from torch._inductor.runtime import triton_heuristics as heuristics
 
     heuristics.TritonCompileResult.make_launcher = _make_launcher
@@ -120,11 +120,11 @@ def _make_launcher(result: Any) -> Any:
     return launcher
 
 
-# --- what a kernel takes --------------------------------------------------------------------------
+# --- what a kernel uses ---------------------------------------------------------------------------
 
 
 def _disassemble_what_is_compiled() -> None:
-    """Triton asks the driver for registers and spills when it loads a kernel; here, its file."""
+    """Triton asks the driver for registers and spills when it loads a kernel; we read its file."""
     import triton
     from triton.compiler import CompiledKernel
 
@@ -143,7 +143,7 @@ def _disassemble_what_is_compiled() -> None:
 
 
 class _Disassembler:
-    """Called at the end of each compile: puts the machine code's text among the kernel's files."""
+    """Called after each compile: adds the disassembled machine code to the kernel's files."""
 
     def __init__(self, previous: Any) -> None:
         self._previous = previous
@@ -168,7 +168,7 @@ def _add_machine_code(files: dict[str, Any]) -> None:
 
 
 def _cuobjdump(option: str, cubin: Any) -> str:
-    """What NVIDIA's tool, which Triton brings along, says of a compiled kernel."""
+    """What NVIDIA's tool, which comes with Triton, prints about a compiled kernel."""
     import triton
 
     made = subprocess.run(

@@ -49,7 +49,7 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
     place = where or _elsewhere(recording, compiled)
     return Finding(
         rule="crash",
-        title=f"The program was killed by {name}, {place}",
+        title=f"The program was {'stopped' if requested else 'killed'} by {name}, {place}",
         is_problem=not requested,
         confidence="proven",
         evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),

@@ -1,4 +1,4 @@
-"""What the machine and the installed torch offer, and whether all that we rely on is there."""
+"""The machine, the installed torch, and whether everything inductoscope relies on exists."""
 
 from __future__ import annotations
 

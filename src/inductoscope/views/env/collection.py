@@ -1,4 +1,4 @@
-"""Collects all that `inductoscope env` tells, as data."""
+"""Collects what `inductoscope env` reports, as data."""
 
 from __future__ import annotations
 
@@ -56,18 +56,18 @@ class Torch:
 
     @property
     def supported(self) -> bool:
-        """Whether this is a version that inductoscope was made for."""
+        """Whether inductoscope supports this version."""
         return release(OLDEST_TORCH) <= release(self.version) <= release(NEWEST_TORCH)
 
     @property
     def builds(self) -> tuple[str, ...]:
-        """The kinds of device that this torch was built for, besides the CPU."""
+        """The kinds of device besides the CPU that this torch was built for."""
         return tuple(name for name, value in (("CUDA", self.cuda), ("HIP", self.hip)) if value)
 
 
 @dataclass(frozen=True)
 class NameCheck:
-    """One private torch name that a view needs."""
+    """One private torch name that inductoscope uses."""
 
     stage: str
     name: str
@@ -82,7 +82,7 @@ class NameCheck:
 
 @dataclass(frozen=True)
 class FlagCheck:
-    """One flag, held against the installed torch."""
+    """One flag, checked against the installed torch."""
 
     flag: Flag
     known: bool
@@ -92,13 +92,13 @@ class FlagCheck:
 
     @property
     def ok(self) -> bool:
-        """Only a flag that we set and torch does not know makes us fail."""
+        """Only a flag that we set and torch does not know is a failure."""
         return self.known or not self.flag.set_by
 
 
 @dataclass(frozen=True)
 class Environment:
-    """What was found. Without torch, `problem` says why and the checks are empty."""
+    """What was found. Without torch, `problem` says why, and the checks are empty."""
 
     python: str
     python_version: str | None
@@ -111,11 +111,11 @@ class Environment:
     names: tuple[NameCheck, ...] = ()
     patterns: tuple[PatternCheck, ...] = ()
     flags: tuple[FlagCheck, ...] = ()
-    notes: tuple[str, ...] = ()  # what could not be found out, and why
+    notes: tuple[str, ...] = ()  # what could not be determined, and why
 
     @property
     def missing(self) -> tuple[NameCheck | PatternCheck | FlagCheck, ...]:
-        """What we rely on and this torch does not have."""
+        """What we rely on and this torch lacks."""
         checks: tuple[NameCheck | PatternCheck | FlagCheck, ...] = (
             *self.names,
             *self.patterns,
@@ -208,7 +208,7 @@ def _patterns(torch: Torch) -> tuple[PatternCheck, ...]:
 
 
 def _source(path: Path) -> str:
-    """The text of a torch module; one that is gone has no lines in it."""
+    """The text of a torch module; empty if the module is gone."""
     try:
         return path.read_text("utf-8", "replace")
     except OSError:
@@ -240,7 +240,7 @@ _UNKNOWN: dict[str, Any] = {"known": False, "how": None, "value": None}
 def _by_name(
     flags: Sequence[Flag], replies: Sequence[dict[str, Any]] | None
 ) -> dict[str, dict[str, Any]]:
-    """The replies by flag; none at all where torch could not be asked."""
+    """The replies by flag; none if torch could not be asked."""
     return {flag.name: reply for flag, reply in zip(flags, replies or (), strict=False)}
 
 
@@ -253,7 +253,7 @@ def _not_found(flag: Flag, torch: Torch) -> str:
     if flag.needs is not None and flag.needs not in torch.builds:
         return f"not found: this torch is built without {flag.needs}"
     if flag.since is not None and release(torch.version) < release(flag.since):
-        return f"not found: it came with torch {flag.since}"
+        return f"not found: new in torch {flag.since}"
     return "not found"
 
 

@@ -1,6 +1,6 @@
 """Asks the torch of another Python, in a process with a time limit.
 
-torch is never imported here: the version at hand may crash or hang on import, and the Python that
+torch is never imported here: the installed version may crash or hang on import, and the Python that
 runs the user's script is often not the one that runs inductoscope.
 """
 
@@ -35,9 +35,9 @@ class Question:
 def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[str, Any]:
     """The answer of `python`, as `probe.py` gives it.
 
-    Where no answer comes, "problem" says why and all else is absent.
+    If there is no answer, "problem" says why, and there are no other keys.
     """
-    # Importing Inductor creates its cache folder, and the user's is not ours to create.
+    # Importing Inductor creates its cache folder; we must not create the user's.
     with tempfile.TemporaryDirectory(prefix="inductoscope-env-") as cache:
         try:
             process = subprocess.Popen(
@@ -57,7 +57,7 @@ def ask(python: str, question: Question, *, seconds: float = SECONDS) -> dict[st
 
 def _environment(cache: str) -> dict[str, str]:
     environment = {**os.environ, CACHE_VARIABLE: cache}
-    # A trace of this process would lie among those of the user's program.
+    # A trace of this process would end up among those of the user's program.
     environment.pop("TORCH_TRACE", None)
     return environment
 
@@ -73,7 +73,7 @@ def _converse(process: subprocess.Popen[str], question: str, seconds: float) -> 
         answer = json.loads(output)
     except ValueError:
         return {"problem": _ending(process.returncode, errors)}
-    return answer if isinstance(answer, dict) else {"problem": "its answer is not understood"}
+    return answer if isinstance(answer, dict) else {"problem": "its answer is not valid"}
 
 
 def _ending(returncode: int, errors: str) -> str:

@@ -1,9 +1,9 @@
-"""What the torch of one Python says about itself. Runs in a process of its own.
+"""What the torch of one Python reports about itself. Runs in its own process.
 
-The Python that is asked need not have inductoscope: this file is run by its path and imports the
-standard library and torch only. It reads one JSON object, the question, from standard input and
-writes one JSON object, the answer, to standard output. It must answer where torch is missing or
-broken too, so every part stands on its own and a part that fails is named in "notes".
+That Python need not have inductoscope: this file is run by its path and imports only the standard
+library and torch. It reads one JSON object, the question, from standard input and writes one JSON
+object, the answer, to standard output. It must also answer if torch is missing or broken, so the
+parts are independent, and a part that fails is named in "notes".
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def answer(question: dict[str, Any]) -> dict[str, Any]:
-    """All that the caller asked, as far as this Python can tell."""
+    """Answers to everything the caller asked, as far as this Python knows."""
     python = {"version": platform.python_version(), "executable": sys.executable}
     try:
         torch: Any = importlib.import_module("torch")
@@ -79,7 +79,7 @@ def _short(error: BaseException) -> str:
 
 
 def _build(torch: Any) -> dict[str, Any]:
-    """A folder that happens to be called torch is found out here."""
+    """Fails for a folder that merely happens to be called torch."""
     return {
         "version": str(torch.__version__),
         "git": torch.version.git_version,
@@ -131,7 +131,7 @@ def _architecture(properties: Any, *, amd: bool) -> str | None:
 
 
 def _compilers() -> list[str]:
-    """The C++ compilers that Inductor tries, in order; its own search could install one."""
+    """The C++ compilers that Inductor tries, in order; Inductor's own search could install one."""
     if sys.platform == "win32":
         return [os.environ.get("CXX", "cl")]
     chosen = importlib.import_module("torch._inductor.config").cpp.cxx
@@ -145,7 +145,7 @@ def _default_cache() -> str:
 
 
 def _name(module: str, attribute: str) -> dict[str, Any]:
-    """Whether a private name exists, and if not, where the path to it ends."""
+    """Whether a private name exists and, if not, where the path to it breaks off."""
     try:
         found: Any = importlib.import_module(module)
     except ImportError as error:

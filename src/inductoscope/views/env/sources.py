@@ -1,8 +1,8 @@
 """Where the files of an installed torch name an environment variable.
 
 A variable is known when code that reads the environment names it: in the Python files of the
-compiler, or as a whole string in the libraries, where the C++ side keeps its names. The text of
-comments, messages and tests proves nothing and is passed over.
+compiler, or as a whole string in the libraries, where the C++ side keeps its names. Comments,
+messages and tests prove nothing and are ignored.
 """
 
 from __future__ import annotations

@@ -15,6 +15,7 @@ from rich.text import Text
 from inductoscope.version import __version__
 from inductoscope.views.env import Environment, FlagCheck, FlagKind, FlagPhase, NameCheck, Torch
 from inductoscope.views.env.collection import NEWEST_TORCH, OLDEST_TORCH
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.log_lines import PatternCheck
 
 View = dict[str, Any]
@@ -29,7 +30,7 @@ _HEADINGS = {
 
 
 def environment_view(environment: Environment, *, flags: bool) -> View:
-    """All that was found, ready for JSON; with the table of flags if it is asked for."""
+    """Everything that was found, ready for JSON; the table of flags only on request."""
     view: View = {
         "schema": 1,
         "inductoscope": __version__,
@@ -66,7 +67,7 @@ def _problem(environment: Environment) -> View | None:
     if environment.problem is None:
         return None
     return {
-        "what": f"No torch to look at in {environment.python}: {environment.problem}",
+        "what": f"torch cannot be imported in {environment.python}: {environment.problem}",
         "next": _next_step(environment.python, environment.problem),
     }
 
@@ -113,11 +114,17 @@ def _flag_view(check: FlagCheck) -> View:
 
 def _missing_text(check: NameCheck | PatternCheck | FlagCheck) -> str:
     if isinstance(check, NameCheck):
-        return f"Part of the {check.stage} view is off: {check.reason}."
+        return f"{_what_is_off(check)} is off: {check.reason}."
     if isinstance(check, PatternCheck):
         return _missing_pattern_text(check)
     commands = ", ".join(check.flag.set_by)
     return f"{check.flag.name}, which '{commands}' sets, is unknown to this torch."
+
+
+def _what_is_off(check: NameCheck) -> str:
+    if check.stage == stages.NO_STAGE:
+        return f"What needs {check.name}"
+    return f"Part of the {check.stage} view"
 
 
 def _missing_pattern_text(check: PatternCheck) -> str:
