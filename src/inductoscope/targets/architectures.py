@@ -1,4 +1,4 @@
-"""What the devices say of themselves: published figures of one product per architecture."""
+"""Properties of devices: published figures of one product per architecture."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
 @dataclass(frozen=True)
 class Architecture:
-    """The properties that torch reads of a device, under torch's names for them."""
+    """The properties of a device that torch reads, by torch's names."""
 
     name: str
     major: int
@@ -103,15 +103,15 @@ TARGET_HELP = f"{', '.join(ARCHITECTURES)}"
 
 
 def read_target(text: str) -> Target:
-    """The target that a user names; UsageError, with those that there are, for any other."""
+    """The target that a user names; UsageError, listing those we know, for any other."""
     target = parse_target(text)
     architecture(target)
     return target
 
 
 def architecture(target: Target) -> Architecture:
-    """What a target says of itself."""
+    """The properties of a target."""
     found = ARCHITECTURES.get(str(target))
     if found is None:
-        raise UsageError(f"The figures of {target} are not known. There are: {TARGET_HELP}.")
+        raise UsageError(f"Unknown target {target}. Known targets: {TARGET_HELP}.")
     return found

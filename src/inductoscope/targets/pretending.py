@@ -20,7 +20,7 @@ def has_triton() -> bool:
 
 
 def pretend(target: Target, *, machine_code: bool = True) -> None:
-    """Load torch with the device. Called once per process, and only in one of our own."""
+    """Load torch with the device. Called once per process, and only in our own processes."""
     stand_in = prepare(target)
     import torch  # noqa: F401
 
@@ -46,7 +46,7 @@ def prepare(target: Target) -> StandIn:
 
 
 def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) -> None:
-    """What has to be done when torch has been imported. Without Triton, source is the end."""
+    """What must happen once torch has been imported. Without Triton, it stops at source."""
     from inductoscope.targets import source_only, torch_side, triton_side
 
     stand_in.take_over()
@@ -60,7 +60,7 @@ def take_over(stand_in: StandIn, target: Target, *, precompiles: bool = True) ->
 
 
 def devices(graphs: Iterable[Any]) -> dict[str, str]:
-    """Where recorded devices are to be: all that was computed on goes to the one that is there.
+    """Where recorded devices go: everything that computed moves to the device that exists.
 
     Graphs of a program on a GPU keep what they have on the CPU there; graphs of a program on the
     CPU go as a whole.

@@ -1,4 +1,4 @@
-"""The one thing that Python cannot pretend: torch's C++ side asks for a device guard and hooks.
+"""The one thing Python cannot pretend: torch's C++ side needs a device guard and hooks.
 
 A torch without CUDA has neither; one with CUDA has ones that look for a driver. A little library
 brings some that do nothing. It is compiled once, and kept in a folder that only its owner can
@@ -90,18 +90,18 @@ C10_REGISTER_TYPED_CLASS_WITH_PRIORITY(
 
 
 class StandIn:
-    """The library, loaded before torch; to be told when torch has been imported."""
+    """The library, loaded before torch; notify it once torch has been imported."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self._library = library
 
     def take_over(self) -> None:
-        """Be the guard of the device from now on."""
+        """Become the guard of the device."""
         self._library.use_stand_in()
 
 
 def load_stand_in() -> StandIn:
-    """Load the library into this process, built if need be. torch is not imported yet."""
+    """Load the library into this process, building it if needed. torch is not imported yet."""
     root = _torch_root()
     compiler = _compiler()
     name = f"{_key(root, compiler)}.so"
@@ -129,14 +129,14 @@ def _compiler() -> list[str]:
     )
     if not chosen or shutil.which(chosen[0]) is None:
         raise ToolFailure(
-            "A device that is not there needs a C++ compiler once, and there is none. "
+            "Pretending a device needs a C++ compiler once, and there is none. "
             "Install g++, or name one with CXX."
         )
     return chosen
 
 
 def _key(root: Path, compiler: list[str]) -> str:
-    """Whatever would make another library of it."""
+    """Everything the built library depends on."""
     version = subprocess.run([*compiler, "--version"], capture_output=True, text=True).stdout
     torch = importlib.metadata.version("torch")
     parts = (_SOURCE, torch, str(root), " ".join(compiler), version, platform.machine())
@@ -147,7 +147,7 @@ def _key(root: Path, compiler: list[str]) -> str:
 
 
 def _own_folder() -> Path | None:
-    """Where built libraries are kept; None where there is no place that is safe."""
+    """Where built libraries are kept; None if no place is safe."""
     cache = os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser())
     folder = Path(cache) / "inductoscope" / "target"
     with contextlib.suppress(OSError):
@@ -166,13 +166,13 @@ def _is_own_file(path: Path) -> bool:
 
 
 def _is_ours(found: os.stat_result) -> bool:
-    """Nobody else can have written it."""
+    """Whether nobody else can have written it."""
     writable_by_others = found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
     return found.st_uid == os.geteuid() and not writable_by_others
 
 
 def _build(root: Path, compiler: list[str], folder: Path, name: str) -> Path:
-    """Compile it beside its place and move it there in one step, so that no half is ever seen."""
+    """Compile it next to its place and rename it, so that no one ever sees half of it."""
     with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as scratch:
         source, built = Path(scratch, "stand_in.cpp"), Path(scratch, "stand_in.so")
         source.write_text(_SOURCE, "utf-8")

@@ -1,4 +1,4 @@
-"""What a whole program needs beside the device: tensors that are fake from the first one on."""
+"""What a whole program needs besides the device: tensors that are fake from the start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ TORCH_NAMES = {
 
 
 def make_every_tensor_fake() -> Any:
-    """From now on, in this process. Returns what has to be kept alive for it."""
+    """From now on, in this process. Returns what must be kept alive for it."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -23,7 +23,7 @@ def make_every_tensor_fake() -> Any:
 
 
 def _apply(module: Any, function: Callable[[Any], Any], recurse: bool = True) -> Any:
-    """`model.to("cuda")`. torch would swap the contents of tensors, which fake ones refuse."""
+    """`model.to("cuda")`. torch would swap the contents of tensors; fake ones do not allow it."""
     import torch
 
     for child in module.children() if recurse else ():

@@ -1,1 +1,1 @@
-"""Words that every room shares: stages of the compiler, names and log lines of torch."""
+"""Words that all rooms share: stages, user frames, verdicts, torch's names and log lines."""

@@ -1,8 +1,8 @@
 """The lines of torch's logs that we rely on, and whether a given torch still writes them.
 
-torch promises nothing about the text of its logs. So each line is held here once, as its
-source spells it, and `check_pattern` looks it up in the source of the torch at hand: a log
-that lacks a line means nothing where torch no longer writes that line.
+torch promises nothing about the text of its logs. So each line is listed here once, as torch's
+source has it, and `check_pattern` looks it up in the source of the installed torch: a line missing
+from a log means nothing if torch no longer writes that line.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import cached_property
 
 from inductoscope.vocabulary.line_meanings import Sign
 
-# Below this likeness two log texts have no more than words like "for choice" in common.
+# Below this similarity two log texts share only words like "for choice".
 _LEAST_LIKENESS = 0.5
 
 # `log.exception` is ERROR with a traceback.
@@ -27,8 +27,8 @@ _CALLS = {
     "exception": "ERROR",
 }
 
-# The strings that a call begins with; a comment may stand between the bracket and the text. Steps
-# of the compiler are written through a logger of their own, and tables straight to stderr.
+# The strings that a call begins with; a comment may precede them. Steps of the compiler are
+# written through their own logger, and tables directly to stderr.
 _LOG_CALL = re.compile(
     r"""(?:log\.(?P<call>\w+)\(|_step_logger\(\)\(\s*logging\.(?P<step>[A-Z]+),
         |sys\.(?P<stream>stderr)\.write\()
@@ -57,25 +57,25 @@ class LogPattern:
     gone: str = ""  # the first torch that no longer writes it
 
     def expected_in(self, version: str) -> bool:
-        """Whether a torch of this version should write the line; newer ones than `last` too."""
+        """Whether this version of torch should write the line; so should any newer than `last`."""
         if self.gone and release(version) >= release(self.gone):
             return False
         return release(version) >= release(self.first)
 
     @cached_property
     def head(self) -> str:
-        """The text up to what is filled in."""
+        """The text before the first placeholder."""
         return _PLACEHOLDER.split(self.text, maxsplit=1)[0]
 
     @cached_property
     def expression(self) -> re.Pattern[str]:
-        """Matches the line's text; one group for each value that is filled in."""
+        """Matches the line's text; one group per placeholder."""
         parts = [re.escape(part) for part in _PLACEHOLDER.split(self.text)]
         return re.compile("(.*)".join(parts), re.DOTALL)
 
 
 class Presence(str, Enum):
-    """What became of a log line in the torch at hand."""
+    """Whether the installed torch still writes a log line."""
 
     FOUND = "found"
     LEVEL_CHANGED = "level changed"
@@ -89,9 +89,9 @@ class PatternCheck:
 
     pattern: LogPattern
     presence: Presence
-    line: int | None = None  # where the text, or the nearest text, stands
+    line: int | None = None  # of the text, or of the nearest text
     level: str | None = None  # the level that the source gives it
-    nearest: str | None = None  # of a missing text: the log text most like it
+    nearest: str | None = None  # the log text most similar to a missing one
 
     @property
     def ok(self) -> bool:

@@ -1,4 +1,4 @@
-"""Compiles the graphs of a recording once more: with other settings, or for another device.
+"""Compiles the graphs of a recording again: with other settings, or for another device.
 
 What a recording holds is data from a stranger. The graphs are rebuilt from it, never executed as
 code: operations are looked up in tables of what torch computes with, and arguments are parsed.

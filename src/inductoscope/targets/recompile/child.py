@@ -1,4 +1,4 @@
-"""Runs in a child process: compiles what an order lists and says what came of each graph.
+"""Runs in a child process: compiles the graphs of an order and reports the outcome of each.
 
     python bounded.py LIMITS file child.py ORDER EVENTS_FD
 
@@ -54,7 +54,7 @@ def _speaker(events: int) -> Any:
 
 
 def _prepare(order: Any) -> dict[str, str]:
-    """Load torch, with a device that is not there where one is asked for."""
+    """Load torch, with a pretended device if one is asked for."""
     devices: dict[str, str] = {}
     if order.target:
         from inductoscope.kernels.target import parse_target

@@ -41,7 +41,7 @@ TORCH_NAMES = {
 def compile_graph(
     order: GraphOrder, settings: Mapping[str, object], devices: Mapping[str, str]
 ) -> dict[str, Any]:
-    """Compile it; says what came of it."""
+    """Compile it and return the outcome."""
     started = time.perf_counter()
     try:
         mode, rebuilt = _rebuild(order, devices)
@@ -81,7 +81,7 @@ def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuil
 
 @contextlib.contextmanager
 def _as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
-    """The surroundings that Inductor finds when Dynamo calls it."""
+    """The contexts that Inductor finds when Dynamo calls it."""
     import torch
     from torch._functorch import config as functorch
     from torch._guards import CompileContext, CompileId, TracingContext, compile_context, tracing

@@ -52,7 +52,7 @@ class Refused(PermissionError):
 
 
 def stay_inside(folders: Sequence[str]) -> None:
-    """From now on this process changes files in `folders` alone. It cannot be taken back."""
+    """From now on this process can change files only in `folders`. This cannot be undone."""
     roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
     def is_outside(place: Any) -> bool:
@@ -76,7 +76,7 @@ def stay_inside(folders: Sequence[str]) -> None:
 
 
 def _is_compilers(program: Any, words: Any) -> bool:
-    """Whether a program is part of a compiler, or is asked for no more than its version."""
+    """Whether a program is part of a compiler, or is only asked for its version."""
     name = os.path.basename(os.fsdecode(program))
     asks = isinstance(words, (list, tuple)) and len(words) == 2 and words[1] in _QUESTIONS
     return name in _PROGRAMS or (name in _ASKED and asks)

@@ -29,7 +29,7 @@ class Call:
 
 
 def move_call(call: Call, names: Names) -> Call:
-    """The same call where recorded devices stand for others."""
+    """The same call with recorded devices replaced by others."""
     if not names.devices:
         return call
     name = call.target if isinstance(call.target, str) else getattr(call.target, "__name__", "")

@@ -60,8 +60,8 @@ ATTRIBUTES = {
 
 
 def resolve_function(name: str, written: str) -> Callable[..., Any]:
-    """The function of a call. `written` is how the printed code calls it, which tells the few
-    apart that share one name."""
+    """The function of a call. `written` is how the printed code calls it, which
+    distinguishes the few that share one name."""
     for candidate in (name, written):
         found = _functions().get(candidate) or _library_operation(candidate)
         if found is not None:

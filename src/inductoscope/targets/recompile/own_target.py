@@ -1,4 +1,4 @@
-"""The device that a recording was made on, where its graphs computed on a GPU."""
+"""The device that a recording was made on, if its graphs ran on a GPU."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def target_of_graphs(recording: Recording) -> Target | None:
             if found is not None:
                 return _known(f"{found[1]}:{found[2]}")
     raise ToolFailure(
-        "The graphs were on a GPU, and no kernel in the recording says which. Give a target."
+        "The graphs ran on a GPU, but no kernel in the recording says which. Name a target."
     )
 
 

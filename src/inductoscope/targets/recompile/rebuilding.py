@@ -1,4 +1,4 @@
-"""Builds the graph that Dynamo captured anew, from its record.
+"""Rebuilds the graph that Dynamo captured from its record.
 
 Names of nodes and lines of the user's program are kept, so that every view of the new recording
 leads back to the program. Inputs are fake tensors: they have a shape, and no memory.
@@ -33,7 +33,7 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 @dataclass
 class Rebuilt:
-    """A graph that can be compiled, what it is called with, and what is not as it was."""
+    """A graph that can be compiled, its inputs, and how it differs from the original."""
 
     module: Any
     inputs: list[Any]
@@ -50,7 +50,7 @@ class Rebuilder:
         self._notes: list[str] = []
 
     def build(self, graph: FxGraph) -> Rebuilt:
-        """The graph with its inputs; Unbuildable where the recording does not hold enough."""
+        """The graph with its inputs; raises Unbuildable if the recording lacks something."""
         self._learn_sizes(graph)
         inputs: list[Any] = []
         module = self._module(graph, inputs)
@@ -67,7 +67,7 @@ class Rebuilder:
     # --- nodes ------------------------------------------------------------------------------------
 
     def _module(self, graph: FxGraph, inputs: list[Any] | None) -> Any:
-        """A GraphModule; `inputs`, where they are wanted, are filled in order."""
+        """A GraphModule; `inputs`, if given, is filled in order."""
         from torch.fx import Graph, GraphModule
         from torch.nn import Module
 
@@ -171,7 +171,7 @@ class Rebuilder:
 
 
 def _is_input(graph: FxGraph, node: FxNode) -> bool:
-    """An input, or a tensor that the graph's module holds: the recording has its shape alone."""
+    """An input, or a tensor of the graph's module: the recording has only its shape."""
     held = node.op == "get_attr" and "dtype" in members(graph.attributes.get(node.target))
     return held or node.op == "placeholder"
 

@@ -1,4 +1,4 @@
-"""Compiles the graphs of a recording once more, in a child, into a recording of its own."""
+"""Compiles the graphs of a recording again, in a child process, into another recording."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
 
 @dataclass(frozen=True)
 class RecompileLimits:
-    """What the child may take."""
+    """What the child may use."""
 
     seconds: float = 600.0
     memory_gib: float = 16.0
@@ -66,7 +66,7 @@ def recompile(
     graphs = tuple(captured_graphs(recording))
     if not graphs:
         raise ToolFailure(
-            "There is no captured graph in the recording, so there is nothing to compile. "
+            "The recording has no captured graph, so there is nothing to compile. "
             "'inductoscope run SCRIPT' records them."
         )
     machine_code = target is not None and has_triton()
@@ -95,7 +95,7 @@ def _checked(settings: Mapping[str, object]) -> dict[str, object]:
 
 
 def _command(recording: Recording) -> list[str]:
-    """What the graphs are of, not what compiled them."""
+    """What the graphs come from, not what compiled them."""
     return list(texts(recording.manifest.get("command"))) or ["recording"]
 
 
@@ -138,7 +138,7 @@ def _run(
 
 
 def _environment(folder: Path, scratch: Path) -> dict[str, str]:
-    """Recorded, with a cache of its own that stays with the recording: it holds the binaries."""
+    """Recorded, with a private cache that stays with the recording: it holds the binaries."""
     return {
         **environment_for(folder, os.environ, fresh=True),
         "TORCHINDUCTOR_COMPILE_THREADS": "1",  # Workers would be other processes.
@@ -149,7 +149,7 @@ def _environment(folder: Path, scratch: Path) -> dict[str, str]:
 def _left_out(
     order: Order, ended: ChildResult, results: Mapping[int, ChildEvent]
 ) -> dict[str, str]:
-    """The graphs that were not compiled, and why not."""
+    """The graphs that were not compiled, and why."""
     failure = next((e for e in ended.events if e.get("event") == "error"), None)
     if failure is not None:
         raise ToolFailure(f"The graphs could not be compiled: {failure.get('message')}")
@@ -173,7 +173,7 @@ def _why_not(ended: ChildResult) -> str:
 
 
 def _notes(order: Order, results: Mapping[int, ChildEvent]) -> list[dict[str, str]]:
-    """What is not as it would be, per compile."""
+    """What differs from a real run, per compile."""
     return [
         {"compile": order.graphs[number].compile, "note": note}
         for number, result in sorted(results.items())
@@ -182,7 +182,7 @@ def _notes(order: Order, results: Mapping[int, ChildEvent]) -> list[dict[str, st
 
 
 def _note(folder: Path, **facts: Any) -> None:
-    """The manifest says what is not in the recording, so that every view can."""
+    """The manifest says what the recording lacks, so that every view can show it."""
     path = folder / MANIFEST
     manifest = {**json.loads(path.read_text("utf-8")), **facts}
     unfinished = path.with_suffix(".new")

@@ -1,4 +1,4 @@
-"""Recorded sizes: numbers, and expressions of symbols where a size was not fixed."""
+"""Recorded sizes: numbers, or expressions of symbols for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Sizes:
         self._symbols: dict[str, Any] = {}
 
     def learn(self, sizes: Iterable[Any], hints: Iterable[Any]) -> None:
-        """Take note of what symbols stood for in the recorded run."""
+        """Remember the values of the symbols in the recorded run."""
         for size, hint in zip(sizes, hints, strict=False):
             is_symbol = isinstance(size, str) and _SYMBOL.fullmatch(size)
             if is_symbol and size not in self._symbols and type(hint) is int:
@@ -53,7 +53,7 @@ class Sizes:
         return self._shape_env.create_symintnode(symbol, hint=hint, source=source)
 
     def size(self, recorded: Any) -> Any:
-        """A size, a stride, or a number that an input is."""
+        """A size, a stride, or an input that is a number."""
         if type(recorded) is int and 0 <= recorded < _LARGEST:
             return recorded
         if not isinstance(recorded, str):

@@ -64,7 +64,7 @@ def recording_for_target(
 
 
 def _digest(recording: Recording, target: Target) -> str:
-    """Of all that the result depends on: graphs, device, versions."""
+    """A digest of everything the result depends on: graphs, device, versions."""
     order = Order(tuple(captured_graphs(recording)), {}, str(target), machine_code=True)
     text = json.dumps([order.to_json(), versions()], sort_keys=True)
     digest = hashlib.blake2b(text.encode("utf-8", "backslashreplace"), digest_size=16)
@@ -87,7 +87,7 @@ def _version(name: str) -> str:
 
 
 def _is_whole(folder: Path) -> bool:
-    """Whether it came to its end by itself."""
+    """Whether it finished by itself."""
     try:
         manifest: Any = json.loads((folder / MANIFEST).read_text("utf-8"))
     except (OSError, ValueError):
@@ -97,7 +97,7 @@ def _is_whole(folder: Path) -> bool:
 
 @contextlib.contextmanager
 def _new_folder(place: Path) -> Iterator[Path]:
-    """An empty folder where it can be kept, or a temporary one; gone if nothing came of it."""
+    """An empty folder to keep the result in, or a temporary one; removed on failure."""
     try:
         place.mkdir(parents=True, exist_ok=True, mode=0o700)
         folder = Path(tempfile.mkdtemp(prefix="result-", dir=place))
@@ -111,7 +111,7 @@ def _new_folder(place: Path) -> Iterator[Path]:
 
 
 def _keep(made: Path, kept: Path) -> Path:
-    """Let its name lead to the result, which holds paths of its own and so stays where it is."""
+    """Link the name to the result, which contains its own paths and so cannot move."""
     if made.parent == kept.parent:
         link = made.with_name(f"{made.name}-link")
         with contextlib.suppress(OSError):
@@ -122,7 +122,7 @@ def _keep(made: Path, kept: Path) -> Path:
 
 
 def _make_room(place: Path) -> None:
-    """Without the oldest results, and without what leads nowhere."""
+    """Remove the oldest results and dangling links."""
     with contextlib.suppress(OSError):
         found = [path for path in place.iterdir() if not path.is_symlink()]
         found.sort(key=lambda path: path.stat().st_mtime, reverse=True)

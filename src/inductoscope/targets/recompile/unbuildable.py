@@ -1,7 +1,7 @@
-"""Why a recorded graph cannot be built again."""
+"""Why a recorded graph cannot be rebuilt."""
 
 from __future__ import annotations
 
 
 class Unbuildable(Exception):
-    """A graph, or a part of one, that the recording does not hold enough of. Says why."""
+    """A graph that cannot be rebuilt from the recording; the message says why."""

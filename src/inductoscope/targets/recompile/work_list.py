@@ -77,7 +77,7 @@ def captured_graphs(recording: Recording) -> Iterator[GraphOrder]:
 
 
 def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
-    """AOTAutograd's graphs tell; where there are none, what the captured values said of it."""
+    """AOTAutograd's graphs show it; without them, the captured values do."""
     stages = {graph.stage for graph in compile_.graphs}
     if "aot-joint" in stages:
         return True

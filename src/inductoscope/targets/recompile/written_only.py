@@ -1,4 +1,4 @@
-"""C++ kernels are written and not compiled: enough to see what the scheduler decided, in seconds.
+"""C++ kernels are generated and not compiled: enough to see, in seconds, what was scheduled.
 
 Only for a process that compiles rebuilt graphs and runs none of them.
 """
@@ -16,7 +16,7 @@ TORCH_NAMES = {
 
 
 def write_cpp_only() -> None:
-    """From now on no compiler for C++ is started in this process."""
+    """From now on this process starts no C++ compiler."""
     from torch._inductor import async_compile, cpu_vec_isa
 
     compiler = async_compile.AsyncCompile
@@ -29,7 +29,7 @@ def write_cpp_only() -> None:
 
 
 def _not_compiled(*args: Any, **kwargs: Any) -> None:
-    raise RuntimeError("This kernel was written and not compiled.")
+    raise RuntimeError("This kernel was generated and not compiled.")
 
 
 def time_nothing() -> None:
