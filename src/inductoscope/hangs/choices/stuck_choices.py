@@ -20,6 +20,8 @@ from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.reading import Entry
 from inductoscope.recording.reader import open_recording
 
+_ABOUT_CHOICES = (AutotuneStart, BenchmarkStart, BenchmarkEnd, TorchLogged)
+
 
 @dataclass(frozen=True)
 class StuckChoices:
@@ -42,7 +44,8 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
     """The choices a recorded program was waiting for; None if it waited for none."""
     streams: dict[str, list[Entry[Event]]] = {}
     for entry in open_recording(folder).entries():
-        streams.setdefault(entry.stream, []).append(entry)
+        if isinstance(entry.event, _ABOUT_CHOICES):
+            streams.setdefault(entry.stream, []).append(entry)
     for entries in streams.values():
         found = _compiled_ahead(entries) or _timed(entries)
         if found is not None:
