@@ -23,7 +23,7 @@ UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True)
-class Definition:
+class VerdictDefinition:
     """A word that a user reads: what it means, and what to do about it."""
 
     name: str
@@ -39,58 +39,58 @@ class Definition:
         return f"{self.headline}. {self.details}".strip()
 
 
-VERDICTS: tuple[Definition, ...] = (
-    Definition(CLEAN, "Nothing wrong was found", "", "The evidence lists what was checked."),
-    Definition(
+VERDICTS: tuple[VerdictDefinition, ...] = (
+    VerdictDefinition(CLEAN, "Nothing wrong was found", "", "The evidence lists what was checked."),
+    VerdictDefinition(
         WRONG_RESULT,
         "The compiled program gives a wrong result",
         "It differs from eager by far more than rounding, judged against float64.",
         "Use the tested workaround, and report the bug with the reproducer.",
     ),
-    Definition(
+    VerdictDefinition(
         NOT_A_NUMBER,
         "The compiled program gives NaN or Inf where eager is finite",
         "",
         "Look at the operation that is named; the reproducer holds the values it was given.",
     ),
-    Definition(
+    VerdictDefinition(
         CRASH,
         "The compiler, or a kernel it generated, crashed",
         "It raised an exception, or a signal ended the process.",
         "Use the tested workaround; the reproducer crashes without the rest of the program.",
     ),
-    Definition(
+    VerdictDefinition(
         COMPILE_ERROR,
         "The C++ or Triton compiler rejected the code that Inductor generated",
         "Or it cannot compile anything on this machine: the summary says which.",
         "Use the tested workaround, or install the compiler that is missing.",
     ),
-    Definition(
+    VerdictDefinition(
         HANG,
         "The program hangs",
         "It made no progress for longer than the stage should take.",
         "The kind of stall says who waits for whom: 'inductoscope explain KIND'.",
     ),
-    Definition(
+    VerdictDefinition(
         SLOW,
         "The compiled program, or compiling it, takes longer than it should",
         "",
         "Check graph breaks and recompiles first, then kernels and fusion.",
     ),
-    Definition(
+    VerdictDefinition(
         NOT_A_BUG,
         "The compiler did what it was asked to do",
         "The program fails in eager too, is not seeded, reads uninitialized memory, breaks its own "
         "declarations, or differs only by rounding.",
         "Look at the program; the evidence says what is wrong with it.",
     ),
-    Definition(
+    VerdictDefinition(
         NOT_INDUCTOR,
         "It fails before the graph reaches Inductor",
         "Dynamo, AOTAutograd or another backend caused it.",
         "Report it against the stage that is named, not against Inductor.",
     ),
-    Definition(
+    VerdictDefinition(
         UNKNOWN,
         "Something is wrong, but no run proved where",
         "",
@@ -98,15 +98,15 @@ VERDICTS: tuple[Definition, ...] = (
     ),
 )
 
-CONFIDENCES: tuple[Definition, ...] = (
-    Definition("proven", "A run showed it", "", "Rely on it."),
-    Definition(
+CONFIDENCES: tuple[VerdictDefinition, ...] = (
+    VerdictDefinition("proven", "A run showed it", "", "Rely on it."),
+    VerdictDefinition(
         "likely",
         "A rule matched what was recorded; no run showed it",
         "",
         "Check it before you rely on it.",
     ),
-    Definition("unknown", "Nothing has established it", "", "Take it as a hint."),
+    VerdictDefinition("unknown", "Nothing has established it", "", "Take it as a hint."),
 )
 
 
