@@ -132,7 +132,7 @@ function Banners({ index, trouble }: { index: Index; trouble: string }): JSX.Ele
       )}
       {index.live && !index.finished && (
         <p class="banner quiet" role="status">
-          The program is still running: this page follows it.
+          The program is still running; this page updates by itself.
         </p>
       )}
       {trouble && (

@@ -5,14 +5,14 @@ import { useEffect, useRef } from "preact/hooks";
 
 const KEYS: [string, string][] = [
   ["?", "this help"],
-  ["/", "go to the search of the view"],
+  ["/", "search in this view"],
   ["Ctrl K", "search the whole recording"],
-  ["Escape", "clear what is chosen, close what is open"],
+  ["Escape", "clear the selection, close the dialog"],
   ["j, k", "linked panes: next and previous operation"],
   ["↑, ↓", "in a list: previous and next entry; in a code pane: previous and next line"],
-  ["←, →", "on a border between panes: its place; in the timeline: move"],
+  ["←, →", "on a pane border: resize; in the timeline: move"],
   ["+, −, 0", "timeline and scheduler graph: zoom in, zoom out, show all"],
-  ["arrows", "scheduler graph: along edges and to neighbours"],
+  ["arrows", "scheduler graph: follow edges, go to neighbours"],
 ];
 
 export function Help({ open, onClose }: { open: boolean; onClose: () => void }): JSX.Element {
@@ -35,8 +35,8 @@ export function Help({ open, onClose }: { open: boolean; onClose: () => void }):
         ))}
       </dl>
       <p class="muted">
-        In the linked panes, lines of one colour belong to one operation. Choosing a line in any pane highlights its
-        counterparts in all others.
+        In the linked panes, lines of the same colour belong to the same operation. Select a line in any pane to
+        highlight its counterparts in the others.
       </p>
       <button type="button" onClick={onClose}>
         Close

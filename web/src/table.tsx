@@ -61,7 +61,7 @@ export function DataTable<Row>(properties: Properties<Row>): JSX.Element {
               type="search"
               data-search
               value={filter}
-              placeholder="any word of a row"
+              placeholder="any word in a row"
               onInput={(event) => properties.onFilter?.(event.currentTarget.value)}
             />
           </label>

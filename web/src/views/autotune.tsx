@@ -14,7 +14,7 @@ import { brief, decimal, duration, plural } from "../text";
 import { CopyBlock } from "./verdict";
 
 const NONE =
-  "No autotuning was recorded: no operation of this run had several implementations to choose from, or max-autotune was off.";
+  "No autotuning was recorded: no operation had several implementations to choose from, or max-autotune was off.";
 
 export function Autotune({ index, route }: { index: Index; route: Route }): JSX.Element {
   const chunk = useChunk(index.autotune.searches > 0 ? index.autotune.chunk : "", readAutotuneChunk);
@@ -73,7 +73,7 @@ function SearchDetails({ index, search }: { index: Index; search: Search }): JSX
         )}
       </h2>
       <p>{summary(search)}</p>
-      {shared.size > 0 && <p class="muted prose">The same in all: {brief([...shared].join(", "), 400)}</p>}
+      {shared.size > 0 && <p class="muted prose">Same for all choices: {brief([...shared].join(", "), 400)}</p>}
       <div class="with-details">
         <DataTable
           label="Choices"

@@ -42,7 +42,7 @@ const COLUMNS: Column<CompileRow>[] = [
   { id: "breaks", title: "Breaks", width: 9, numeric: true, value: (row) => row.compile.breaks.length },
   {
     id: "recompile",
-    title: "Why again",
+    title: "Recompiled because",
     width: 24,
     value: (row) => row.compile.recompile?.reasons.join("; ") || row.compile.recompile?.limit || row.compile.reason,
   },

@@ -63,10 +63,10 @@ function Details({ index, compile }: { index: Index; compile: Compile }): JSX.El
       {compile.reason && <p class="prose">{paragraph(compile.reason)}</p>}
       <GraphLinks index={index} compile={compile} />
       <Errors errors={compile.errors} />
-      <Part title="Recompile" none={compile.recompile ? "" : "Nothing says that this was a recompile."}>
+      <Part title="Recompile" none={compile.recompile ? "" : "Not a recompile."}>
         {compile.recompile && <Recompile compile={compile} />}
       </Part>
-      <Part title="Graph breaks" none={compile.breaks.length ? "" : "None was recorded."}>
+      <Part title="Graph breaks" none={compile.breaks.length ? "" : "None recorded."}>
         <ul class="notes">
           {compile.breaks.map((one, place) => (
             <li key={place}>

@@ -132,7 +132,7 @@ function Linked({ chunk, route, graph }: { chunk: LinkedPanes; route: Route; gra
           />
         )}
       </PaneStrip>
-      {shown.length === 0 && <Empty>No pane is chosen: choose some above.</Empty>}
+      {shown.length === 0 && <Empty>No pane is selected: select one above.</Empty>}
     </div>
   );
 }

@@ -33,30 +33,22 @@ const COLUMNS: Column<Decision>[] = [
   {
     id: "pair",
     title: "Pair",
-    width: 18,
+    width: 16,
     value: (row) => `${row.first} ${row.second}`,
     show: (row) => `${brief(row.first, 40)} + ${brief(row.second, 40)}`,
   },
   {
     id: "outcome",
     title: "Outcome",
-    width: 14,
+    width: 15,
     value: (row) => row.outcome,
-    show: (row) => <Badge tone={TONES[row.outcome]}>{brief(row.outcome || "unknown", 30)}</Badge>,
+    show: (row) => <Badge tone={TONES[row.outcome]}>{brief(row.outcome, 30)}</Badge>,
   },
-  {
-    id: "operations",
-    title: "Operations",
-    width: 22,
-    value: (row) => `${row.first_operations.join(" ")} + ${row.second_operations.join(" ")}`,
-  },
-  { id: "reason", title: "Reason", width: 34, value: (row) => row.reason },
-  { id: "kind", title: "Kind", width: 13, value: (row) => row.kind || row.relation },
-  { id: "bytes", title: "Bytes", width: 15, numeric: true, value: (row) => row.bytes, show: bytesText },
+  { id: "bytes", title: "Bytes", width: 17, numeric: true, value: (row) => row.bytes, show: bytesText },
   {
     id: "time",
     title: "Time",
-    width: 13,
+    width: 15,
     numeric: true,
     optional: true,
     value: (row) => row.microseconds,
@@ -65,11 +57,19 @@ const COLUMNS: Column<Decision>[] = [
   {
     id: "confidence",
     title: "How sure",
-    width: 10,
+    width: 12,
     value: (row) => row.confidence,
     show: (row) => <Sureness confidence={row.confidence} />,
   },
-  { id: "score", title: "Score", width: 8, numeric: true, optional: true, value: (row) => row.score, show: (row) => decimal(row.score) },
+  {
+    id: "operations",
+    title: "Operations",
+    width: 20,
+    value: (row) => `${row.first_operations.join(" ")} + ${row.second_operations.join(" ")}`,
+  },
+  { id: "reason", title: "Reason", width: 32, value: (row) => row.reason },
+  { id: "kind", title: "Kind", width: 15, value: (row) => row.kind || row.relation },
+  { id: "score", title: "Score", width: 9, numeric: true, optional: true, value: (row) => row.score, show: (row) => decimal(row.score) },
   { id: "graph", title: "Graph", width: 12, value: (row) => row.graph },
 ];
 
@@ -103,8 +103,8 @@ function Rows({ index, rows, route }: { index: Index; rows: Decision[]; route: R
         onOpen={(row) => adjust({ row: row.row })}
         chosen={(row) => row === chosen}
         controls={<Controls index={index} rows={rows} outcome={outcome} graph={graph} node={node} />}
-        empty="No decision fits these choices."
-        minWidth={1180}
+        empty="No decision matches these filters."
+        minWidth={1280}
       />
       {chosen && <DecisionDetails index={index} decision={chosen} />}
     </div>

@@ -86,9 +86,9 @@ function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selectio
   const chosen = selection.operations.length;
   return (
     <p class="summary" role="status">
-      {chosen > 0 && `${plural(chosen, "operation")} chosen.`}
+      {chosen > 0 && `${plural(chosen, "operation")} selected.`}
       {chosen === 0 && selection.line > 0 && "No recorded operation belongs to this line."}
-      {chosen === 0 && selection.line === 0 && `${plural(chunk.operations.length, "operation")}. Choose one, or a line.`}
+      {chosen === 0 && selection.line === 0 && `${plural(chunk.operations.length, "operation")}. Select one, or a line.`}
     </p>
   );
 }

@@ -124,7 +124,7 @@ function Stages({ stages }: { stages: StageTime[] }): JSX.Element {
                 </span>
                 <span class="numeric">{duration(stage.seconds)}</span>
               </summary>
-              <p class="prose">{paragraph(stage.explanation) || "No explanation is at hand."}</p>
+              <p class="prose">{paragraph(stage.explanation) || "No explanation available."}</p>
             </details>
           </li>
         ))}
@@ -137,7 +137,7 @@ function Notes({ notes }: { notes: string[] }): JSX.Element {
   return (
     <section aria-labelledby="notes-title">
       <h2 id="notes-title">What is missing, and why</h2>
-      {notes.length === 0 && <Empty>Nothing is noted as missing.</Empty>}
+      {notes.length === 0 && <Empty>Nothing is missing.</Empty>}
       <ul class="notes">
         {notes.map((note, place) => (
           <li key={place}>{paragraph(note)}</li>

@@ -13,11 +13,11 @@ import type { Graph, Index } from "../schema";
 import { amount, brief, bytes, plural } from "../text";
 import { Drawing } from "./drawing";
 
-const NONE = "The scheduler's nodes of this graph were not recorded: it came from a cache, or scheduling was not reached.";
+const NONE = "No scheduler nodes were recorded for this graph: it came from the cache, or the compile did not get that far.";
 
 export function Scheduler({ index, route }: { index: Index; route: Route }): JSX.Element {
   const graph = chosenGraph(index, route);
-  if (!graph) return <Empty>No graph was recorded, so there is nothing that was scheduled.</Empty>;
+  if (!graph) return <Empty>No graph was recorded, so nothing was scheduled.</Empty>;
   return <ScheduleOfGraph index={index} route={route} graph={graph} />;
 }
 
@@ -64,7 +64,7 @@ function Balance({ schedule }: { schedule: Schedule }): JSX.Element {
   return (
     <span class="count">
       {plural(schedule.nodes.length, "node")} became {amount(Math.max(kernels, 0))}
-      {saved > 0 && `; ${bytes(saved)} stay inside of fused kernels`}
+      {saved > 0 && `; ${bytes(saved)} stay inside fused kernels`}
     </span>
   );
 }

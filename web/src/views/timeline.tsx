@@ -13,7 +13,7 @@ import { brief, duration } from "../text";
 import { STAGE_COLOURS } from "../flame";
 import { FlameChart } from "./flame_chart";
 
-const NONE = "No time of any stage was recorded.";
+const NONE = "No stage times were recorded.";
 
 export function Timeline({ index }: { index: Index; route: Route }): JSX.Element {
   const chunk = useChunk(index.timeline.spans > 0 ? index.timeline.chunk : "", readTimeline);
@@ -68,7 +68,7 @@ function Chart({ index, spans }: { index: Index; spans: Spans }): JSX.Element {
 }
 
 function ChosenSpan({ index, spans, span }: { index: Index; spans: Spans; span: Span | null }): JSX.Element {
-  if (!span) return <p class="muted chosen-span">Choose a span to see what it is. Wheel or + and − zoom, dragging or arrows move, 0 shows all.</p>;
+  if (!span) return <p class="muted chosen-span">Select a span for details. Zoom with the wheel or + and −, move by dragging or with the arrow keys, press 0 to show all.</p>;
   const graph = span.graph === null ? undefined : index.graphs[span.graph];
   return (
     <p class="chosen-span" role="status">

@@ -26,7 +26,7 @@ export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
       {verdict.evidence.length > 0 && <Evidence evidence={verdict.evidence} />}
       {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
       {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
-      {verdict.issue && <CopyBlock title="Text of an issue" text={verdict.issue} closed />}
+      {verdict.issue && <CopyBlock title="Issue text" text={verdict.issue} closed />}
     </section>
   );
 }
@@ -60,8 +60,8 @@ function Evidence({ evidence }: { evidence: Verdict["evidence"] }): JSX.Element 
 }
 
 function WorkaroundBlock({ workaround }: { workaround: Workaround }): JSX.Element {
-  const facts = [workaround.verified ? "tried: it works" : "not tried"];
-  if (workaround.slowdown !== null) facts.push(`${decimal(workaround.slowdown)} times the time`);
+  const facts = [workaround.verified ? "tested: it works" : "not tested"];
+  if (workaround.slowdown !== null) facts.push(`${decimal(workaround.slowdown)} times the run time`);
   return <CopyBlock title="Workaround" note={facts.join(", ")} text={workaround.text} />;
 }
 

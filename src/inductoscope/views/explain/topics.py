@@ -13,26 +13,26 @@ VIEWS = (
     Topic(
         "overview",
         "Findings first, then the program, its compiles and where the time went.",
-        "Begin with the first finding; each names its stage.",
+        "Start with the first finding; each names its stage.",
     ),
     Topic(
         "timeline",
-        "When each process, worker and compiler was in which stage, nested as they ran.",
-        "Look for the longest span that has no inner one. A span that never ended is marked.",
+        "Which stage each process, worker and compiler was in, and when; nested as they ran.",
+        "Look for the longest span without an inner one. A span that never ended is marked.",
     ),
     Topic(
         "panes",
         "Python, FX, IR, scheduler, loop body, kernel and machine code side by side.",
-        "Choose a line in one pane: the operations in it are marked in all others.",
+        "Select a line in one pane: its operations are highlighted in all the others.",
     ),
     Topic(
         "schedule",
-        "Scheduler nodes as a picture: edges are buffers, boxes are fused groups.",
+        "The scheduler graph: edges are buffers, boxes are fused groups.",
         "A thick edge between two boxes is a fusion that may be missing: see the ledger.",
     ),
     Topic(
         "pairs",
-        "The fusion ledger: every pair that could share a kernel, fused or not, with the reason.",
-        "Sort by bytes: the first refused pair is the one that costs most.",
+        "The fusion ledger: every pair that could share a kernel, fused or not, and why.",
+        "Sort by bytes: the first refused pair costs the most. 'At most' marks an upper bound.",
     ),
 )

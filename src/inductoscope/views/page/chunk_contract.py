@@ -13,7 +13,7 @@ LineNumber = NewType("LineNumber", int)
 # --- chunks of one graph --------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PagePane:
     """One level of a graph as text. `numbers` are shown beside the lines, where they have some."""
 
@@ -25,7 +25,7 @@ class PagePane:
     missing: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Operation:
     """An operation, and its lines in each pane."""
 
@@ -34,7 +34,7 @@ class Operation:
     lines: Mapping[str, tuple[LineNumber, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FormHead:
     """A native form of a kernel; `chunk` has its text."""
 
@@ -43,7 +43,7 @@ class FormHead:
     chunk: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaneKernel:
     """A kernel, and where in the pane of kernels it is."""
 
@@ -55,7 +55,7 @@ class PaneKernel:
     facts: Mapping[str, float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class LinkedPanes:
     """The levels of one graph side by side."""
 
@@ -64,7 +64,7 @@ class LinkedPanes:
     kernels: tuple[PaneKernel, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FormText:
     """A native form. `links`: for a line of the kernel, the lines of this text."""
 
@@ -73,7 +73,7 @@ class FormText:
     links: Mapping[str, tuple[LineNumber, ...]]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Pass:
     """A pass that changed the graph."""
 
@@ -84,7 +84,7 @@ class Pass:
     after: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScheduleNode:
     """A node of the scheduler."""
 
@@ -97,7 +97,7 @@ class ScheduleNode:
     bytes: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScheduleEdge:
     """A buffer that one node writes and another reads; `inside`: in one kernel."""
 
@@ -108,7 +108,7 @@ class ScheduleEdge:
     inside: bool
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScheduleGroup:
     """Nodes that were fused."""
 
@@ -118,7 +118,7 @@ class ScheduleGroup:
     kernel: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Schedule:
     """The scheduler's picture of one graph."""
 
@@ -130,7 +130,7 @@ class Schedule:
 # --- chunks of the whole run ----------------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageChoice:
     """One implementation that autotuning considered."""
 
@@ -141,7 +141,7 @@ class PageChoice:
     error: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Search:
     """What autotuning considered for one operation."""
 
@@ -151,7 +151,7 @@ class Search:
     choices: tuple[PageChoice, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PageLane:
     """A row of the timeline."""
 
@@ -159,7 +159,7 @@ class PageLane:
     kind: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageSpan:
     """Something that took time. `lane` is a place in the timeline, `graph` one in the index."""
 
@@ -172,7 +172,7 @@ class PageSpan:
     graph: int | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageTimeline:
     """Where the time went."""
 
@@ -180,7 +180,7 @@ class PageTimeline:
     spans: tuple[PageSpan, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Guards:
     """The guards of one compile, one in a line."""
 

@@ -31,7 +31,7 @@ Severity = Literal["error", "warning", "note"]
 Row = TypeVar("Row")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table(Generic[Row]):
     """Many rows of one class: the keys are written once, not with every row."""
 
@@ -48,7 +48,7 @@ class Table(Generic[Row]):
 # --- the index: what is there at once -------------------------------------------------------------
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Program:
     """What ran."""
 
@@ -60,7 +60,7 @@ class Program:
     ending: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Target:
     """The device that it was compiled for, where nothing ran on it."""
 
@@ -68,7 +68,7 @@ class Target:
     note: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageFinding:
     """What a rule found."""
 
@@ -81,7 +81,7 @@ class PageFinding:
     what_to_do: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Evidence:
     """How something is known."""
 
@@ -89,7 +89,7 @@ class Evidence:
     where: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Reproducer:
     """The script that shows the failure."""
 
@@ -101,7 +101,7 @@ class Reproducer:
     text: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageWorkaround:
     """What avoids the failure."""
 
@@ -110,7 +110,7 @@ class PageWorkaround:
     slowdown: float | None
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageVerdict:
     """What the doctor concluded."""
 
@@ -125,7 +125,7 @@ class PageVerdict:
     issue: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class StageTime:
     """How long a stage took, over all compiles."""
 
@@ -134,7 +134,7 @@ class StageTime:
     explanation: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageFailure:
     """An exception that left the compiler."""
 
@@ -146,7 +146,7 @@ class PageFailure:
     traceback: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageCompile:
     """One compile of a frame. `graphs` are places in the index; `guards` names a chunk."""
 
@@ -167,7 +167,7 @@ class PageCompile:
     errors: tuple[PageFailure, ...]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageGraph:
     """One graph of Inductor. `chunk`, `passes` and `schedule` name chunks."""
 
@@ -185,7 +185,7 @@ class PageGraph:
     schedule: str
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KernelRow:
     """One kernel. `graph` is a place in the index."""
 
@@ -200,7 +200,7 @@ class KernelRow:
     shared: int | None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LedgerHead:
     """How many pairs became what; `chunk` has the rows."""
 
@@ -210,7 +210,7 @@ class LedgerHead:
     never: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class AutotuneHead:
     """How much was autotuned; `chunk` has it."""
 
@@ -219,7 +219,7 @@ class AutotuneHead:
     choices: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class TimelineHead:
     """How many spans there are; `chunk` has them."""
 
@@ -227,7 +227,7 @@ class TimelineHead:
     spans: int
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Index:
     """The page's first view, and which chunks there are."""
 
