@@ -10,18 +10,9 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 
-from inductoscope.capture.launch import Ending
-from inductoscope.doctor.outside.no_wrong_graph import verdict_without_finding
-from inductoscope.doctor.outside.program import Watched
-from inductoscope.recording.events.checking import CallChecked
-from inductoscope.recording.events.compiling import CompileStart
-from inductoscope.recording.events.process import HookError, ProcessStart
-from inductoscope.recording.location import create_recording
-from inductoscope.recording.writer import StreamWriter
 from support.programs import (
     ONE_PROOF,
     REAL_COMPILER,
@@ -213,45 +204,6 @@ def test_a_program_that_is_another_one_under_the_tool(
     assert said in found.verdict["summary"]
     assert "odd" in found.names
     assert_nobody_is_blamed(found)
-
-
-def test_what_was_seen_wrong_and_could_not_be_examined_is_not_clean(tmp_path: Path) -> None:
-    """A mistake of the tool's own must not turn what it saw into a clean bill."""
-    folder = create_recording(["python", "x.py"], output=tmp_path / "out")
-    stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1))
-    stream.emit(
-        CallChecked(compile="0/0", call=1, verdict="wrong", text="output 0 is 2, in eager 1")
-    )
-    stream.emit(
-        HookError(
-            hook="inductoscope.doctor.inside.checked_graph._CheckedGraph._check",
-            error="KeyError: 1",
-        )
-    )
-    stream.close()
-    run = Watched(Ending(0, None, 1.0), folder)
-    verdict = verdict_without_finding(run, lambda instructions, why: run)
-    assert verdict.verdict == "wrong-result"
-    assert verdict.confidence == "unknown"
-    said = json.dumps(verdict.as_data())
-    assert "output 0 is 2, in eager 1" in said
-    assert "KeyError: 1" in said
-
-
-def test_a_call_that_was_too_large_to_check_is_not_called_right(tmp_path: Path) -> None:
-    """As with inputs of several GiB, where memory does not reach for a second copy."""
-    folder = create_recording(["python", "x.py"], output=tmp_path / "out")
-    stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1))
-    stream.emit(CompileStart(compile="0/0"))
-    stream.emit(
-        CallChecked(compile="0/0", call=1, verdict="skipped", text="its inputs are 3072 MiB")
-    )
-    stream.close()
-    run = Watched(Ending(0, None, 1.0), folder)
-    verdict = verdict_without_finding(run, lambda instructions, why: run)
-    assert verdict.confidence == "unknown"
-    assert "1 calls" not in verdict.summary
-    assert "3072 MiB" in json.dumps(verdict.as_data())
 
 
 # --- a failure that is not at the first call, or not in the first process -------------------------

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from inductoscope.capture.launch import Ending
-from inductoscope.doctor.outside.last_position import last_compile
-from inductoscope.doctor.outside.program import Watched, keep_stdin
+from inductoscope.doctor.outside.last_position import last_position
+from inductoscope.doctor.outside.program import ProgramRun, keep_stdin
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import StallWatcher
 from inductoscope.recording.location import create_recording
@@ -128,7 +128,7 @@ def test_a_program_that_was_ended_did_not_die_by_itself(
     run: dict[str, bool], said: str, folder: Path
 ) -> None:
     stream(folder, STAGE, pid=1)
-    place = last_compile(Watched(Ending(137, 9, 1.0), folder, **run))
+    place = last_position(ProgramRun(Ending(137, 9, 1.0), folder, **run))
     assert place is not None
     assert f"the program {said} in stage lowering of compile 0/0" == place.text
 

@@ -428,3 +428,40 @@ def test_a_copy_of_a_sparse_tensor_is_a_sparse_tensor() -> None:
 def test_shared_memory_is_counted_once() -> None:
     whole = torch.zeros(100)
     assert size_in_bytes([whole, whole[:10], torch.zeros(5), "text"]) == 420
+
+
+# --- whether every value is eager's ---------------------------------------------------------------
+
+
+def test_the_same_bits_are_exact() -> None:
+    x = torch.tensor([1.0, -2.5, torch.nan, torch.inf])
+    assert judged(lambda x: (x * 2, x > 0, 3), lambda x: (x + x, x > 0, 3), x).is_exact
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        torch.sparse_coo,
+        torch.sparse_csr,
+    ],
+    ids=str,
+)
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_values_can_be_exact_too(layout: torch.layout) -> None:
+    def sparse(x: torch.Tensor) -> torch.Tensor:
+        return x.to_sparse(layout=layout)
+
+    assert judged(sparse, sparse, torch.eye(3)).is_exact
+
+
+def test_the_last_bit_of_one_value_makes_it_inexact() -> None:
+    x = torch.tensor([1.0, 2.0, 3.0])
+    last_bit = torch.tensor([0.0, 0.0, 2.0**-22])
+    judgement = judged(lambda x: x.clone(), lambda x: x + last_bit, x)
+    assert judgement.is_right
+    assert not judgement.is_exact
+
+
+def test_what_is_wrong_is_not_exact() -> None:
+    judgement = judged(lambda x: x.clone(), lambda x: x + 1, torch.ones(3))
+    assert (judgement.is_right, judgement.is_exact) == (False, False)

@@ -18,8 +18,8 @@ from inductoscope.doctor.instructions import (
     instructions_from,
 )
 from inductoscope.doctor.location import Location
+from inductoscope.doctor.outside.finding_verdict import verdict_on
 from inductoscope.doctor.outside.issue import issue_text
-from inductoscope.doctor.outside.judging import verdict_on
 from inductoscope.doctor.outside.last_position import compiler_functions
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.suppressing_axes import suppressing

@@ -33,7 +33,7 @@ MEANT_OTHERWISE = {
     "doctor/compare/custom_operators.py": {"inductor"},  # a namespace of operators
     "doctor/inside/checked_graph.py": {"inductor"},  # a backend
     "doctor/outside/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
-    "doctor/outside/judging.py": {"wrapper"},  # a function
+    "doctor/outside/finding_verdict.py": {"wrapper"},  # a function
     "doctor/search/axes/autotune.py": {"autotune"},  # an axis
     "doctor/search/compiler_imports.py": {"scheduler"},  # a module
     "hangs/choices/stuck_choices.py": {"autotune"},  # a kind of event

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.instructions import Instructions
-from inductoscope.doctor.outside.program import Watched
+from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.analysis import Analysis, Analyst
@@ -28,7 +28,7 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
 Say = Callable[[str], None]
-Rerun = Callable[[Instructions, str], Watched]
+Rerun = Callable[[Instructions, str], ProgramRun]
 
 # Beyond this many times what the slowest choice took that came back, a kernel alone is given up.
 _PATIENCE = 5.0
@@ -158,7 +158,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
     return Workaround("let eager's own kernels do matrix products", works, None, code), told
 
 
-def _remaining(run: Watched) -> str:
+def _remaining(run: ProgramRun) -> str:
     """The choices that were compiled instead."""
     choices = compiled_choices(run.folder)
     if not choices:

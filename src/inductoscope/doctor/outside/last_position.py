@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.doctor.outside.program import Watched
+from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.processes.dumps import StackFrame, parse_dump, threads_in
@@ -21,7 +21,7 @@ _MOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
-class Whereabouts:
+class LastPosition:
     """The compile that a process was in, the stage, and the functions on its stack."""
 
     compile: str
@@ -33,7 +33,7 @@ class Whereabouts:
     functions: list[str] = field(default_factory=list)
 
 
-def last_compile(run: Watched) -> Whereabouts | None:
+def last_position(run: ProgramRun) -> LastPosition | None:
     """Where the program was last; None if it was not in compiled code or in the compiler."""
     functions = compiler_functions(run.stacks)
     was_ended = run.stalled or run.over_time
@@ -43,7 +43,7 @@ def last_compile(run: Watched) -> Whereabouts | None:
         # One that died or hangs has not said that it ends.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
             last = process.unfinished[-1]
-            return Whereabouts(
+            return LastPosition(
                 last.compile,
                 last.stage,
                 f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}",
@@ -56,10 +56,10 @@ def last_compile(run: Watched) -> Whereabouts | None:
     if not called:
         return None
     text = f"the program {_how(run, name)} while running the graph of compile {called}"
-    return Whereabouts(called, RUNTIME, text, "", name, "", functions)
+    return LastPosition(called, RUNTIME, text, "", name, "", functions)
 
 
-def _how(run: Watched, signal_name: str) -> str:
+def _how(run: ProgramRun, signal_name: str) -> str:
     if run.stalled or run.over_time:
         return "has not moved" if run.stalled else "did not end in time"
     return f"died of {signal_name}" if signal_name else "lost a process, which died"
@@ -73,7 +73,7 @@ def compiler_functions(stacks: str) -> list[str]:
     return next(filter(None, every), [])
 
 
-def _function_of(run: Watched, recording: Recording, functions: list[str]) -> str:
+def _function_of(run: ProgramRun, recording: Recording, functions: list[str]) -> str:
     """The function to name: what goes round and round, or what it was in when it died."""
     if run.stalled or run.over_time:
         return looping_function(run.stacks, returns=_functions_that_return(recording))

@@ -50,7 +50,7 @@ OUTPUT = "output.txt"
 
 
 @dataclass(frozen=True)
-class Watched:
+class ProgramRun:
     """How a run ended, and whether the doctor had to end it."""
 
     ending: Ending
@@ -94,7 +94,7 @@ def run_program(
     stdin: Path | None,
     limits: RunLimits,
     say: Say,
-) -> Watched:
+) -> ProgramRun:
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
     place = folder / FOLDER
     place.mkdir(exist_ok=True)
@@ -123,7 +123,7 @@ def run_program(
             end_child(child)
     seconds = time.monotonic() - started
     ending = record_ending(stream, child.pid, child.returncode, seconds)
-    return Watched(ending, folder, stalled, over_time)
+    return ProgramRun(ending, folder, stalled, over_time)
 
 
 def _start(

@@ -11,8 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
-from inductoscope.doctor.outside.other_levels import IN_EAGER
-from inductoscope.doctor.outside.program import RunLimits, Watched, keep_stdin, run_program
+from inductoscope.doctor.outside.program import ProgramRun, RunLimits, keep_stdin, run_program
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
@@ -22,6 +21,9 @@ Say = Callable[[str], None]
 # What torch says of a graph that was compiled, for the check, to be differentiated once.
 _DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
 
+_IN_EAGER = "the program failed with every graph right; running it without torch.compile"
+_WITHOUT_TOOL = "running the program once without the tool"
+
 # Bytes that a C++ compiler needs for a small kernel.
 _LEAST_SPACE = 1 << 20
 
@@ -29,8 +31,16 @@ _LEAST_SPACE = 1 << 20
 class Runs:
     """Makes runs, and knows how many there were."""
 
-    def __init__(self, command: Sequence[str], folder: Path, limits: RunLimits, say: Say) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        limits: RunLimits,
+        say: Say,
+        run: Callable[..., ProgramRun] = run_program,
+    ) -> None:
         self._command, self._limits, self._say = command, limits, say
+        self._run_program = run
         self.cache = folder / "cache"
         self.place = folder / FOLDER
         is_resumed = self.place.exists()
@@ -42,10 +52,11 @@ class Runs:
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
         self._first_ended_well = False
-        # A run in eager that was made already, for whoever asks for one next.
-        self._in_eager: Watched | None = None
+        # Runs that several hypotheses ask for, and that need not be made more than once.
+        self._eager: ProgramRun | None = None
+        self._plain: ProgramRun | None = None
 
-    def first(self, instructions: Instructions) -> Watched:
+    def first(self, instructions: Instructions) -> ProgramRun:
         """The run that all else rests on."""
         self._say("running the program with every compiled graph checked against eager")
         run = self._run(instructions, self.looking_in)
@@ -59,26 +70,31 @@ class Runs:
         self._first_ended_well = run.ending.exit_code == 0
         return run
 
-    def again(self, instructions: Instructions, why: str, seconds: float | None = None) -> Watched:
+    def again(
+        self, instructions: Instructions, why: str, seconds: float | None = None
+    ) -> ProgramRun:
         """Run the program once more; `seconds` is all that it gets, if given."""
-        if instructions == IN_EAGER and self._in_eager is not None:
-            known, self._in_eager = self._in_eager, None
-            return known
         self._say(why)
         folder = self._new_folder()
         if instructions.investigate:
             self.looking_in = folder
         return self._run(instructions, folder, seconds)
 
-    def plain(self) -> Watched:
-        """The program as it is, only with a private cache."""
-        return self.again(Instructions(inside=False), "running the program once without the tool")
+    def in_eager(self, why: str, seconds: float | None = None) -> ProgramRun:
+        """Run the program without torch.compile and without the tool."""
+        return self.again(Instructions(backend="off", inside=False), why, seconds)
 
-    def in_eager(self, why: str, seconds: float | None = None) -> Watched:
-        """Without torch.compile; kept for the next one who asks."""
-        self._in_eager = None
-        self._in_eager = self.again(IN_EAGER, why, seconds)
-        return self._in_eager
+    def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
+        """The run without torch.compile; made when it is first asked for, then remembered."""
+        if self._eager is None:
+            self._eager = self.in_eager(why, seconds)
+        return self._eager
+
+    def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
+        """The run without the tool; made when it is first asked for, then remembered."""
+        if self._plain is None:
+            self._plain = self.again(Instructions(inside=False), why)
+        return self._plain
 
     def _new_folder(self) -> Path:
         number = 1
@@ -88,9 +104,9 @@ class Runs:
 
     def _run(
         self, instructions: Instructions, folder: Path, seconds: float | None = None
-    ) -> Watched:
+    ) -> ProgramRun:
         self.count += 1
-        run = run_program(
+        run = self._run_program(
             self._command,
             folder,
             replace(instructions, journal=str(self.place / JOURNAL), stall=self._limits.stall)
@@ -110,9 +126,11 @@ class Runs:
 
         It does not always say which file it could not write, so the fuller of the two is it.
         """
+        if os.strerror(errno.ENOSPC) not in message:
+            return
         places = (self.cache, Path(tempfile.gettempdir()))
         free, elsewhere = (shutil.disk_usage(place).free for place in places)
-        if os.strerror(errno.ENOSPC) in message and free < elsewhere:
+        if free < elsewhere:
             raise _no_space_in(self.cache)
 
     def _limits_for(self, instructions: Instructions, seconds: float) -> RunLimits:
@@ -123,7 +141,7 @@ class Runs:
         return limits
 
 
-def _refuse_incomplete(run: Watched) -> None:
+def _refuse_incomplete(run: ProgramRun) -> None:
     """A program that could not be watched says nothing."""
     for process in load(run.folder).processes:
         if process.stopped:

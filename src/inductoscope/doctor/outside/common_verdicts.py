@@ -1,0 +1,124 @@
+"""Verdicts that several hypotheses come to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.model.entities import Check
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
+    """Nothing is wrong with what was compiled, as these checks show."""
+    result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, "proven")
+    for check in checks[:4]:
+        how = "eager" if check.verdict == "right" else "eager and float64"
+        result.add(check.text, f"compile {check.compile}, compared with {how}")
+    return result
+
+
+def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
+    """The program fails without torch.compile too."""
+    last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
+    result = Verdict(
+        v.NOT_A_BUG,
+        stages.USER,
+        "The program fails without torch.compile too, so the compiler is not to blame"
+        + (f": {last[-1][:200]}" if last else "."),
+        "proven",
+    )
+    result.add(
+        f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
+        "two runs of the program, the one in eager without this tool",
+    )
+    result.add("\n".join(last), "what the run in eager printed last")
+    if case.random_operations:
+        result.add(
+            f"it draws random numbers ({', '.join(case.random_operations[:4])}); whether they are "
+            "why it fails was not examined",
+            "the captured graphs",
+        )
+    return result
+
+
+def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
+    """The program does not end the same way in every run."""
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        "The program does not end the same way in every run: it fails now and then, or only under "
+        "the tool. Nothing is known to be wrong with what was compiled.",
+    )
+    codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
+    result.add(codes, f"two runs of the program, {how}")
+    result.add(failed.output[-800:], "what the run that failed printed last")
+    return result
+
+
+def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
+    """Compiled code has a generator of its own, and draws in an order of its own."""
+    operations = case.random_operations
+    result = not_a_bug(
+        f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
+        f"different random numbers ({', '.join(operations[:4])}), also from the same seed; with "
+        "the same generator they agree",
+        case.checks_that_are("right"),
+    )
+    result.culprit.op = operations[0]
+    result.confidence = "proven" if is_shown else "likely"
+    return result
+
+
+def nothing_found(case: ProgramCase) -> Verdict:
+    """Every call that was compared gives what eager gives."""
+    compiled = len(case.recording.compiles)
+    if not compiled:
+        text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
+        return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
+    right, rounding = case.checks_that_are("right"), case.checks_that_are("within-rounding")
+    agree, uncompared = len(right) + len(rounding), len(case.checks) - len(right) - len(rounding)
+    if not agree:
+        return _nothing_compared(case)
+    result = Verdict(
+        v.CLEAN,
+        stages.NO_STAGE,
+        f"Nothing found: {agree} calls of {compiled} compiled graphs give what eager gives"
+        + (f"; {uncompared} calls could not be compared." if uncompared else "."),
+        "likely" if uncompared else "proven",
+    )
+    has_large = any("too large" in check.text for check in right)
+    result.add(
+        f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
+        "forward and backward, with types, shapes, strides, aliasing and written inputs"
+        + ("; large inputs: outputs alone" if has_large else ""),
+    )
+    _add_uncompared(result, case)
+    return result
+
+
+def _nothing_compared(case: ProgramCase) -> Verdict:
+    result = Verdict(
+        v.CLEAN,
+        stages.NO_STAGE,
+        f"The program ends well, yet no call of its {len(case.recording.compiles)} compiled graphs "
+        "could be compared with eager.",
+    )
+    _add_uncompared(result, case)
+    add_own_mistakes(result, case)
+    return result
+
+
+def _add_uncompared(result: Verdict, case: ProgramCase) -> None:
+    for check in case.checks_that_are("skipped", "eager-fails", "unsteady"):
+        result.add(f"{check.verdict}: {check.text}", check.compile)
+
+
+def add_own_mistakes(result: Verdict, case: ProgramCase) -> None:
+    """What went wrong inside the tool while it watched the first run."""
+    for process in case.recording.processes:
+        for mistake in process.hook_errors[:4]:
+            result.add(mistake, "a mistake of this tool")

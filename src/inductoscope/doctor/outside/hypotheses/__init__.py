@@ -1,0 +1,82 @@
+"""What may be wrong with a program, in the order in which it is examined.
+
+A hypothesis is one file that ends with its `HYPOTHESIS`, and one line in `HYPOTHESES`. The first
+that comes to a verdict ends the examination, so the order matters: a hypothesis may rely on all
+before it having been ruled out.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.hypotheses import (
+    aot_alone,
+    clean,
+    compile_refused,
+    died_or_stalled,
+    dynamo_alone,
+    fails_in_eager,
+    fails_now_and_then,
+    hangs_in_eager,
+    hidden_by_the_tool,
+    inductor_random_numbers,
+    likely_random_numbers,
+    likely_rounding,
+    machine_cannot_compile,
+    never_ends,
+    only_under_the_tool,
+    proven_failure,
+    rounding,
+    stuck_choices,
+    unchecked_call,
+    undetermined_result,
+    unexamined_failure,
+    unknown_cause,
+    unproven_failure,
+    wrong_capture,
+)
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.errors import ToolFailure
+
+HYPOTHESES: tuple[Hypothesis, ...] = (
+    stuck_choices.HYPOTHESIS,
+    # The first run found nothing inside the program: look again where it may be.
+    died_or_stalled.HYPOTHESIS,
+    unchecked_call.HYPOTHESIS,
+    # A failure was found inside the program.
+    machine_cannot_compile.HYPOTHESIS,
+    hangs_in_eager.HYPOTHESIS,
+    proven_failure.HYPOTHESIS,
+    only_under_the_tool.HYPOTHESIS,
+    unproven_failure.HYPOTHESIS,
+    # No compiled graph is known to be wrong.
+    unexamined_failure.HYPOTHESIS,
+    compile_refused.HYPOTHESIS,
+    never_ends.HYPOTHESIS,
+    undetermined_result.HYPOTHESIS,
+    wrong_capture.HYPOTHESIS,
+    # The program went through.
+    clean.HYPOTHESIS,
+    inductor_random_numbers.HYPOTHESIS,
+    hidden_by_the_tool.HYPOTHESIS,
+    # The program fails with every compiled graph right.
+    fails_in_eager.HYPOTHESIS,
+    fails_now_and_then.HYPOTHESIS,
+    # Before rounding: with other roundings, what Dynamo does is done too.
+    dynamo_alone.HYPOTHESIS,
+    rounding.HYPOTHESIS,
+    aot_alone.HYPOTHESIS,
+    likely_random_numbers.HYPOTHESIS,
+    likely_rounding.HYPOTHESIS,
+    unknown_cause.HYPOTHESIS,
+)
+
+
+def verdict_of_first(case: ProgramCase) -> Verdict:
+    """The verdict of the first hypothesis that comes to one."""
+    for hypothesis in HYPOTHESES:
+        if hypothesis.applies(case):
+            verdict = hypothesis.examine(case)
+            if verdict is not None:
+                return verdict
+    raise ToolFailure("No hypothesis fits how the program ended.")

@@ -1,0 +1,40 @@
+"""Nothing is wrong.
+
+When it applies: The program went through, and no compiled graph is known to be wrong.
+
+What it runs: The program without the tool, unless it takes long.
+
+What it concludes: Clean, unless the program fails without the tool.
+
+How sure: Proven if every call could be compared, likely if some could not, unknown if none could.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.common_verdicts import nothing_found
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+
+# A program that takes longer is not run once more only to confirm that it is well.
+_SHORT_RUN = 600.0
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.ends_well
+
+
+def _examine(case: ProgramCase) -> Verdict | None:
+    result = nothing_found(case)
+    if case.first.ending.seconds >= _SHORT_RUN:
+        return result
+    plain = case.runs.without_tool_once()
+    if plain.failed:
+        return None
+    well = "the program also ends well without the tool"
+    late = "without the tool the program did not end in time"
+    result.add(well if plain.ending.exit_code == 0 else late, "one run")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,80 @@
+"""A compile raised where no graph could be examined: Dynamo or AOTAutograd refuses.
+
+When it applies: An exception came out of a compile, and nothing was found.
+
+What it runs: The program in eager.
+
+What it concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a bug of
+the compiler, if the program fails in eager too.
+
+How sure: Proven by the exception, and by the run in eager.
+"""
+
+from __future__ import annotations
+
+import re
+
+from inductoscope.analysis.rules import diagnose
+from inductoscope.doctor.outside.common_verdicts import fails_in_eager
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.entities import CompileError
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.frames import is_users
+
+_BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and bool(_errors(case))
+
+
+def _errors(case: ProgramCase) -> list[CompileError]:
+    return [e for c in case.recording.compiles for e in c.errors if not e.swallowed]
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    error = _errors(case)[0]
+    why = f"{error.type} before any backend ran; running the program without torch.compile"
+    eager = case.runs.in_eager_once(why)
+    return fails_in_eager(case, eager) if eager.failed else _refused(case, error)
+
+
+def _refused(case: ProgramCase, error: CompileError) -> Verdict:
+    finding = next((f for f in diagnose(case.recording) if f.rule == "compile_error"), None)
+    kind = v.NOT_INDUCTOR if error.stage in _BEFORE_INDUCTOR else v.CRASH
+    functions = [place.partition(" ")[0] for place in error.raised_in]
+    source = _users_line(error.message) or error.source or (finding.source if finding else None)
+    culprit = Culprit(function=functions[0] if functions else None, source=source)
+    result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
+    message = error.message.strip().splitlines()
+    result.add("\n".join(message[:12]), "the exception, and the same in eager does not fail")
+    for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
+        result.add(f"called from {place}" if number else f"raised in {place}")
+    if finding is not None:
+        result.add(finding.advice)
+    return result
+
+
+def _summary(error: CompileError) -> str:
+    message = error.message.strip().splitlines()
+    who = _BEFORE_INDUCTOR.get(error.stage, f"Inductor, in stage {error.stage}")
+    summary = f"{who}: {error.type}: {message[0] if message else ''}"
+    if "fullgraph" in error.message or "Unsupported" in error.type:
+        summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
+    if any("register_fake" in text for text in (error.message, *error.causes)):
+        summary += " (an operator of the program's own has no fake implementation: register_fake)"
+    return summary
+
+
+def _users_line(message: str) -> str | None:
+    """The last line of the program that Dynamo's message names."""
+    _, _, user_code = message.partition("from user code:")
+    places = re.findall(r'File "([^"]+)", line (\d+)', user_code)
+    own = [f"{path}:{line}" for path, line in places if is_users(path)]
+    return own[-1] if own else None
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

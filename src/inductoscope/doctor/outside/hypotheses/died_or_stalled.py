@@ -1,0 +1,66 @@
+"""A process died or stopped moving inside the compiler, or inside a compiled graph.
+
+When it applies: Nothing was found inside the program, and it did not end well.
+
+What it runs: The program once more, up to the graph that it was at; there the search begins.
+
+What it concludes: Nothing by itself: what is found there is for the next hypotheses.
+
+How sure: As sure as those are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from inductoscope.doctor.failure import HANG, SIGNAL, Failure
+from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.instructions import FOLDER, Instructions
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.last_position import LastPosition, last_position
+from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.vocabulary import stages
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and case.first.ending.exit_code != 0
+
+
+def _examine(case: ProgramCase) -> None:
+    return_to_last_position(case, case.first, case.instructions)
+
+
+def return_to_last_position(case: ProgramCase, run: ProgramRun, instructions: Instructions) -> None:
+    """If a run died or hung in a graph: run the program up to that graph, and look from there."""
+    position = last_position(run)
+    if position is None or position.stage == stages.DYNAMO:  # There is no graph to stop at.
+        return
+    stop = replace(
+        instructions,
+        stop_at=position.compile,
+        failure=_failure(run, position),
+        calls=0,
+    )
+    again = case.runs.again(stop, f"{position.text}; running it again up to there")
+    case.found = found = read_found(again.folder / FOLDER)
+    if found is not None:
+        found.functions = found.functions or position.functions
+        function = found.failure.function or position.function
+        found.failure = replace(found.failure, function=function)
+
+
+def _failure(run: ProgramRun, position: LastPosition) -> Failure:
+    was_ended = run.stalled or run.over_time
+    return Failure(
+        HANG if was_ended else SIGNAL,
+        position.text,
+        stage=position.stage,
+        aspect="" if was_ended else position.signal_name,
+        function=position.function,
+        detail=position.detail,
+        functions=tuple(position.functions),
+    )
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,41 @@
+"""The tool keeps the program from failing.
+
+When it applies: The program fails without the tool and not with it, and random numbers do not
+explain that.
+
+What it runs: Nothing more.
+
+What it concludes: That it fails, and that the cause is unknown.
+
+How sure: Unknown.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.common_verdicts import nothing_found
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.ends_well
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    plain = case.runs.without_tool_once()
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        "The program fails by itself but not under the tool, which limits it to one OpenMP "
+        "thread and uses eager's random numbers; the cause is unknown.",
+    )
+    result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
+    result.add(plain.output[-800:], "what the program printed by itself")
+    result.evidence += nothing_found(case).evidence
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,42 @@
+"""The program does not end, and no smaller program was found that shows it.
+
+When it applies: The program stalled or ran out of time, and nothing was found.
+
+What it runs: Nothing: where it was is known from its last stacks.
+
+What it concludes: A hang in the stage that it was in, or in the program itself.
+
+How sure: Likely.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.last_position import last_position
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and (case.first.stalled or case.first.over_time)
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    position = last_position(case.first)
+    if position is None:
+        text = "The program did not end within the time limit; it was not inside the compiler."
+        result = Verdict(v.HANG, stages.USER, text, "likely")
+    else:
+        said = f"{position.text[0].upper()}{position.text[1:]}"
+        text = f"{said}; no smaller program was found that shows it."
+        culprit = Culprit(function=position.function or None, source=case.last_compiled)
+        result = Verdict(v.HANG, position.stage, text, "likely", culprit)
+        for number, function in enumerate(position.functions[:12]):
+            result.add(f"called from {function}" if number else f"it was in {function}")
+    result.add(case.first.stacks[-1500:], "the last Python stacks")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,41 @@
+"""The tool itself makes the program fail.
+
+When it applies: An error or a crash was found that no reproducer shows.
+
+What it runs: The program without the tool.
+
+What it concludes: Nothing is known to be wrong, if the program ends well by itself.
+
+How sure: Unknown.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.failure import HANG, NAN, WRONG
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    if case.found is None or case.proof.is_verified:
+        return False
+    return case.found.failure.kind not in (WRONG, NAN, HANG)
+
+
+def _examine(case: ProgramCase) -> Verdict | None:
+    if case.found is None or case.runs.without_tool_once().ending.exit_code != 0:
+        return None
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        "The program fails under the tool only: it ends well by itself, so nothing is known to be "
+        "wrong with it.",
+    )
+    result.add(case.found.failure.text[:1500], "seen under the tool")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,51 @@
+"""The program asks for more than floating point gives.
+
+When it applies: The program fails with every compiled graph right, and some values are not the
+same to the last bit.
+
+What it runs: The program in eager, with every inexact operation rounded otherwise by one unit in
+the last place.
+
+What it concludes: Not a bug, if it fails the same way.
+
+How sure: Proven by that run.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.instructions import MOVED, Instructions
+from inductoscope.doctor.outside.common_verdicts import not_a_bug
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.outside.same_failure import fails_alike
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.model.entities import Check
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.fails_unexplained and bool(_inexact(case))
+
+
+def _inexact(case: ProgramCase) -> list[Check]:
+    rounding = case.checks_that_are("within-rounding")
+    return rounding or [check for check in case.checks if check.is_exact is False]
+
+
+def _examine(case: ProgramCase) -> Verdict | None:
+    moved = case.runs.again(
+        Instructions(calls=0, backend=MOVED, investigate=False),
+        "running it in eager with other roundings",
+    )
+    if not fails_alike(case.first, moved):
+        return None
+    result = not_a_bug(
+        "Rounding: the program fails in eager too, once every inexact operation is rounded "
+        "otherwise by one unit in the last place; what it asks for, floating point does not give "
+        "(noise)",
+        _inexact(case),
+    )
+    result.add("fails the same way, with every graph in eager and rounded otherwise", "one run")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

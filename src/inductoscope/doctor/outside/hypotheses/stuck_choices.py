@@ -1,0 +1,51 @@
+"""Autotuning waits for choices that never finish.
+
+When it applies: The program stalled, and kernels that autotuning compiles or times have not come
+back.
+
+What it runs: A stuck kernel alone, some that wait if that tells one condition from another, and
+the program with the stuck choices left out.
+
+What it concludes: A hang in autotuning, the condition that stuck choices share, and a filter that
+leaves them out.
+
+How sure: Proven if a kernel is stuck alone too, otherwise likely.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.autotune_hang import (
+    add_repro,
+    find_filter,
+    look_further,
+    try_kernel_alone,
+    verdict_on_stuck,
+)
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.hangs.choices.analysis import analyse
+from inductoscope.hangs.choices.stuck_choices import stuck_choices
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.first.stalled
+
+
+def _examine(case: ProgramCase) -> Verdict | None:
+    stuck = stuck_choices(case.first.folder)
+    if stuck is None:
+        return None
+    case.say(f"{len(stuck.stuck)} choices are stuck, {len(stuck.finished)} are finished")
+    known = look_further(analyse(stuck), case.say)
+    trial, why_not = try_kernel_alone(known, case.proof.place, case.say)
+    result = verdict_on_stuck(known, trial, why_not)
+    add_repro(result, trial, case.proof.script)
+    if case.proof.with_workaround:
+        result.workaround, told = find_filter(known, case.runs.again, case.proof.place)
+        for line in told:
+            result.add(line, "one run of the program")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

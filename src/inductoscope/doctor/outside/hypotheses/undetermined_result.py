@@ -1,0 +1,34 @@
+"""What the program computes is not determined in eager either.
+
+When it applies: Eager gave other values when it ran a graph again, or read memory that no one has
+written, and the program fails or a function differs.
+
+What it runs: Nothing.
+
+What it concludes: Not a bug: uninitialised memory or other nondeterminism.
+
+How sure: Proven by two runs of the graph in eager.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.common_verdicts import not_a_bug
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+
+
+def _applies(case: ProgramCase) -> bool:
+    if case.found is not None or not case.checks_that_are("unsteady"):
+        return False
+    return case.first.ending.exit_code != 0 or bool(case.functions_that_differ)
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    return not_a_bug(
+        "Uninitialised memory or other nondeterminism: what eager gives is not determined either",
+        case.checks_that_are("unsteady"),
+    )
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

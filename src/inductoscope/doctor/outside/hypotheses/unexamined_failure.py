@@ -1,0 +1,41 @@
+"""A call was seen to be wrong, and the search for the cause broke: a mistake of this tool.
+
+When it applies: A check failed, and nothing was handed over about it.
+
+What it runs: Nothing.
+
+What it concludes: A wrong result or a crash, without a place.
+
+How sure: Unknown.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.common_verdicts import add_own_mistakes
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and bool(case.checks_that_are("wrong", "error"))
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    bad = case.checks_that_are("wrong", "error")
+    is_error = bad[0].verdict == "error"
+    result = Verdict(
+        v.CRASH if is_error else v.WRONG_RESULT,
+        stages.NO_STAGE,
+        f"Compile {bad[0].compile} does not do what eager does: {bad[0].text}. "
+        "Looking for the cause failed, so that it is unknown.",
+    )
+    for check in bad[:4]:
+        result.add(check.text, f"compile {check.compile}, compared with eager")
+    add_own_mistakes(result, case)
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

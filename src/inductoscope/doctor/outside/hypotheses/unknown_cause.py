@@ -1,0 +1,41 @@
+"""What remains: the tool hid it, or what was not compared is wrong.
+
+When it applies: The program fails compiled and not in eager, and no other hypothesis explains it.
+
+What it runs: Nothing.
+
+What it concludes: A wrong result, or a crash, without a place.
+
+How sure: Unknown.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.fails_unexplained
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    skipped = case.checks_that_are("skipped")
+    died = case.first.ending.signal is not None
+    result = Verdict(
+        v.CRASH if died else v.WRONG_RESULT,
+        stages.NO_STAGE,
+        f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
+        f"unknown. In the {len(case.checks) - len(skipped)} calls that were compared every "
+        "compiled graph does what eager does.",
+    )
+    result.add(case.first.output[-800:], "what the program printed")
+    for check in skipped:
+        result.add(f"not compared: {check.text}", check.compile)
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -1,0 +1,53 @@
+"""Dynamo captures something else than a function computes.
+
+When it applies: A compiled function gave something else than its Python code, though its graphs are
+right.
+
+What it runs: The program with Dynamo alone, each graph in eager.
+
+What it concludes: Not Inductor, if the function differs with Dynamo alone too.
+
+How sure: Proven by comparing the function with a fork in eager.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.outside.checks import functions_that_differ
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Culprit, Verdict
+from inductoscope.model.fold import load
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and bool(case.functions_that_differ)
+
+
+def _examine(case: ProgramCase) -> Verdict | None:
+    seen = case.functions_that_differ[0]
+    again = case.runs.again(
+        Instructions(calls=0, backend="eager", investigate=False),
+        f"{seen.function} differs though its graphs are right; running it with Dynamo "
+        "alone, each graph in eager",
+    )
+    still = functions_that_differ(load(again.folder))
+    if not still:
+        return None
+    result = Verdict(
+        v.NOT_INDUCTOR,
+        stages.DYNAMO,
+        f"Dynamo captures something else than {still[0].function} computes: "
+        f"{still[0].text}, with every graph run in eager.",
+        "proven",
+        Culprit(function=still[0].function, source=case.last_compiled),
+    )
+    for event, how in ((seen, "compiled"), (still[0], "with Dynamo alone")):
+        text = f"{event.function}: {event.text}"
+        result.add(text, f"{how}, compared with a fork in eager")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

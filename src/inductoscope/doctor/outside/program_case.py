@@ -1,0 +1,72 @@
+"""One program under examination: what its first run showed, and what was found since."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.outside.checks import functions_that_differ
+from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.doctor.outside.proof import Proof
+from inductoscope.doctor.outside.random_operations import random_operations
+from inductoscope.doctor.outside.runs import Runs
+from inductoscope.model.entities import CallableCheck, Check, Recording
+from inductoscope.model.fold import load
+
+Say = Callable[[str], None]
+
+
+@dataclass
+class ProgramCase:
+    """What hypotheses are weighed against. A hypothesis may add to `found` and to `proof`."""
+
+    # How the program was run first, and what came of it.
+    instructions: Instructions
+    first: ProgramRun
+    runs: Runs
+    proof: Proof
+    say: Say
+    # What an investigation inside the program found; None while nothing is.
+    found: Found | None = None
+
+    @cached_property
+    def recording(self) -> Recording:
+        """The first run, as it was recorded."""
+        return load(self.first.folder)
+
+    @property
+    def checks(self) -> Sequence[Check]:
+        """The calls of compiled graphs that were compared with eager in the first run."""
+        return self.recording.checks
+
+    def checks_that_are(self, *verdicts: str) -> list[Check]:
+        """The checks with one of these verdicts."""
+        return [check for check in self.checks if check.verdict in verdicts]
+
+    @property
+    def functions_that_differ(self) -> list[CallableCheck]:
+        """Compiled functions that gave something else than their Python code, as a whole."""
+        return functions_that_differ(self.recording)
+
+    @cached_property
+    def random_operations(self) -> list[str]:
+        """Operations in the captured graphs that draw random numbers."""
+        return random_operations(self.recording)
+
+    @property
+    def last_compiled(self) -> str | None:
+        """The line of the function that was compiled last."""
+        return self.recording.compiles[-1].place if self.recording.compiles else None
+
+    @property
+    def fails_unexplained(self) -> bool:
+        """Whether the program fails although nothing is known to be wrong with a graph."""
+        return self.found is None and self.first.failed
+
+    @property
+    def ends_well(self) -> bool:
+        """Whether the program went through, and nothing was found."""
+        return self.found is None and self.first.ending.exit_code == 0

@@ -1,0 +1,102 @@
+"""A reproducer that is run before it is called one, and a workaround that is tried likewise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
+from inductoscope.doctor.outside.checks import every_check_passed
+from inductoscope.doctor.outside.finding_verdict import verdict_on
+from inductoscope.doctor.outside.runs import Runs
+from inductoscope.doctor.repro.verify import FreshProcesses, Verification
+from inductoscope.doctor.verdict import Repro, Verdict, Workaround
+
+_MOST_WORKAROUNDS = 3
+
+
+@dataclass
+class Proof:
+    """What was shown in fresh processes and on the program itself."""
+
+    fresh: FreshProcesses
+    place: Path
+    say: Callable[[str], None]
+    # How often the reproducer is run.
+    times: int
+    with_workaround: bool = True
+    verification: Verification | None = None
+    workaround: Workaround | None = None
+
+    @property
+    def script(self) -> Path:
+        """Where the reproducer is."""
+        return self.place / "repro.py"
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether the reproducer failed every time."""
+        return self.verification is not None and self.verification.is_verified
+
+    def prove_and_help(self, found: Found, runs: Runs, *, calls: int) -> None:
+        """The one beside the other: both are runs of Python that use one core.
+
+        `calls` are checked of each graph while a workaround is tried.
+        """
+        with ThreadPoolExecutor(1) as beside:
+            proof = beside.submit(self._prove, found)
+            try:
+                self._help(found, runs, calls)
+                proof.result()
+            except BaseException:
+                self.fresh.close()  # Otherwise an interruption would wait for them.
+                raise
+
+    def _prove(self, found: Found) -> None:
+        if not found.script:
+            return
+        self.script.write_text(found.script, "utf-8")
+        self.say(f"running the reproducer in fresh processes ({self.times})")
+        self.verification = self.fresh.verify(self.script, found.expected_output)
+        (self.place / "repro-output.txt").write_text(self.verification.output, "utf-8")
+
+    def _help(self, found: Found, runs: Runs, calls: int) -> None:
+        """Try the workarounds that helped the graph on the program itself, until one works."""
+        if not self.with_workaround:
+            return
+        for tried in found.workarounds[:_MOST_WORKAROUNDS]:
+            instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
+            run = runs.again(instructions, f"trying on the program: {tried.text}")
+            works = every_check_passed(run)
+            self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)
+            if works:
+                return
+
+    def prove_function(self, verdict: Verdict, place: Path) -> None:
+        """What Dynamo refuses has no graph: the function itself is the reproducer."""
+        source = place / FUNCTION_SCRIPT
+        if not source.exists():
+            return
+        path = source.rename(self.script)
+        self.say(f"running the function alone in fresh processes ({self.times})")
+        self.verification = checked = self.fresh.verify(path, ["eager: ok"])
+        verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
+
+    def verdict_on(self, found: Found) -> Verdict:
+        """The verdict on what was found, with what was shown so far."""
+        result = verdict_on(found)
+        if self.verification is not None:
+            result.repro = Repro(
+                str(self.script),
+                self.verification.is_verified,
+                self.verification.failed,
+                self.verification.of,
+                found.nodes,
+            )
+        elif found.no_script:
+            result.add(f"no script could be written: {found.no_script}")
+        result.workaround = self.workaround
+        return result

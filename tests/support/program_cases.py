@@ -1,0 +1,100 @@
+"""Programs under examination whose runs are written down rather than made.
+
+Each run is a folder with what the program printed, and an exit code.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.launch import Ending
+from inductoscope.doctor.handover import Found, write_found
+from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
+from inductoscope.doctor.outside.program import OUTPUT, ProgramRun, RunLimits
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.outside.proof import Proof
+from inductoscope.doctor.outside.runs import Runs
+from inductoscope.doctor.repro.verify import FreshProcesses
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.checking import CallChecked
+from inductoscope.recording.events.process import ProcessStart
+from inductoscope.recording.location import create_recording
+from inductoscope.recording.writer import StreamWriter
+
+COMMAND = ("python", "x.py")
+
+
+@dataclass(frozen=True)
+class End:
+    """How a run ends."""
+
+    exit_code: int = 0
+    output: str = "done"
+    over_time: bool = False
+    stalled: bool = False
+    # Its process did not come to say that it ends.
+    died: bool = False
+    # Events that it leaves in its recording, and what is found inside it.
+    events: tuple[Event, ...] = ()
+    found: Found | None = None
+
+
+ENDS_WELL = End()
+FAILS = End(1, "step 3\nAssertionError: 0.25 is not 0.5")
+FAILS_OTHERWISE = End(1, "ConnectionError: the server did not answer")
+
+# What a run is asked for by: what stands in for the backend, or one of these two.
+COMPILED, PLAIN = "compiled", "plain"
+
+
+def check(verdict: str = "right", *, is_exact: bool = True, text: str = "2 values") -> CallChecked:
+    """A call of a compiled graph that was compared with eager."""
+    return CallChecked(compile="0/0", call=1, verdict=verdict, text=text, is_exact=is_exact)
+
+
+def leave_behind(end: End, folder: Path) -> ProgramRun:
+    """The folder of a run that ended so."""
+    (folder / FOLDER).mkdir(exist_ok=True)
+    (folder / FOLDER / OUTPUT).write_text(end.output)
+    stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1))
+    for event in end.events:
+        stream.emit(event)
+    if not end.died:
+        stream.close()
+    if end.found is not None:
+        write_found(end.found, folder / FOLDER)
+    return ProgramRun(Ending(end.exit_code, None, 1.0), folder, end.stalled, end.over_time)
+
+
+@dataclass
+class WrittenRuns:
+    """A program whose runs end as written down, by what they are asked for."""
+
+    ends: dict[str, list[End]]
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(
+        self, command: Any, folder: Path, instructions: Instructions, **how: Any
+    ) -> ProgramRun:
+        """The next run of this kind; the last one is repeated."""
+        kind = instructions.backend or (COMPILED if instructions.inside else PLAIN)
+        self.asked.append(kind)
+        ends = self.ends[kind]
+        return leave_behind(ends.pop(0) if len(ends) > 1 else ends[0], folder)
+
+
+def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCase, list[str]]:
+    """A program that ended so at first, and what its further runs are asked for, in order."""
+    usual = {"off": [ENDS_WELL], PLAIN: [FAILS], "eager": [ENDS_WELL], "aot_eager": [ENDS_WELL]}
+    written = WrittenRuns({**usual, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], **ends})
+    folder = create_recording(COMMAND, output=place / "out")
+    runs = Runs(COMMAND, folder, RunLimits(), _say_nothing, written)
+    proof = Proof(FreshProcesses({}, runs.place, times=1), runs.place, _say_nothing, times=1)
+    run = leave_behind(first, folder)
+    return ProgramCase(Instructions(), run, runs, proof, _say_nothing, first.found), written.asked
+
+
+def _say_nothing(text: str) -> None:
+    pass
