@@ -13,36 +13,6 @@ from support.programs import ONE_PROOF, SMALL_MODEL, Workplace
 
 pytestmark = pytest.mark.spread
 
-# A start-up hook that changes one torch module when it is imported.
-PLANT = """
-import importlib.machinery, sys
-
-def change(m):
-{body}
-
-class Finder:
-    def find_spec(self, name, path=None, target=None):
-        if name != "{module}":
-            return None
-        spec = importlib.machinery.PathFinder.find_spec(name, path)
-        run = spec.loader.exec_module
-        def exec_module(module):
-            run(module)
-            change(module)
-        spec.loader.exec_module = exec_module
-        return spec
-
-sys.meta_path.insert(0, Finder())
-"""
-
-
-def plant(workplace: Workplace, module: str, body: str) -> dict[str, str]:
-    """Write the hook and return the environment that brings it in."""
-    lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-    workplace.write("plant/sitecustomize.py", PLANT.format(module=module, body=lines))
-    return {"PYTHONPATH": str(workplace.folder / "plant")}
-
-
 # --- what is wrong with the compiler --------------------------------------------------------------
 
 
@@ -55,7 +25,7 @@ right = m.lowerings[tanh]
 m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
 """
     # With as many proofs as it makes by itself.
-    planted = plant(workplace, "torch._inductor.lowering", wrong)
+    planted = workplace.plant("torch._inductor.lowering", wrong)
     found = workplace.doctor("model.py", options=(), **planted)
     verdict = found.verdict
     assert found.exit_code == 1
@@ -81,7 +51,7 @@ def tanh(x):
 m.CppOverrides.tanh = staticmethod(tanh)
 m.CppVecOverrides.tanh = staticmethod(lambda x: f"({x} * {x})")
 """
-    environment = plant(workplace, "torch._inductor.codegen.cpp", wrong)
+    environment = workplace.plant("torch._inductor.codegen.cpp", wrong)
     # A graph in the cache does not know whether the fault was there when it was compiled.
     without_caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
     found = workplace.doctor("model.py", options=("--no-workaround", *ONE_PROOF), **environment)
@@ -100,7 +70,7 @@ m.CppVecOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
     found = workplace.doctor(
         "model.py",
         options=("--no-workaround", *ONE_PROOF),
-        **plant(workplace, "torch._inductor.codegen.cpp", wrong),
+        **workplace.plant("torch._inductor.codegen.cpp", wrong),
     )
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("compile-error", "cpp-compile")
     assert "no_such_function" in found.names
@@ -119,7 +89,7 @@ m.Scheduler.fuse_nodes = fuse_nodes
     found = workplace.doctor(
         "model.py",
         options=("--stall", "8", "--no-workaround", *ONE_PROOF),
-        **plant(workplace, "torch._inductor.scheduler", endless),
+        **workplace.plant("torch._inductor.scheduler", endless),
     )
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("hang", "scheduler")
     assert found.verdict["culprit"]["function"] == "fuse_nodes"

@@ -245,8 +245,6 @@ def test_a_failure_of_the_third_call_in_one_rank(workplace: Workplace) -> None:
 
 def test_a_kernel_that_kills_a_child_of_the_program(workplace: Workplace) -> None:
     """Planted: tanh ends the process. The program itself ends with an exit code of its own."""
-    from test_doctor import plant
-
     workplace.write("model.py", SMALL_MODEL)
     workplace.write(
         "parent.py",
@@ -258,7 +256,7 @@ def test_a_kernel_that_kills_a_child_of_the_program(workplace: Workplace) -> Non
 m.CppOverrides.tanh = staticmethod(lambda x: "(__builtin_trap(), 0.0f)")
 m.CppVecOverrides.tanh = staticmethod(lambda x: f"(__builtin_trap(), {x})")
 """
-    environment = plant(workplace, "torch._inductor.codegen.cpp", wrong)
+    environment = workplace.plant("torch._inductor.codegen.cpp", wrong)
     found = workplace.doctor("parent.py", options=NO_WORKAROUND, **environment)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("crash", "runtime")
     assert found.verdict["culprit"]["op"].startswith("aten.tanh")

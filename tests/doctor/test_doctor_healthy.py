@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from support.programs import TOOL, Workplace
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spread
 
@@ -118,22 +118,14 @@ def test_ctrl_c_ends_with_what_is_known_and_leaves_nothing_running(workplace: Wo
         stdout=subprocess.PIPE,
         text=True,
     )
-    _wait_for(lambda: list((workplace.folder / "out" / "streams").glob("*.jsonl")))
+    assert wait_until(lambda: list((workplace.folder / "out" / "streams").glob("*.jsonl")))
     program = _children(child.pid)
     assert program
     child.send_signal(signal.SIGINT)
     output, _ = child.communicate(timeout=60)
     assert "not finished" in output
     assert child.returncode == 1
-    _wait_for(lambda: not any(Path("/proc", pid).exists() for pid in program))
-
-
-def _wait_for(condition: object) -> None:
-    for _ in range(300):
-        if condition():  # type: ignore[operator]
-            return
-        time.sleep(0.1)
-    raise AssertionError("it did not happen")
+    assert wait_until(lambda: not any(Path("/proc", pid).exists() for pid in program))
 
 
 def _children(pid: int) -> list[str]:

@@ -16,7 +16,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -34,6 +33,7 @@ from inductoscope.processes.status import cpu_seconds
 from inductoscope.recording.events.code import KernelDefined, NativeEnd
 from inductoscope.recording.events.compiling import StageEnd, StageStart
 from support.examples import entries
+from support.waiting import wait_until
 
 # Long enough for a fork on a busy machine, and for a sleep that nobody waits for.
 AGES = 120.0
@@ -50,14 +50,6 @@ def is_gone(pid: int) -> bool:
         return "\nState:\tZ" in Path(f"/proc/{pid}/status").read_text()
     except (FileNotFoundError, ProcessLookupError):
         return True
-
-
-def wait_until(condition: Callable[[], Any]) -> bool:
-    """A killed process takes a moment to disappear."""
-    end = time.monotonic() + AGES
-    while not condition() and time.monotonic() < end:
-        time.sleep(0.01)
-    return bool(condition())
 
 
 def read_pid(path: Path) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.model.fold import load
-from support.programs import PLANT_ON_IMPORT, Outcome, Workplace
+from support.programs import Outcome, Workplace
 
 pytestmark = pytest.mark.spread
 
@@ -145,12 +145,10 @@ def test_pytest_as_the_command(workplace: Workplace) -> None:
 
 def test_a_missing_private_name_switches_one_view_off_and_says_so(workplace: Workplace) -> None:
     """What a future torch might do: a function that a hook needs is gone."""
-    plant = PLANT_ON_IMPORT.replace("torch._dynamo.guards", "torch._inductor.debug")
-    plant = plant.replace('module.PLANTED = "yes"', "del module.log_ir_pre_fusion")
-    workplace.write("hooks/sitecustomize.py", plant)
+    planted = workplace.plant("torch._inductor.debug", "del m.log_ir_pre_fusion")
     workplace.write("script.py", "import torch, torch._inductor.debug")
 
-    outcome = workplace.run("script.py", PYTHONPATH=str(workplace.folder / "hooks"))
+    outcome = workplace.run("script.py", **planted)
 
     views = [view for process in outcome.recording.processes for view in process.views_off]
     assert len(views) == 1, outcome.stderr

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
 
@@ -19,6 +18,7 @@ from inductoscope.kernels.file import read_kernel_file
 from inductoscope.kernels.plans import Wish, make_plans
 from support.examples import inductoscope
 from support.kernel_files import stored
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spread
 
@@ -43,15 +43,6 @@ def processes_about(text: str) -> list[str]:
         if text in words:
             found.append(words)
     return found
-
-
-def eventually(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def stand_in(folder: Path) -> Path:
@@ -216,9 +207,9 @@ def test_nothing_is_left_running_when_the_tool_is_ended(
         stderr=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
     )
-    assert eventually((tmp_path / "asked").exists)
+    assert wait_until((tmp_path / "asked").exists)
     tool.send_signal(number)
     tool.wait(timeout=30)
-    assert eventually(lambda: processes_about(str(tmp_path)) == [])
+    assert wait_until(lambda: processes_about(str(tmp_path)) == [])
     if number != signal.SIGKILL:
         assert list(tmp_path.glob("inductoscope-kernel-*")) == []

@@ -6,13 +6,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from inductoscope.analysis.rules import diagnose
-from support.programs import PLANT_ON_IMPORT, TOOL, Workplace
+from support.programs import TOOL, Workplace
+from support.waiting import wait_until
 
 pytestmark = pytest.mark.spread
 
@@ -117,7 +117,7 @@ def test_a_planted_import_hook_still_patches_torch_and_is_recorded_around(
     workplace: Workplace,
 ) -> None:
     """Start-up hooks that patch torch modules on import act first; ours wrap what they leave."""
-    workplace.write("hooks/sitecustomize.py", PLANT_ON_IMPORT)
+    planted = workplace.plant("torch._dynamo.guards", 'm.PLANTED = "yes"')
     workplace.write(
         "script.py",
         "import torch, torch._dynamo.guards as g\n"
@@ -125,7 +125,7 @@ def test_a_planted_import_hook_still_patches_torch_and_is_recorded_around(
         "print(g.PLANTED)",
     )
 
-    outcome = workplace.run("script.py", PYTHONPATH=str(workplace.folder / "hooks"))
+    outcome = workplace.run("script.py", **planted)
 
     assert outcome.stdout == "yes\n", outcome.stderr
     assert outcome.recording.compiles[0].guard_count > 0
@@ -175,7 +175,7 @@ def test_a_signal_sent_to_the_tool_reaches_the_program(workplace: Workplace) -> 
         "time.sleep(60)",
     )
     child = workplace.start("script.py")
-    _wait_for(workplace.folder / "ready")
+    assert wait_until((workplace.folder / "ready").exists)
     child.send_signal(signal.SIGTERM)
     assert child.wait(timeout=30) == 42
 
@@ -188,7 +188,7 @@ def test_an_interrupt_sent_to_the_tool_alone_reaches_the_program(workplace: Work
         "try:\n    time.sleep(60)\nexcept KeyboardInterrupt:\n    print('tidied up')",
     )
     child = workplace.start("script.py")
-    _wait_for(workplace.folder / "ready")
+    assert wait_until((workplace.folder / "ready").exists)
     child.send_signal(signal.SIGINT)
     stdout, _ = child.communicate(timeout=30)
     assert (stdout, child.returncode) == ("tidied up\n", 0)
@@ -204,24 +204,17 @@ def test_killing_the_tool_leaves_the_program_and_its_recording(workplace: Workpl
         "open('done', 'w').close()",
     )
     child = workplace.start("script.py")
-    _wait_for(workplace.folder / "ready")
+    assert wait_until((workplace.folder / "ready").exists)
     child.kill()
     child.wait(timeout=30)
     (workplace.folder / "go").touch()
-    _wait_for(workplace.folder / "done")
+    assert wait_until((workplace.folder / "done").exists)
 
     from inductoscope.model.fold import load
 
     recording = load(workplace.folder / "recording")
     assert recording.ending is None
     assert [compile_.outcome for compile_ in recording.compiles] == ["compiled"]
-
-
-def _wait_for(path: Path) -> None:
-    deadline = time.monotonic() + 60
-    while not path.exists():
-        assert time.monotonic() < deadline, f"{path} never appeared"
-        time.sleep(0.02)
 
 
 # --- commands that cannot be run ------------------------------------------------------------------

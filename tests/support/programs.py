@@ -103,6 +103,12 @@ class Workplace:
         path.write_text(text)
         return path
 
+    def plant(self, module: str, body: str) -> dict[str, str]:
+        """Write a hook that changes the module `m`; return the environment that brings it in."""
+        lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
+        self.write("plant/sitecustomize.py", _PLANT.format(module=module, body=lines))
+        return {"PYTHONPATH": str(self.folder / "plant")}
+
     def environment(self, **more: str) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
         found.update(TORCHINDUCTOR_CACHE_DIR=str(self.cache), COLUMNS="80")
@@ -193,19 +199,22 @@ for script in map(pathlib.Path, sys.argv[1:]):
     (place / "code").write_text(str(status))
 """
 
-# A start-up hook that changes a torch module when it is imported.
-PLANT_ON_IMPORT = """
+# A start-up hook that changes a module when it is imported.
+_PLANT = """
 import importlib.machinery, sys
+
+def change(m):
+{body}
 
 class Finder:
     def find_spec(self, name, path=None, target=None):
-        if name != "torch._dynamo.guards":
+        if name != "{module}":
             return None
         spec = importlib.machinery.PathFinder.find_spec(name, path)
         run = spec.loader.exec_module
         def exec_module(module):
             run(module)
-            module.PLANTED = "yes"
+            change(module)
         spec.loader.exec_module = exec_module
         return spec
 
