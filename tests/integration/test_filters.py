@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
 from inductoscope.hangs.choices.filters import (
     PATCHED,
     VARIABLE,
@@ -32,7 +32,7 @@ HEALTHY = LOGS / "h200_autotune_ok.log.gz"
 
 
 @pytest.fixture(scope="module")
-def condition() -> Condition:
+def condition() -> ChoiceCondition:
     """num_warps=8"""
     return contrast(STUCK, FINISHED)[0]
 
@@ -42,7 +42,7 @@ def described(configuration: dict[str, int]) -> str:
     return ", ".join(f"{name}={value}" for name, value in sorted(configuration.items()))
 
 
-def test_the_variable_keeps_all_choices_but_the_stuck_ones(condition: Condition) -> None:
+def test_the_variable_keeps_all_choices_but_the_stuck_ones(condition: ChoiceCondition) -> None:
     pattern = pattern_for(condition, STUCK)
     assert not any(re.search(pattern, described(config)) for config in STUCK)
     assert all(re.search(pattern, described(config)) for config in FINISHED)
@@ -70,7 +70,7 @@ def test_a_value_with_quotes_in_it_still_fits_into_a_shell() -> None:
     assert f"{VARIABLE}={pattern_for(condition, stuck)}" in done.stdout.splitlines()
 
 
-def test_the_snippet_filters_what_torch_is_about_to_compile(condition: Condition) -> None:
+def test_the_snippet_filters_what_torch_is_about_to_compile(condition: ChoiceCondition) -> None:
     choices = "[Choice(text) for text in " + repr([*map(described, STUCK + FINISHED), ""]) + "]"
     check = f"""
 class Choice:
@@ -89,7 +89,7 @@ print(sorted(c.description.rpartition("=")[2] for c in ours({choices})))
     assert done.stdout.split("\n")[0] == "['', '2', '4']", done.stderr
 
 
-def test_the_snippet_says_why(condition: Condition) -> None:
+def test_the_snippet_says_why(condition: ChoiceCondition) -> None:
     assert snippet_for(condition).startswith(
         "# Compiling a choice with num_warps=8 never ended\n# (2 of 2 stuck, 0 of 2 finished).\n"
     )
@@ -97,7 +97,7 @@ def test_the_snippet_says_why(condition: Condition) -> None:
 
 @pytest.mark.parametrize("device", ["cuda", "hip"])
 def test_the_patch_applies_to_the_installed_torch(
-    condition: Condition, device: str, tmp_path: Path
+    condition: ChoiceCondition, device: str, tmp_path: Path
 ) -> None:
     patch = patch_for(condition, SOURCE, device=device)
     target = tmp_path / PATCHED
@@ -112,7 +112,7 @@ def test_the_patch_applies_to_the_installed_torch(
 
 
 def test_no_configuration_of_a_patched_torch_has_what_hangs(
-    condition: Condition, tmp_path: Path
+    condition: ChoiceCondition, tmp_path: Path
 ) -> None:
     patch = patch_for(condition, SOURCE)
     file = tmp_path / PATCHED

@@ -15,7 +15,7 @@ from unittest import mock
 import pytest
 
 from inductoscope.kernels.file import read_kernel_file
-from inductoscope.kernels.plans import Wish, make_plans
+from inductoscope.kernels.plans import KernelRequest, make_plans
 from support.examples import inductoscope
 from support.kernel_files import stored
 from support.waiting import wait_until
@@ -119,7 +119,7 @@ def test_every_configuration_in_one_table() -> None:
 def test_torch_is_asked_for_what_it_would_choose_at_run_time() -> None:
     pytest.importorskip("torch")
     kernel = read_kernel_file(stored("transposed_add"))
-    plans = make_plans(kernel, Wish(all_configs=True))
+    plans = make_plans(kernel, KernelRequest(all_configs=True))
     assert len(plans) > 1
     for plan in plans:
         assert plan.config.values.keys() == {"YBLOCK", "XBLOCK", "num_warps", "num_stages"}

@@ -9,7 +9,7 @@ import pytest
 from inductoscope.hangs.logs.answer import Answer, Kind
 from inductoscope.hangs.logs.autotune import AutotuneFold
 from inductoscope.hangs.logs.choice import parse_choice
-from inductoscope.hangs.logs.groups import Stage
+from inductoscope.hangs.logs.groups import GroupState
 from inductoscope.hangs.logs.origin import Origin, Program
 from support.logged import LogText, caller, only_answer, stuck_names
 
@@ -245,6 +245,6 @@ def test_single_messages_can_be_taken_too() -> None:
         assert fold.take(text, origin)
     assert not fold.take("something else", origin)
     (group,) = fold.groups
-    assert group.stage is Stage.AWAITED
+    assert group.stage is GroupState.AWAITED
     assert [state.seconds for state in group.finished] == [0.5]
     assert stuck_names(group) == ["b4.py"]

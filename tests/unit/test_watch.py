@@ -19,9 +19,9 @@ import pytest
 from inductoscope.analysis.rules import stall
 from inductoscope.hangs.watch.classify import KINDS, classify
 from inductoscope.hangs.watch.ending import end_stuck
-from inductoscope.hangs.watch.following import Stream
+from inductoscope.hangs.watch.following import FollowedStream
 from inductoscope.hangs.watch.frames import mark
-from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.hangs.watch.patience import patience_of_doctor, patience_of_run
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.model.fold import load
@@ -259,13 +259,13 @@ def test_a_process_that_is_gone_has_an_empty_tree() -> None:
 
 def test_what_is_stuck_is_ended_even_if_it_is_stopped(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.send_signal(signal.SIGSTOP)
-    stuck = Judgement("ptxas", "", "", "proven", (), "", can_end=(sleeper.pid,))
+    stuck = StallDiagnosis("ptxas", "", "", "proven", (), "", can_end=(sleeper.pid,))
     assert end_stuck(stuck).pids == (sleeper.pid,)
     assert sleeper.wait() < 0
 
 
 def test_nothing_is_ended_where_nothing_may_be() -> None:
-    ended = end_stuck(Judgement("lowering", "", "", "proven", (), ""))
+    ended = end_stuck(StallDiagnosis("lowering", "", "", "proven", (), ""))
     assert ended.pids == ()
     assert "the program itself" in ended.text
 
@@ -367,7 +367,7 @@ def test_a_stream_says_what_is_open(tmp_path: Path) -> None:
         {"kind": "native", "tool": "c++", "source": "a.cpp"},
     ]
     path.write_text("".join(json.dumps(event) + "\n" for event in events) + '{"kind": "sta')
-    stream = Stream(StreamReader(path))
+    stream = FollowedStream(StreamReader(path))
     stream.catch_up()
     position = stream.position
     assert [entry.event.stage for entry in position.stages.all] == ["dynamo", "cpp-compile"]

@@ -38,7 +38,7 @@ _OUTSIDE_TRITON = ("import", "preparation")
 
 
 @dataclass(frozen=True)
-class Stage:
+class TritonStage:
     """One stage of Triton; no seconds: it had not ended."""
 
     name: str
@@ -51,7 +51,7 @@ class Attempt:
 
     outcome: str  # 'compiles', 'does not end' or 'fails'
     seconds: float
-    stages: tuple[Stage, ...]
+    stages: tuple[TritonStage, ...]
     message: str = ""
     waits_for: WaitingProcess | None = (
         None  # the child process that it waited for when its time was up
@@ -67,7 +67,7 @@ class Attempt:
 
 
 @dataclass(frozen=True)
-class Trial:
+class KernelTrial:
     """All attempts at one configuration, and what the last one left."""
 
     plan: Plan
@@ -101,7 +101,7 @@ def check_triton(plan: Plan) -> None:
 
 
 @dataclass(frozen=True)
-class Request:
+class TrialRequest:
     """How to try one plan."""
 
     limits: ChildLimits
@@ -109,7 +109,7 @@ class Request:
     output: Path | None = None  # where to keep what the stages made
 
 
-def try_alone(plan: Plan, request: Request, say: Callable[[str], None]) -> Trial:
+def try_alone(plan: Plan, request: TrialRequest, say: Callable[[str], None]) -> KernelTrial:
     """Compile as often as asked, each time in a new process with an empty cache."""
     check_triton(plan)
     attempts = []
@@ -121,7 +121,7 @@ def try_alone(plan: Plan, request: Request, say: Callable[[str], None]) -> Trial
             attempts.append(_attempt(plan, request.limits, Path(name), say))
             if request.output is not None:
                 files |= _keep(Path(name), request.output)
-    return Trial(plan, request.limits, tuple(attempts), files)
+    return KernelTrial(plan, request.limits, tuple(attempts), files)
 
 
 def _keep(folder: Path, output: Path) -> dict[str, Path]:
@@ -214,7 +214,7 @@ def _moment(event: ChildEvent) -> float:
     return float(value) if isinstance(value, (int, float)) else 0.0
 
 
-def _stages(ended: ChildResult) -> tuple[tuple[Stage, ...], float]:
+def _stages(ended: ChildResult) -> tuple[tuple[TritonStage, ...], float]:
     """The stages with their seconds, and when the first began."""
     started: dict[str, float] = {}
     seconds: dict[str, float | None] = {}
@@ -228,7 +228,7 @@ def _stages(ended: ChildResult) -> tuple[tuple[Stage, ...], float]:
                 seconds["preparation"] = round(_moment(event) - started["preparation"], 4)
         elif event.get("event") == "end" and name in started:
             seconds[name] = round(_moment(event) - started[name], 4)
-    stages = tuple(Stage(name, value) for name, value in seconds.items())
+    stages = tuple(TritonStage(name, value) for name, value in seconds.items())
     return stages, min(started.values(), default=ended.stopped_at)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.kernels.alone import Request, Trial, try_alone
+from inductoscope.kernels.alone import KernelTrial, TrialRequest, try_alone
 from inductoscope.kernels.asking import ask_torch
 from inductoscope.kernels.configs import (
     Config,
@@ -25,7 +25,7 @@ from inductoscope.processes.limited import ChildLimits
 
 
 @dataclass(frozen=True)
-class Wish:
+class KernelRequest:
     """What the user asked for."""
 
     target: str | None = None
@@ -49,28 +49,30 @@ def choose_target(kernel: KernelFile, asked: str | None) -> Target:
 
 
 def make_plans(
-    kernel: KernelFile, wish: Wish, say: Callable[[str], None] = lambda text: None
+    kernel: KernelFile, request: KernelRequest, say: Callable[[str], None] = lambda text: None
 ) -> list[Plan]:
     """What to compile: one configuration, or all that would be tried."""
-    check_settings(kernel, list(wish.settings))
-    target = choose_target(kernel, wish.target)
-    configs = _configs(kernel, wish, say)
-    chosen = configs if wish.all_configs else configs[:1]
-    plans = [make_plan(kernel, target, with_settings(c, wish.settings)) for c in chosen]
+    check_settings(kernel, list(request.settings))
+    target = choose_target(kernel, request.target)
+    configs = _configs(kernel, request, say)
+    chosen = configs if request.all_configs else configs[:1]
+    plans = [make_plan(kernel, target, with_settings(c, request.settings)) for c in chosen]
     # A setting can make two configurations the same.
     return list({str(plan.config): plan for plan in plans}.values())
 
 
-def _configs(kernel: KernelFile, wish: Wish, say: Callable[[str], None]) -> list[Config]:
+def _configs(
+    kernel: KernelFile, request: KernelRequest, say: Callable[[str], None]
+) -> list[Config]:
     found = configs_in_file(kernel)
     if found:
         return found
-    given = {"num_warps", "num_stages"} <= set(wish.settings)
-    if given and not open_arguments(kernel, wish.settings) and not wish.all_configs:
+    given = {"num_warps", "num_stages"} <= set(request.settings)
+    if given and not open_arguments(kernel, request.settings) and not request.all_configs:
         return [Config({}, "--config")]
     say("asking torch for the configuration")
     with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
-        asked, problem = ask_torch(kernel, wish.limits, Path(folder))
+        asked, problem = ask_torch(kernel, request.limits, Path(folder))
     if asked:
         return asked
     default = default_config(kernel)
@@ -85,12 +87,14 @@ def write_script(plan: Plan, path: Path) -> None:
         raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
 
 
-def try_plans(plans: list[Plan], wish: Wish, say: Callable[[str], None]) -> list[Trial]:
+def try_plans(
+    plans: list[Plan], request: KernelRequest, say: Callable[[str], None]
+) -> list[KernelTrial]:
     """Compile each plan alone; with several, each keeps its files in a folder of its own."""
     trials = []
     for number, plan in enumerate(plans):
-        output = wish.output
+        output = request.output
         if output is not None and len(plans) > 1:
             output = output / f"{number}"
-        trials.append(try_alone(plan, Request(wish.limits, wish.times, output), say))
+        trials.append(try_alone(plan, TrialRequest(request.limits, request.times, output), say))
     return trials

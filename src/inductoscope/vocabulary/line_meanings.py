@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import Enum
 
 
-class Sign(str, Enum):
+class LineMeaning(str, Enum):
     """What a line tells a reader."""
 
     RUN = "a program begins"

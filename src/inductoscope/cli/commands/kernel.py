@@ -14,7 +14,7 @@ from inductoscope.cli.parameters import json_option, quiet_option
 
 if TYPE_CHECKING:
     from inductoscope.kernels.file import KernelFile
-    from inductoscope.kernels.plans import Wish
+    from inductoscope.kernels.plans import KernelRequest
 
 _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 
@@ -96,13 +96,13 @@ def command(
     """
     from inductoscope.kernels.configs import parse_config
     from inductoscope.kernels.file import read_kernel_file
-    from inductoscope.kernels.plans import Wish
+    from inductoscope.kernels.plans import KernelRequest
     from inductoscope.processes.limited import ChildLimits
 
     # SIGTERM acts like Ctrl-C: nothing is left running.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     kernel = read_kernel_file(file, name)
-    wish = Wish(
+    request = KernelRequest(
         target=target,
         settings=parse_config(settings or ""),
         all_configs=all_configs,
@@ -111,17 +111,17 @@ def command(
         output=output,
     )
     if form == "source":
-        _show_source(kernel, wish, script, json_path)
+        _show_source(kernel, request, script, json_path)
         return
     with tempfile.TemporaryDirectory(prefix="inductoscope-kernel-") as folder:
-        view = _compiled(kernel, wish, script, Path(folder), form, quiet)
+        view = _compiled(kernel, request, script, Path(folder), form, quiet)
     _hand_over(view, json_path, form)
     sys.exit(0 if view["verdict"] == "compiles alone" else 1)
 
 
 def _compiled(
     kernel: KernelFile,
-    wish: Wish,
+    request: KernelRequest,
     script: Path | None,
     folder: Path,
     form: str | None,
@@ -134,7 +134,7 @@ def _compiled(
     from inductoscope.views.report.kernel import kernel_view, shown_text
     from inductoscope.views.report.progress import ProgressLine
 
-    kept = wish if wish.output or not form else replace(wish, output=folder)
+    kept = request if request.output or not form else replace(request, output=folder)
     with ProgressLine(quiet=quiet) as progress:
         plans = make_plans(kernel, kept, progress.say)
         if script is not None:
@@ -142,7 +142,7 @@ def _compiled(
         view = kernel_view(kernel, try_plans(plans, kept, progress.say))
     if form is not None:
         view["shown"] = {"form": form, "text": shown_text(view, form)}
-    if kept is not wish:
+    if kept is not request:
         for trial in view["trials"]:
             trial["files"] = {}
     return view
@@ -164,14 +164,14 @@ def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) ->
 
 
 def _show_source(
-    kernel: KernelFile, wish: Wish, script: Path | None, json_path: str | None
+    kernel: KernelFile, request: KernelRequest, script: Path | None, json_path: str | None
 ) -> None:
     from inductoscope.kernels.plans import make_plans, write_script
     from inductoscope.views.report.kernel import file_view, print_file, print_shown
     from inductoscope.views.report.terminal import Printer, write_json
 
     if script is not None:
-        write_script(make_plans(kernel, wish)[0], script)
+        write_script(make_plans(kernel, request)[0], script)
     view = file_view(kernel)
     if json_path is not None:
         write_json(view, json_path)

@@ -13,15 +13,14 @@ from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.analysis import Analysis, Analyst
 from inductoscope.hangs.choices.choice_filter import write_filter
-from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import VARIABLE, assignment_for, pattern_for, snippet_for
 from inductoscope.hangs.choices.kernel_files import KernelFiles
 from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices
 from inductoscope.hangs.logs.choice import Choice
-from inductoscope.kernels.alone import Request as AloneRequest
-from inductoscope.kernels.alone import Trial, try_alone
+from inductoscope.kernels.alone import KernelTrial, TrialRequest, try_alone
 from inductoscope.kernels.file import KernelFile
-from inductoscope.kernels.plans import Wish, make_plans
+from inductoscope.kernels.plans import KernelRequest, make_plans
 from inductoscope.kernels.script import script_text
 from inductoscope.processes.limited import ChildLimits
 from inductoscope.vocabulary import stages
@@ -65,11 +64,11 @@ def _is_telling(known: Analysis, files: KernelFiles) -> Callable[[Choice], bool]
     return tells
 
 
-def _or(conditions: Sequence[Condition]) -> str:
+def _or(conditions: Sequence[ChoiceCondition]) -> str:
     return " from ".join(condition.text for condition in conditions[:2])
 
 
-def _settled(choices: StuckChoices, choice: Choice, trial: Trial | None) -> StuckChoices:
+def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -> StuckChoices:
     """With one choice no longer waiting."""
     waiting = tuple(other for other in choices.waiting if other is not choice)
     outcome = trial.outcome if trial is not None else ""
@@ -83,7 +82,7 @@ def _settled(choices: StuckChoices, choice: Choice, trial: Trial | None) -> Stuc
 # --- one of them alone ----------------------------------------------------------------------------
 
 
-def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[Trial | None, str]:
+def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
     """Compile a stuck kernel by itself as often as a reproducer is run; or say why not."""
     if known.kernel is None:
         return None, "the file of no stuck kernel could be read"
@@ -97,17 +96,17 @@ def _say_nothing(text: str) -> None:
 
 def _compile_alone(
     kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
-) -> tuple[Trial | None, str]:
+) -> tuple[KernelTrial | None, str]:
     """Under a limit well above what it took those that finished. With a folder, keep the script."""
     limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
     try:
         if kernel is None:
             return None, "its file could not be read"
-        plan = make_plans(kernel, Wish())[0]
+        plan = make_plans(kernel, KernelRequest())[0]
         if folder is not None:
             (folder / "repro.py").write_text(script_text(plan), "utf-8")
         output = folder / "kernel" if folder is not None else None
-        request = AloneRequest(limits, 1, output)
+        request = TrialRequest(limits, 1, output)
         # Side by side: one that hangs waits, more often than not.
         with ThreadPoolExecutor(times) as beside:
             tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
@@ -140,7 +139,7 @@ def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround
     return _without_templates(rerun, told)
 
 
-def _written(known: Analysis, condition: Condition, folder: Path) -> str:
+def _written(known: Analysis, condition: ChoiceCondition, folder: Path) -> str:
     """The same filter as a patch of torch, beside the snippet that was tried."""
     paths = write_filter(known.filter_for(condition), folder)
     names = " and ".join(str(path) for path in paths)
@@ -171,7 +170,7 @@ def _remaining(run: ProgramRun) -> str:
     return f"{len(choices)} choices remain and finish with it: {listed}"
 
 
-def _by_variable(known: Analysis, condition: Condition, rerun: Rerun) -> str:
+def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> str:
     """The same for at once, without a change of the program."""
     stuck = [suspect.configuration for suspect in known.stuck]
     pattern = pattern_for(condition, stuck)
@@ -188,7 +187,7 @@ def _by_variable(known: Analysis, condition: Condition, rerun: Rerun) -> str:
 # --- the verdict ----------------------------------------------------------------------------------
 
 
-def verdict_on_stuck(known: Analysis, trial: Trial | None, why_not: str) -> Verdict:
+def verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -> Verdict:
     """What is stuck, what it has in common, and whether it is stuck alone."""
     choices = known.choices
     hangs_alone = trial is not None and trial.outcome == "does not end"
@@ -214,7 +213,7 @@ def verdict_on_stuck(known: Analysis, trial: Trial | None, why_not: str) -> Verd
     return result
 
 
-def _summary(known: Analysis, best: Condition | None) -> str:
+def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
     choices = known.choices
     doing = "time" if choices.while_timed else "compile"
     of = f" for {choices.operation}" if choices.operation else ""
@@ -226,7 +225,7 @@ def _summary(known: Analysis, best: Condition | None) -> str:
     )
 
 
-def _unfinished(trial: Trial | None) -> str | None:
+def _unfinished(trial: KernelTrial | None) -> str | None:
     """What a kernel alone was at when its time was up."""
     if trial is None or trial.outcome != "does not end":
         return None
@@ -234,7 +233,7 @@ def _unfinished(trial: Trial | None) -> str | None:
     return worst.waits_for.tool if worst.waits_for is not None else worst.unfinished or None
 
 
-def _alone_text(trial: Trial) -> str:
+def _alone_text(trial: KernelTrial) -> str:
     worst, name = trial.worst, trial.plan.kernel.name
     if trial.outcome == "compiles":
         return f"{name} compiles alone in {worst.seconds:.1f} s, so that the hang lies elsewhere"
@@ -277,7 +276,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:8]) + more
 
 
-def add_repro(result: Verdict, trial: Trial | None, path: Path) -> None:
+def add_repro(result: Verdict, trial: KernelTrial | None, path: Path) -> None:
     """The kernel alone is the reproducer, if it is stuck alone."""
     if trial is None or not path.exists():
         return

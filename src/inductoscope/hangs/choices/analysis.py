@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from inductoscope.hangs.choices.causes import Cause, likely_causes
 from inductoscope.hangs.choices.choice_filter import ChoiceFilter, filter_for
-from inductoscope.hangs.choices.contrast import Condition, contrast
+from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
 from inductoscope.hangs.choices.kernel_files import KernelFiles
 from inductoscope.hangs.choices.stuck_choices import StuckChoices
 from inductoscope.hangs.choices.suspects import Suspect
@@ -24,7 +24,7 @@ class Comparison:
     """Stuck choices against finished ones."""
 
     # Conditions that separate them, the simplest first; else the one that comes closest.
-    conditions: tuple[Condition, ...]
+    conditions: tuple[ChoiceCondition, ...]
     # The best fitting first.
     causes: tuple[Cause, ...]
     # Leaves out what the first condition holds for; None unless it separates.
@@ -46,14 +46,14 @@ class Analysis:
     missing_files: tuple[str, ...]
 
     @property
-    def conditions(self) -> tuple[Condition, ...]:
+    def conditions(self) -> tuple[ChoiceCondition, ...]:
         return self.comparison.conditions
 
     @property
     def causes(self) -> tuple[Cause, ...]:
         return self.comparison.causes
 
-    def filter_for(self, condition: Condition) -> ChoiceFilter:
+    def filter_for(self, condition: ChoiceCondition) -> ChoiceFilter:
         """What leaves out the choices that a condition holds for."""
         return _filter(condition, self.stuck)
 
@@ -114,6 +114,6 @@ def _compare(stuck: Sequence[Suspect], finished: Sequence[Suspect]) -> Compariso
     return Comparison(tuple(conditions), tuple(causes), filter_)
 
 
-def _filter(condition: Condition, stuck: Sequence[Suspect]) -> ChoiceFilter:
+def _filter(condition: ChoiceCondition, stuck: Sequence[Suspect]) -> ChoiceFilter:
     device = next((suspect.device for suspect in stuck if suspect.device), "")
     return filter_for(condition, [s.configuration for s in stuck], device=device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.suspects import Suspect
 
 # An accumulator of this many registers leaves a thread none for anything else.
@@ -51,7 +51,9 @@ class Cause:
 
 
 def likely_causes(
-    stuck: Sequence[Suspect], finished: Sequence[Suspect], conditions: Sequence[Condition] = ()
+    stuck: Sequence[Suspect],
+    finished: Sequence[Suspect],
+    conditions: Sequence[ChoiceCondition] = (),
 ) -> list[Cause]:
     """The causes that fit what is stuck, the best first."""
     found = [cause for rule in RULES if (cause := _judge(rule, stuck, finished, conditions))]
@@ -62,7 +64,7 @@ def _judge(
     rule: Rule,
     stuck: Sequence[Suspect],
     finished: Sequence[Suspect],
-    conditions: Sequence[Condition],
+    conditions: Sequence[ChoiceCondition],
 ) -> Cause | None:
     signs = [_sign(rule, suspect) for suspect in stuck]
     seen = [sign for sign in signs if sign]

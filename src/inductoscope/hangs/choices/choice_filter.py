@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
-from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import PATCHED, assignment_for, patch_for, snippet_for
 from inductoscope.hangs.choices.quantities import Configuration
 
@@ -27,7 +27,7 @@ class ChoiceFilter:
 
 
 def filter_for(
-    condition: Condition, stuck: Sequence[Configuration], *, device: str = "cuda"
+    condition: ChoiceCondition, stuck: Sequence[Configuration], *, device: str = "cuda"
 ) -> ChoiceFilter:
     """The filter for a condition; the patch is for the torch that is installed here."""
     return ChoiceFilter(

@@ -75,7 +75,7 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Condition:
+class ChoiceCondition:
     """Parts that hold together, with how many stuck and finished configurations they hold for."""
 
     parts: tuple[Part, ...]
@@ -117,7 +117,9 @@ class Condition:
         return " and ".join(part.python(configuration) for part in self.parts)
 
 
-def contrast(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> list[Condition]:
+def contrast(
+    stuck: Sequence[Configuration], finished: Sequence[Configuration]
+) -> list[ChoiceCondition]:
     """Conditions that separate, the simplest first; where none does, the one that comes closest.
 
     None at all where there is nothing to compare: no stuck one, or no finished one.
@@ -190,9 +192,9 @@ def _cost(parts: Sequence[Part]) -> float:
 
 def _counted(
     parts: tuple[Part, ...], stuck: Sequence[Configuration], finished: Sequence[Configuration]
-) -> Condition:
-    empty = Condition(parts, 0, len(stuck), 0, len(finished))
-    return Condition(
+) -> ChoiceCondition:
+    empty = ChoiceCondition(parts, 0, len(stuck), 0, len(finished))
+    return ChoiceCondition(
         parts,
         sum(map(empty.holds, stuck)),
         len(stuck),
@@ -201,14 +203,14 @@ def _counted(
     )
 
 
-def _with_decision(condition: Condition, all_: Sequence[Condition]) -> Condition:
+def _with_decision(condition: ChoiceCondition, all_: Sequence[ChoiceCondition]) -> ChoiceCondition:
     """Beside others that fit as well: which configuration would tell."""
     other = next((one for one in all_ if one is not condition), None)
     if other is None:
         return condition
     apart = next((part for part in other.parts if part not in condition.parts), other.parts[0])
     text = f"a choice with {condition.text} and {apart.negation}: stuck if this is the cause"
-    return Condition(
+    return ChoiceCondition(
         condition.parts,
         condition.stuck,
         condition.of_stuck,
@@ -218,7 +220,9 @@ def _with_decision(condition: Condition, all_: Sequence[Condition]) -> Condition
     )
 
 
-def _closest(stuck: Sequence[Configuration], finished: Sequence[Configuration]) -> list[Condition]:
+def _closest(
+    stuck: Sequence[Configuration], finished: Sequence[Configuration]
+) -> list[ChoiceCondition]:
     """Where nothing separates: the one value that comes closest, if it comes close."""
     seen: dict[Part, None] = {}
     for configuration in stuck:
@@ -229,7 +233,7 @@ def _closest(stuck: Sequence[Configuration], finished: Sequence[Configuration]) 
     return [best] if best is not None and _accuracy(best) >= _LEAST_ACCURACY else []
 
 
-def _accuracy(condition: Condition) -> float:
+def _accuracy(condition: ChoiceCondition) -> float:
     """The mean of how many stuck ones it finds and how many finished ones it leaves alone."""
     found = condition.stuck / condition.of_stuck
     spared = 1 - condition.finished / condition.of_finished

@@ -13,7 +13,7 @@ import shlex
 import textwrap
 from collections.abc import Mapping, Sequence
 
-from inductoscope.hangs.choices.contrast import Condition
+from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.quantities import Configuration
 
 VARIABLE = "TORCHINDUCTOR_AUTOTUNE_CHOICE_DESC_REGEX"
@@ -46,7 +46,7 @@ torch._inductor.select_algorithm.add_preprocessing_fn(leave_out_stuck_choices)
 """
 
 
-def snippet_for(condition: Condition) -> str:
+def snippet_for(condition: ChoiceCondition) -> str:
     """Code for the program, to stand before its first compile."""
     return _SNIPPET.format(
         text=condition.text,
@@ -56,7 +56,7 @@ def snippet_for(condition: Condition) -> str:
     )
 
 
-def pattern_for(condition: Condition, stuck: Sequence[Configuration]) -> str:
+def pattern_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
     """A pattern that the descriptions of all other choices match, for VARIABLE.
 
     What is larger than a bound cannot be said by a pattern; the values that were seen can.
@@ -68,7 +68,7 @@ def pattern_for(condition: Condition, stuck: Sequence[Configuration]) -> str:
     return f"^(?!{'|'.join(seen)})" if len(seen) == 1 else f"^(?!(?:{'|'.join(seen)}))"
 
 
-def assignment_for(condition: Condition, stuck: Sequence[Configuration]) -> str:
+def assignment_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
     """The variable and its value, as a shell takes them."""
     return f"{VARIABLE}={shlex.quote(pattern_for(condition, stuck))}"
 
@@ -91,7 +91,7 @@ _IN_TORCH = {
 _OF_AMD = ("matrix_instr_nonkdim", "waves_per_eu", "kpack")
 
 
-def patch_for(condition: Condition, source: str, *, device: str = "cuda") -> str:
+def patch_for(condition: ChoiceCondition, source: str, *, device: str = "cuda") -> str:
     """A patch against PATCHED, whose text is `source`; "" where there is no place for one."""
     loop = _loop_of(source, "ROCmConfigHeuristic" if device == "hip" else "BaseConfigHeuristic")
     if loop is None:
@@ -121,7 +121,7 @@ def _names_in(loop: ast.For) -> dict[str, str]:
     return {**known, **{name: name for name in _OF_AMD if name in local}}
 
 
-def _filter(condition: Condition, known: Mapping[str, str]) -> str:
+def _filter(condition: ChoiceCondition, known: Mapping[str, str]) -> str:
     expression = condition.python("config")
     for name in condition.names:
         expression = expression.replace(f'config["{name}"]', known[name])

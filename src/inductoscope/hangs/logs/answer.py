@@ -33,7 +33,7 @@ class Kind(str, Enum):
 
 
 @dataclass(frozen=True)
-class Evidence:
+class LogLine:
     """A line of a log."""
 
     place: str
@@ -51,7 +51,7 @@ class Answer:
     stage: str = stages.NO_STAGE
     compile_id: str = ""
     is_problem: bool = True
-    evidence: tuple[Evidence, ...] = ()
+    evidence: tuple[LogLine, ...] = ()
     advice: tuple[str, ...] = ()
     # What to type, as it is.
     command: str = ""
@@ -59,38 +59,38 @@ class Answer:
     groups: tuple[Group, ...] = field(default=(), compare=False)
 
 
-def line_evidence(seen: Seen) -> Evidence:
+def line_evidence(seen: Seen) -> LogLine:
     """A torch line."""
-    return Evidence(seen.origin.place, shortened(seen.text.strip() or f"(a line of {seen.module})"))
+    return LogLine(seen.origin.place, shortened(seen.text.strip() or f"(a line of {seen.module})"))
 
 
-def place_evidence(origin: Origin, text: str) -> Evidence:
+def place_evidence(origin: Origin, text: str) -> LogLine:
     """What a line says, in our words or its own."""
-    return Evidence(origin.place, shortened(text))
+    return LogLine(origin.place, shortened(text))
 
 
-def choice_evidence(state: ChoiceState, words: str) -> Evidence | None:
+def choice_evidence(state: ChoiceState, words: str) -> LogLine | None:
     """The last line about a choice."""
     if not state.origins:
         return None
-    return Evidence(
+    return LogLine(
         state.origins[-1].place,
         shortened(f"{words} {state.choice.short_name or state.choice.text}"),
     )
 
 
-def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[Evidence, ...]:
+def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[LogLine, ...]:
     """The traceback, with the frame that tells where it was."""
     failure, origin = seen.failure, seen.origin
-    found = [Evidence(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
+    found = [LogLine(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
     if failure.frames:
         where = failure.frames[frame]
         text = f"in {where.function}, {shorten(where.file)}:{where.line}"
-        found.insert(0, Evidence(origin.place, shortened(text)))
+        found.insert(0, LogLine(origin.place, shortened(text)))
     return tuple(found)
 
 
-def present(items: Iterable[Evidence | None]) -> tuple[Evidence, ...]:
+def present(items: Iterable[LogLine | None]) -> tuple[LogLine, ...]:
     """Those that exist."""
     return tuple(item for item in items if item is not None)
 

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from inductoscope.hangs.logs.answer import (
     Answer,
-    Evidence,
     Kind,
+    LogLine,
     failure_evidence,
     line_evidence,
     present,
@@ -25,19 +25,19 @@ from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFa
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.hangs.logs.trace_answers import answer_from_trace
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.stage_lookup import stage_of_module
 from inductoscope.vocabulary.stages import WORDS
 
 ALL_LOGS = 'TORCH_LOGS="+dynamo,+aot,+inductor"'
 _BEGINNINGS = {
-    Sign.TRACING: stages.DYNAMO,
-    Sign.TRACED: stages.DYNAMO,
-    Sign.BACKEND: stages.AOT,
-    Sign.INDUCTOR: stages.INDUCTOR,
-    Sign.BACKEND_DONE: stages.DYNAMO,
+    LineMeaning.TRACING: stages.DYNAMO,
+    LineMeaning.TRACED: stages.DYNAMO,
+    LineMeaning.BACKEND: stages.AOT,
+    LineMeaning.INDUCTOR: stages.INDUCTOR,
+    LineMeaning.BACKEND_DONE: stages.DYNAMO,
 }
-_SUBMISSIONS = (Sign.GROUP, Sign.SUBMITTED_TO_THREAD, Sign.SUBMITTED_TO_POOL)
+_SUBMISSIONS = (LineMeaning.GROUP, LineMeaning.SUBMITTED_TO_THREAD, LineMeaning.SUBMITTED_TO_POOL)
 _STAGE_KINDS = {
     stages.DYNAMO: Kind.DYNAMO,
     stages.AOT: Kind.AOT,
@@ -195,7 +195,9 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
     compile_ = _unfinished(program)
     if compile_ is None:
         return _submitted(program)
-    if Sign.CODE in compile_.signs and Sign.OUTPUT not in _after(compile_, Sign.CODE):
+    if LineMeaning.CODE in compile_.signs and LineMeaning.OUTPUT not in _after(
+        compile_, LineMeaning.CODE
+    ):
         return _kernels(program, compile_)
     stage = _stage_of(compile_)
     submitted = _submitted(program)
@@ -246,9 +248,9 @@ def _submitted_advice(group: Group) -> tuple[str, ...]:
     )
 
 
-def _function(compile_: CompileProgress) -> Evidence | None:
+def _function(compile_: CompileProgress) -> LogLine | None:
     """The user's function that is being compiled."""
-    begun = compile_.signs.get(Sign.TRACING)
+    begun = compile_.signs.get(LineMeaning.TRACING)
     return line_evidence(begun) if begun is not None else None
 
 
@@ -259,7 +261,7 @@ def _stage_title(stage: str, ended: bool) -> str:
     return f"the last line of its compile is of {words}"
 
 
-def _after(compile_: CompileProgress, sign: Sign) -> list[Sign]:
+def _after(compile_: CompileProgress, sign: LineMeaning) -> list[LineMeaning]:
     signs = list(compile_.signs)
     return signs[signs.index(sign) :]
 
@@ -278,8 +280,8 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
     why = "the generated kernels are being compiled"
     if not on:
         why += "; autotuning is not on"
-    last_kernel = compile_.signs.get(Sign.KERNEL)
-    seen = (last_kernel, compile_.signs[Sign.CODE], compile_.last)
+    last_kernel = compile_.signs.get(LineMeaning.KERNEL)
+    seen = (last_kernel, compile_.signs[LineMeaning.CODE], compile_.last)
     return Answer(
         kind=Kind.KERNELS,
         title=why,
@@ -298,7 +300,10 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
 
 def _compiled(program: ProgramFold) -> Answer | None:
     """Every compile that the log holds is done, but no line says that the program ended."""
-    told = any(sign in program.signs for sign in (Sign.INDUCTOR_DONE, Sign.RUN, Sign.GROUP))
+    told = any(
+        sign in program.signs
+        for sign in (LineMeaning.INDUCTOR_DONE, LineMeaning.RUN, LineMeaning.GROUP)
+    )
     if not program.compiles or not program.compiles[-1].done or not told:
         return None
     seen = dict.fromkeys((program.compiles[-1].last, program.last))

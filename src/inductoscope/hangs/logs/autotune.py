@@ -11,10 +11,10 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator
 
 from inductoscope.hangs.logs.choice import whole_choice
-from inductoscope.hangs.logs.groups import ChoiceState, Group, Progress, Stage
+from inductoscope.hangs.logs.groups import ChoiceState, Group, GroupState, Progress
 from inductoscope.hangs.logs.lines import FAILED_CHOICE, pattern_of, recognise
 from inductoscope.hangs.logs.origin import Origin
-from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.line_meanings import LineMeaning
 
 # Groups that are over are kept so that a reader can look at them, but not all of a long log.
 _MOST_OVER = 64
@@ -100,7 +100,7 @@ class AutotuneFold:
     def _latest(self, origin: Origin) -> Group:
         """The group that a submission belongs to: the last one of its compile."""
         for group in reversed(self._open.values()):
-            if group.origin.compile_id == origin.compile_id and group.stage is Stage.SUBMITTED:
+            if group.origin.compile_id == origin.compile_id and group.stage is GroupState.SUBMITTED:
                 return group
         return self._begin(origin)
 
@@ -212,10 +212,10 @@ class AutotuneFold:
 
     def _candidates(self, origin: Origin) -> list[Group]:
         mine = [g for g in self._open.values() if g.origin.compile_id == origin.compile_id]
-        return [g for g in mine if g.stage is Stage.SUBMITTED]
+        return [g for g in mine if g.stage is GroupState.SUBMITTED]
 
     def _await(self, group: Group, origin: Origin) -> None:
-        group.stage = Stage.AWAITED
+        group.stage = GroupState.AWAITED
         group.awaited_at = self._waiting.pop(origin.compile_id, None)
         group.last = origin
         group.operation, group.shapes = self._operation.pop(
@@ -226,7 +226,7 @@ class AutotuneFold:
     def _confirm(self, text: str, origin: Origin) -> Group:
         """The group of a result: results come only while it is awaited."""
         group = self._holding(text, origin)
-        if group.stage is Stage.SUBMITTED:
+        if group.stage is GroupState.SUBMITTED:
             current = self._awaited.get(group.origin.compile_id)
             if current is not None and current is not group:
                 self._finish(current)
@@ -246,8 +246,8 @@ class AutotuneFold:
             # Choices that were not compiled ahead, or a log that is cut.
             candidates = self._candidates(origin)
             group = candidates[0] if len(candidates) == 1 else None
-        if group is not None and group.stage in (Stage.SUBMITTED, Stage.AWAITED):
-            group.stage, group.last = Stage.COMPILED, origin
+        if group is not None and group.stage in (GroupState.SUBMITTED, GroupState.AWAITED):
+            group.stage, group.last = GroupState.COMPILED, origin
             self._awaited[origin.compile_id] = group
 
     def _benchmarking(self, values: tuple[str, ...], origin: Origin) -> None:
@@ -256,7 +256,7 @@ class AutotuneFold:
         if group is None:
             group = self._begin(origin)
             self._awaited[origin.compile_id] = group
-        group.stage, group.last = Stage.BENCHMARKING, origin
+        group.stage, group.last = GroupState.BENCHMARKING, origin
         if origin.compile_id in self._operation:
             group.operation, group.shapes = self._operation.pop(origin.compile_id)
 
@@ -270,7 +270,7 @@ class AutotuneFold:
             self._finish(group)
 
     def _finish(self, group: Group) -> None:
-        group.stage = Stage.OVER
+        group.stage = GroupState.OVER
         for compile_id in [key for key, value in self._awaited.items() if value is group]:
             del self._awaited[compile_id]
         for number in [key for key, value in self._open.items() if value is group]:
@@ -288,14 +288,18 @@ class AutotuneFold:
 
     def printed_table(self) -> None:
         """The table of results: printed by no compile in particular, after a benchmark."""
-        measured = [g for g in self._open.values() if g.stage is Stage.BENCHMARKING]
-        measured = measured or [g for g in self._open.values() if g.stage is Stage.AWAITED]
+        measured = [g for g in self._open.values() if g.stage is GroupState.BENCHMARKING]
+        measured = measured or [g for g in self._open.values() if g.stage is GroupState.AWAITED]
         if len(measured) == 1:
             self._finish(measured[0])
 
     def is_busy(self, *, benchmarking: bool) -> bool:
         """Whether a group is awaited, or being benchmarked."""
-        waits = (Stage.BENCHMARKING,) if benchmarking else (Stage.AWAITED, Stage.COMPILED)
+        waits = (
+            (GroupState.BENCHMARKING,)
+            if benchmarking
+            else (GroupState.AWAITED, GroupState.COMPILED)
+        )
         return any(group.stage in waits for group in self._open.values())
 
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
@@ -318,29 +322,29 @@ def _number(text: str) -> float | None:
 
 
 _NAMES_A_CHOICE = (
-    Sign.SUBMITTED_TO_POOL,
-    Sign.SUBMITTED_TO_THREAD,
-    Sign.STARTED,
-    Sign.SKIPPED,
-    Sign.FINISHED,
-    Sign.TIMED_OUT,
+    LineMeaning.SUBMITTED_TO_POOL,
+    LineMeaning.SUBMITTED_TO_THREAD,
+    LineMeaning.STARTED,
+    LineMeaning.SKIPPED,
+    LineMeaning.FINISHED,
+    LineMeaning.TIMED_OUT,
 )
 _Handler = Callable[[AutotuneFold, tuple[str, ...], Origin], None]
-_HANDLERS: dict[Sign, _Handler] = {
-    Sign.CHOICES: AutotuneFold._choices,
-    Sign.GROUP: AutotuneFold._group,
-    Sign.SUBMITTED_TO_POOL: AutotuneFold._submitted_to_pool,
-    Sign.SUBMITTED_TO_THREAD: AutotuneFold._submitted,
-    Sign.STARTED: AutotuneFold._started,
-    Sign.SKIPPED: AutotuneFold._skipped,
-    Sign.FINISHED: AutotuneFold._finished,
-    Sign.FAILED: AutotuneFold._exception,
-    Sign.TIMED_OUT: AutotuneFold._timed_out,
-    Sign.TIME_OUT: AutotuneFold._time_out,
-    Sign.OPERATION: AutotuneFold._next_operation,
-    Sign.WAITING: AutotuneFold._wait,
-    Sign.COMPLETE: AutotuneFold._complete,
-    Sign.PRECOMPILED: AutotuneFold._precompiled,
-    Sign.BENCHMARKING: AutotuneFold._benchmarking,
-    Sign.BENCHMARKED: AutotuneFold._benchmarked,
+_HANDLERS: dict[LineMeaning, _Handler] = {
+    LineMeaning.CHOICES: AutotuneFold._choices,
+    LineMeaning.GROUP: AutotuneFold._group,
+    LineMeaning.SUBMITTED_TO_POOL: AutotuneFold._submitted_to_pool,
+    LineMeaning.SUBMITTED_TO_THREAD: AutotuneFold._submitted,
+    LineMeaning.STARTED: AutotuneFold._started,
+    LineMeaning.SKIPPED: AutotuneFold._skipped,
+    LineMeaning.FINISHED: AutotuneFold._finished,
+    LineMeaning.FAILED: AutotuneFold._exception,
+    LineMeaning.TIMED_OUT: AutotuneFold._timed_out,
+    LineMeaning.TIME_OUT: AutotuneFold._time_out,
+    LineMeaning.OPERATION: AutotuneFold._next_operation,
+    LineMeaning.WAITING: AutotuneFold._wait,
+    LineMeaning.COMPLETE: AutotuneFold._complete,
+    LineMeaning.PRECOMPILED: AutotuneFold._precompiled,
+    LineMeaning.BENCHMARKING: AutotuneFold._benchmarking,
+    LineMeaning.BENCHMARKED: AutotuneFold._benchmarked,
 }

@@ -6,14 +6,14 @@ import shlex
 
 from inductoscope.hangs.logs.answer import (
     Answer,
-    Evidence,
     Kind,
+    LogLine,
     choice_evidence,
     failure_evidence,
     place_evidence,
     present,
 )
-from inductoscope.hangs.logs.groups import Group, Stage
+from inductoscope.hangs.logs.groups import Group, GroupState
 from inductoscope.hangs.logs.program import ProgramFold
 from inductoscope.vocabulary.stage_lookup import stage_of_module
 from inductoscope.vocabulary.stages import (
@@ -108,7 +108,7 @@ def _stuck_title(group: Group, groups: int) -> str:
     )
 
 
-def _last_result(group: Group) -> Evidence | None:
+def _last_result(group: Group) -> LogLine | None:
     done = [s for s in (*group.finished, *group.failed) if s.origins]
     if not done:
         return None
@@ -119,7 +119,7 @@ def _last_result(group: Group) -> Evidence | None:
 
 def _waiting_proof(
     program: ProgramFold, groups: list[Group]
-) -> tuple[Confidence, tuple[Evidence | None, ...]]:
+) -> tuple[Confidence, tuple[LogLine | None, ...]]:
     """Whether something shows that the program was still waiting, and for how long."""
     interrupt = program.last_interrupt
     if interrupt is not None:
@@ -132,7 +132,7 @@ def _waiting_proof(
     return "likely", ()
 
 
-def _assemblers(program: ProgramFold) -> Evidence | None:
+def _assemblers(program: ProgramFold) -> LogLine | None:
     """The interrupt reaches every assembler that is running, and Triton says so."""
     killed = program.assemblers_killed
     if not killed:
@@ -185,7 +185,7 @@ def unclear_wait(program: ProgramFold) -> Answer | None:
 def benchmark_hang(program: ProgramFold) -> Answer | None:
     if program.has_failed:
         return None
-    stages = (Stage.BENCHMARKING, Stage.COMPILED)
+    stages = (GroupState.BENCHMARKING, GroupState.COMPILED)
     groups = [g for g in program.autotune.groups if g.stage in stages and not _went_on(program, g)]
     interrupt = program.last_interrupt
     if interrupt is not None and interrupt.stage[0] not in (BENCHMARK, AUTOTUNE):
@@ -212,7 +212,7 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
 
 
 def _last_step(group: Group) -> str:
-    if group.stage is Stage.BENCHMARKING:
+    if group.stage is GroupState.BENCHMARKING:
         return "Starting autotuning"
     return "every choice is compiled, or has failed"
 

@@ -12,10 +12,10 @@ from inductoscope.hangs.logs.program import ProgramFold, Seen, SeenFailure
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import LoggedStack
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
-_RUNS_AGAIN = (Sign.RUN,)
+_RUNS_AGAIN = (LineMeaning.RUN,)
 # What torchrun says about a program that it started.
 _LAUNCHER = "torch/distributed/elastic/"
 _EXIT = re.compile(r"\(exitcode: (-?\d{1,3})\) .*\(pid: (\d{1,18})\)")

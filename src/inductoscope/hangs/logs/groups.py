@@ -40,7 +40,7 @@ class ChoiceState:
         return parse_choice(self.text)
 
 
-class Stage(str, Enum):
+class GroupState(str, Enum):
     """What a group is going through."""
 
     SUBMITTED = "submitted"
@@ -59,7 +59,7 @@ class Group:
     threads: int | None = None
     operation: str = ""
     shapes: str = ""
-    stage: Stage = Stage.SUBMITTED
+    stage: GroupState = GroupState.SUBMITTED
     awaited_at: Origin | None = None
     last: Origin | None = None
     timed_out_after: int | None = None
@@ -90,12 +90,12 @@ class Group:
     @property
     def pending(self) -> list[ChoiceState]:
         """Not finished, and not awaited either."""
-        return self._in(*_UNFINISHED) if self.stage is Stage.SUBMITTED else []
+        return self._in(*_UNFINISHED) if self.stage is GroupState.SUBMITTED else []
 
     @property
     def queued(self) -> list[ChoiceState]:
         """Waiting for a thread: they have not begun, so it is not they that hang."""
-        if self.stage is not Stage.AWAITED or not self.starts:
+        if self.stage is not GroupState.AWAITED or not self.starts:
             return []
         return [state for state in self._in(Progress.SUBMITTED) if not state.to_pool]
 
@@ -106,7 +106,7 @@ class Group:
         After a time-out the program still waits for the threads that hang, though no longer for
         the worker processes.
         """
-        if self.stage is not Stage.AWAITED:
+        if self.stage is not GroupState.AWAITED:
             return []
         queued = {state.text for state in self.queued}
         open_ = [state for state in self._in(*_UNFINISHED) if state.text not in queued]
@@ -116,7 +116,7 @@ class Group:
     def unnamed(self) -> int:
         """At least so many are missing whose names the log does not hold (its level is INFO)."""
         seen = len(self.choices)
-        if self.stage is not Stage.AWAITED or self.announced is None:
+        if self.stage is not GroupState.AWAITED or self.announced is None:
             return 0
         if self.submitted_seen or self.cut:
             return 0
@@ -125,7 +125,7 @@ class Group:
     @property
     def is_illegible(self) -> bool:
         """Whether it is awaited, and every line that names one of its choices is cut."""
-        return self.stage is Stage.AWAITED and bool(self.cut) and not self.choices
+        return self.stage is GroupState.AWAITED and bool(self.cut) and not self.choices
 
     @property
     def submitted_seen(self) -> bool:

@@ -20,11 +20,11 @@ from inductoscope.hangs.logs.final_lines import COLLECTIVE, PRINTED, may_stand_b
 from inductoscope.hangs.logs.records import Record, read_record
 from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
 from inductoscope.hangs.logs.tracebacks import LoggedStack, find_failures, prefix_of
-from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern
 
 _HEADS = {pattern.head: pattern for pattern in PATTERNS if pattern.head}
-TABLE = next(pattern.head for pattern in PATTERNS if pattern.sign is Sign.TABLE)
+TABLE = next(pattern.head for pattern in PATTERNS if pattern.sign is LineMeaning.TABLE)
 _PRINTED = (TABLE, *PRINTED)
 _ALTERNATIVES = b"|".join(
     re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)
@@ -65,7 +65,7 @@ Event = Line | Record | LoggedStack
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundLine:
     """What a piece of a log holds, in the order of its lines, and how many lines it has."""
 
     events: list[Event]
@@ -73,7 +73,7 @@ class Found:
     torch_lines: int
 
 
-def find_events(data: bytes, end: int) -> Found:
+def find_events(data: bytes, end: int) -> FoundLine:
     """What is on the lines that begin before `end`; what follows only completes the last ones.
 
     Of lines with no pattern, the last one of every process and compile id is kept: it says how
@@ -82,7 +82,7 @@ def find_events(data: bytes, end: int) -> Found:
     finder = _Finder(data, end)
     events = [*finder.torch_lines(), *finder.last_lines(), *finder.other_lines()]
     numbered = sorted(events, key=lambda found: found[0])
-    return Found(
+    return FoundLine(
         list(_numbered(data, numbered)), data.count(b"\n", 0, end), finder.number_of_torch_lines
     )
 

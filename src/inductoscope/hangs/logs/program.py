@@ -14,7 +14,7 @@ from inductoscope.hangs.logs.phases import PhaseFold
 from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import LoggedStack
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.line_meanings import Sign
+from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.stage_lookup import stage_of_frames
 
 # Signals that a program gets for what it did; others are sent to it.
@@ -32,7 +32,7 @@ class Seen:
     module: str
     level: str
     text: str
-    sign: Sign | None = None
+    sign: LineMeaning | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CompileProgress:
 
     compile_id: str
     last: Seen
-    signs: dict[Sign, Seen] = field(default_factory=dict)
+    signs: dict[LineMeaning, Seen] = field(default_factory=dict)
     function: str = ""
     # Whether the log would show its end.
     telling: bool = False
@@ -70,17 +70,17 @@ class CompileProgress:
         """Whether the last thing that was begun has ended."""
         bounds = [sign for sign in self.signs if sign in _BOUNDS]
         if not bounds:
-            return Sign.OUTPUT in self.signs
-        return bounds[-1] in (Sign.INDUCTOR_DONE, Sign.BACKEND_DONE)
+            return LineMeaning.OUTPUT in self.signs
+        return bounds[-1] in (LineMeaning.INDUCTOR_DONE, LineMeaning.BACKEND_DONE)
 
 
 _BOUNDS = (
-    Sign.TRACING,
-    Sign.TRACED,
-    Sign.BACKEND,
-    Sign.BACKEND_DONE,
-    Sign.INDUCTOR,
-    Sign.INDUCTOR_DONE,
+    LineMeaning.TRACING,
+    LineMeaning.TRACED,
+    LineMeaning.BACKEND,
+    LineMeaning.BACKEND_DONE,
+    LineMeaning.INDUCTOR,
+    LineMeaning.INDUCTOR_DONE,
 )
 # Their loggers tell when a compile is done, so a log with their lines would show that. One of
 # these is often asked for alone.
@@ -102,7 +102,7 @@ class ProgramFold:
         self.errors: list[Seen] = []
         self.number_of_errors = 0
         self.settings: dict[str, bool] = {}
-        self.signs: dict[Sign, Seen] = {}
+        self.signs: dict[LineMeaning, Seen] = {}
         self.compiles_done = 0
         self._compiles: OrderedDict[str, CompileProgress] = OrderedDict()
         self._error_key: tuple[str, str] | None = None
@@ -176,13 +176,13 @@ class ProgramFold:
             self._went_on = self._went_on or self.ending is None
             self._progress(line, seen, sign)
 
-    def _take_sign(self, line: Line, sign: Sign | None, seen: Seen) -> None:
+    def _take_sign(self, line: Line, sign: LineMeaning | None, seen: Seen) -> None:
         if sign is not None:
             self.signs[sign] = seen
-        if sign is Sign.ENDING:
+        if sign is LineMeaning.ENDING:
             self.ending = seen
             self._went_on = self._went_on or (bool(self.failures) and self._was_dumped)
-        elif sign is Sign.INDUCTOR_DONE:
+        elif sign is LineMeaning.INDUCTOR_DONE:
             self.autotune.compile_is_over(line.compile_id)
         else:
             self.autotune.take_line(line.pattern, line.text, seen.origin)
@@ -202,7 +202,7 @@ class ProgramFold:
         """Whether the last stack is only a dump, after which a program goes on."""
         return self.failures[-1].failure.is_dump
 
-    def _progress(self, line: Line, seen: Seen, sign: Sign | None) -> None:
+    def _progress(self, line: Line, seen: Seen, sign: LineMeaning | None) -> None:
         compile_id = line.compile_id
         compile_ = self._compiles.get(compile_id)
         if compile_ is None:
@@ -210,9 +210,9 @@ class ProgramFold:
             self._forget()
         if not _same_message(compile_.last, seen):
             compile_.last = seen
-        if sign is Sign.INDUCTOR_DONE:
+        if sign is LineMeaning.INDUCTOR_DONE:
             self.compiles_done += 1
-        if sign is Sign.TRACING:
+        if sign is LineMeaning.TRACING:
             compile_.function = seen.text.partition("start tracing ")[2]
         if sign in _BOUNDS or _is_telling(line):
             compile_.telling = True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from inductoscope.hangs.logs.answer import Answer, Evidence, Kind, place_evidence
+from inductoscope.hangs.logs.answer import Answer, Kind, LogLine, place_evidence
 from inductoscope.hangs.logs.phases import Phase, TracedCompile
 from inductoscope.hangs.logs.program import ProgramFold
 from inductoscope.vocabulary import stages
@@ -66,7 +66,7 @@ def _at(program: ProgramFold, compile_: TracedCompile, phase: Phase, title: str)
     )
 
 
-def _phase_evidence(compile_: TracedCompile, phase: Phase) -> tuple[Evidence, ...]:
+def _phase_evidence(compile_: TracedCompile, phase: Phase) -> tuple[LogLine, ...]:
     found = [place_evidence(phase.began, f"{phase.name} begins")]
     if phase.ended is not None:
         found.append(place_evidence(phase.ended, f"{phase.name} ends, with all around it"))

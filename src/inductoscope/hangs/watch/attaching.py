@@ -13,9 +13,9 @@ from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.hangs.watch.classify import classify
 from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck
-from inductoscope.hangs.watch.following import Stream, Streams
+from inductoscope.hangs.watch.following import FollowedStream, Streams
 from inductoscope.hangs.watch.frames import mark
-from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.hangs.watch.stall import Stall, describe
@@ -132,7 +132,7 @@ def _refuse_what_is_closed(scene: Scene) -> None:
         return
 
 
-def recorded_stream(pid: int) -> Stream | None:
+def recorded_stream(pid: int) -> FollowedStream | None:
     """The stream of a process that runs under `inductoscope run`."""
     folder = environment_of(pid).get(RECORDING_VARIABLE)
     if not folder or not Path(folder).is_dir():
@@ -180,7 +180,7 @@ def _is_called_again(scene: Scene) -> bool:
     return doing is not None and (doing.new_switches > 5 or doing.new_faults > 5)
 
 
-def _quiet(scene: Scene, judgement: Judgement, seconds: float) -> float:
+def _quiet(scene: Scene, judgement: StallDiagnosis, seconds: float) -> float:
     """How long it has stood there at least: a compiler's age says more than our few seconds."""
     stuck = scene.tree.get(judgement.pid)
     is_child = stuck is not None and stuck.pid != scene.root.pid and bool(stuck.compiler)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from inductoscope.hangs.watch import compiler_kinds, native_kinds
-from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.hangs.watch.scene import Scene
 
-Rule = Callable[[Scene], Judgement | None]
+Rule = Callable[[Scene], StallDiagnosis | None]
 
 # The first that answers is right: what holds the program up comes before what it holds up. A
 # process waits for its lock or its compiler inside of a stage that would match as well.
@@ -36,7 +36,7 @@ KINDS: tuple[Rule, ...] = (
 )
 
 
-def classify(scene: Scene) -> Judgement:
+def classify(scene: Scene) -> StallDiagnosis:
     """The kind of stall that a scene shows."""
     for rule in KINDS:
         found = rule(scene)

@@ -8,7 +8,7 @@ from inductoscope.hangs.watch.frames import (
     lowering_function,
     pass_function,
 )
-from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
+from inductoscope.hangs.watch.judgement import StallDiagnosis, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.dumps import StackFrame
 from inductoscope.vocabulary.stages import (
@@ -53,12 +53,12 @@ def _found(scene: Scene, *stages: str) -> tuple[Position | None, str, str]:
     return None, "", ""
 
 
-def collective(scene: Scene) -> Judgement | None:
+def collective(scene: Scene) -> StallDiagnosis | None:
     """A rank waits for another one."""
     position, shown, confidence = _found(scene, "collective")
     if position is None:
         return None
-    return Judgement(
+    return StallDiagnosis(
         kind="collective",
         title=f"It waits for another rank in {position.entry.function}",
         stage=USER,
@@ -74,13 +74,13 @@ def collective(scene: Scene) -> Judgement | None:
     )
 
 
-def benchmarking(scene: Scene) -> Judgement | None:
+def benchmarking(scene: Scene) -> StallDiagnosis | None:
     """A choice of autotuning is timed and does not return."""
     position, shown, confidence = _found(scene, BENCHMARK)
     if not shown:
         return None
     pid = position.pid if position is not None else scene.root.pid
-    return Judgement(
+    return StallDiagnosis(
         kind="benchmark",
         title="A choice is being timed and has not returned",
         stage=AUTOTUNE,
@@ -96,7 +96,7 @@ def benchmarking(scene: Scene) -> Judgement | None:
     )
 
 
-def triton_compile(scene: Scene) -> Judgement | None:
+def triton_compile(scene: Scene) -> StallDiagnosis | None:
     """Triton compiles in a Python process: its own passes or LLVM, no child."""
     position, shown, confidence = _found(scene, TRITON_COMPILE, "ptxas")
     if not shown:
@@ -109,7 +109,7 @@ def triton_compile(scene: Scene) -> Judgement | None:
     )
     where = f" in {inner.function}" if inner is not None else ""
     worker = scene.tree.get(pid)
-    return Judgement(
+    return StallDiagnosis(
         kind="triton-compile",
         title=f"Triton compiles a kernel in pid {pid}{where} and has not come back",
         stage=TRITON_COMPILE,
@@ -129,7 +129,7 @@ def triton_compile(scene: Scene) -> Judgement | None:
     )
 
 
-def fusion(scene: Scene) -> Judgement | None:
+def fusion(scene: Scene) -> StallDiagnosis | None:
     """The scheduler's fusion rounds: endless, or quadratic in the number of nodes."""
     position, shown, confidence = _found(scene, "fusion", SCHEDULER)
     if not shown:
@@ -138,7 +138,7 @@ def fusion(scene: Scene) -> Judgement | None:
     is_fusion = position is not None and (
         position.stage == "fusion" or any("fus" in f.function for f in position.inside)
     )
-    return Judgement(
+    return StallDiagnosis(
         kind="fusion" if is_fusion or position is None else "scheduler",
         title="The scheduler is in its fusion rounds" if is_fusion else "The scheduler is at work",
         stage=SCHEDULER,
@@ -160,7 +160,7 @@ def _innermost_name(position: Position | None) -> str:
     return (own[0] if own else position.entry).text
 
 
-def fx_pass(scene: Scene) -> Judgement | None:
+def fx_pass(scene: Scene) -> StallDiagnosis | None:
     """A pass over the FX graph does not end."""
     position, shown, confidence = _found(scene, *PASSES)
     if not shown:
@@ -168,7 +168,7 @@ def fx_pass(scene: Scene) -> Judgement | None:
     group = position.stage if position is not None else scene.recorded_stage
     function = pass_function(position) if position is not None else None
     name = function.text if function is not None else "which one is not known"
-    return Judgement(
+    return StallDiagnosis(
         kind="fx-pass",
         title=f"A {group.removesuffix('-pass')} pass has not ended: {name}",
         stage=group,
@@ -189,14 +189,14 @@ def _pass_advice(function: StackFrame | None) -> str:
     )
 
 
-def lowering(scene: Scene) -> Judgement | None:
+def lowering(scene: Scene) -> StallDiagnosis | None:
     """The lowering of one operation does not end."""
     position, shown, confidence = _found(scene, LOWERING)
     if not shown:
         return None
     function = lowering_function(position) if position is not None else None
     name = f": {function.text}" if function is not None else ""
-    return Judgement(
+    return StallDiagnosis(
         kind="lowering",
         title=f"The lowering of an operation has not ended{name}",
         stage=LOWERING,
@@ -211,13 +211,13 @@ def lowering(scene: Scene) -> Judgement | None:
     )
 
 
-def code_generation(scene: Scene) -> Judgement | None:
+def code_generation(scene: Scene) -> StallDiagnosis | None:
     """Code generation, or Inductor between two of its stages."""
     position, shown, confidence = _found(scene, *_INDUCTOR)
     if not shown:
         return None
     stage = position.stage if position is not None else scene.recorded_stage
-    return Judgement(
+    return StallDiagnosis(
         kind="inductor",
         title=f"Inductor has got no further: {stage}",
         stage=CODEGEN if stage in (INDUCTOR, "partitioner") else stage,
@@ -229,7 +229,7 @@ def code_generation(scene: Scene) -> Judgement | None:
     )
 
 
-def kernel_runs(scene: Scene) -> Judgement | None:
+def kernel_runs(scene: Scene) -> StallDiagnosis | None:
     """Compiled code runs and has not returned."""
     position = scene.at("generated")
     if position is None:
@@ -237,7 +237,7 @@ def kernel_runs(scene: Scene) -> Judgement | None:
     doing = scene.activity.get(position.pid)
     calm = doing is not None and doing.new_switches == 0 and doing.new_faults == 0
     place = f"{file_name(position.entry.file)}:{position.entry.line}"
-    return Judgement(
+    return StallDiagnosis(
         kind="kernel",
         title=f"A compiled kernel runs and has not returned ({place})",
         stage=RUNTIME,
@@ -256,7 +256,7 @@ def kernel_runs(scene: Scene) -> Judgement | None:
     )
 
 
-def backend(scene: Scene) -> Judgement | None:
+def backend(scene: Scene) -> StallDiagnosis | None:
     """The backend that Dynamo called is the user's own, and it does not return."""
     position = scene.at("backend")
     own = (
@@ -266,7 +266,7 @@ def backend(scene: Scene) -> Judgement | None:
     )
     if position is None or not own:
         return None
-    return Judgement(
+    return StallDiagnosis(
         kind="backend",
         title=f"The backend that Dynamo called has not returned: {own[0].text}",
         stage=DYNAMO,
@@ -278,12 +278,12 @@ def backend(scene: Scene) -> Judgement | None:
     )
 
 
-def aot(scene: Scene) -> Judgement | None:
+def aot(scene: Scene) -> StallDiagnosis | None:
     """AOTAutograd traces and does not end."""
     position, shown, confidence = _found(scene, AOT, "backend")
     if not shown:
         return None
-    return Judgement(
+    return StallDiagnosis(
         kind="aot",
         title="AOTAutograd traces the graph and has not ended",
         stage=AOT,
@@ -295,12 +295,12 @@ def aot(scene: Scene) -> Judgement | None:
     )
 
 
-def dynamo(scene: Scene) -> Judgement | None:
+def dynamo(scene: Scene) -> StallDiagnosis | None:
     """Dynamo traces the user's function and does not end."""
     position, shown, confidence = _found(scene, DYNAMO, "guards")
     if not shown:
         return None
-    return Judgement(
+    return StallDiagnosis(
         kind="dynamo",
         title="Dynamo traces a function and has not ended",
         stage=DYNAMO,
@@ -315,14 +315,14 @@ def dynamo(scene: Scene) -> Judgement | None:
     )
 
 
-def user_code(scene: Scene) -> Judgement | None:
+def user_code(scene: Scene) -> StallDiagnosis | None:
     """The program is in code of its own, outside of the compiler and of compiled code."""
     thread = scene.main_thread
     if thread is None or scene.recorded_stage:
         return None
     own = next((frame for frame in thread.frames if is_users_frame(frame)), None)
     inner = thread.frames[0]
-    return Judgement(
+    return StallDiagnosis(
         kind="user-code",
         title=f"The program is in code of its own: {(own or inner).text}",
         stage=USER,
@@ -337,11 +337,11 @@ def user_code(scene: Scene) -> Judgement | None:
     )
 
 
-def cannot_tell(scene: Scene) -> Judgement | None:
+def cannot_tell(scene: Scene) -> StallDiagnosis | None:
     """Nothing that could be seen decides."""
     missing = [stacks.missing for stacks in scene.stacks.values() if stacks.missing]
     stage = scene.recorded_stage
-    return Judgement(
+    return StallDiagnosis(
         kind="unknown",
         title="What it stands at cannot be told" + (f" (stage {stage})" if stage else ""),
         stage=stage or NO_STAGE,

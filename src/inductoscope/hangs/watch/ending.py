@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.processes.ending import end_processes
 from inductoscope.processes.status import is_alive
 from inductoscope.processes.tree import read_process
@@ -32,7 +32,7 @@ class EndedProcesses:
         return "ended " + ", ".join(f"{name} (pid {pid})" for name, pid in pairs)
 
 
-def end_stuck(judgement: Judgement) -> EndedProcesses:
+def end_stuck(judgement: StallDiagnosis) -> EndedProcesses:
     """End what the judgement allows to be ended: a request first, then SIGKILL."""
     found = [(pid, process) for pid in judgement.can_end if (process := read_process(pid))]
     # Only what is still the same: a compiler, a worker, or a child of one.

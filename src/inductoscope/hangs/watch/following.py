@@ -11,7 +11,7 @@ from inductoscope.recording.stream_reader import StreamReader, stream_paths
 
 
 @dataclass
-class Stream:
+class FollowedStream:
     """How far one process has come, read from its stream bit by bit."""
 
     reader: StreamReader
@@ -42,10 +42,10 @@ class Streams:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._known: dict[Path, Stream] = {}
+        self._known: dict[Path, FollowedStream] = {}
 
-    def catch_up(self) -> list[Stream]:
+    def catch_up(self) -> list[FollowedStream]:
         """Every stream of the program, read to its end as of now."""
         for path in stream_paths(self._folder):
-            self._known.setdefault(path, Stream(StreamReader(path))).catch_up()
+            self._known.setdefault(path, FollowedStream(StreamReader(path))).catch_up()
         return [stream for stream in self._known.values() if stream.position.role != "launcher"]

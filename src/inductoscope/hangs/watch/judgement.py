@@ -10,7 +10,7 @@ from inductoscope.processes.tree import ProcessSample
 
 
 @dataclass(frozen=True)
-class Judgement:
+class StallDiagnosis:
     """The kind of a stall, and how it was established."""
 
     kind: str

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inductoscope.hangs.watch.frames import has_stage
-from inductoscope.hangs.watch.judgement import Judgement, endable, file_name
+from inductoscope.hangs.watch.judgement import StallDiagnosis, endable, file_name
 from inductoscope.hangs.watch.scene import Scene
 from inductoscope.processes.locks import FileLock
 from inductoscope.processes.tree import ProcessSample
@@ -16,7 +16,7 @@ _FAULTS_OF_WORK = 50
 _LONGEST_COMPILE = 1800.0
 
 
-def stopped(scene: Scene) -> Judgement | None:
+def stopped(scene: Scene) -> StallDiagnosis | None:
     """A process that a signal holds (SIGSTOP, Ctrl-Z) or that a debugger has."""
     held = [p for p in scene.tree.processes if p.is_stopped]
     if not held:
@@ -24,7 +24,7 @@ def stopped(scene: Scene) -> Judgement | None:
     victim = held[0]
     is_root = victim.pid == scene.root.pid
     what = _role(scene, victim)
-    return Judgement(
+    return StallDiagnosis(
         kind="stopped" if is_root else "worker-stopped",
         title=f"{what}, pid {victim.pid}, is stopped: a signal such as SIGSTOP holds it",
         stage=stages.NO_STAGE if is_root else _native_stage(victim),
@@ -53,7 +53,7 @@ def _native_stage(process: ProcessSample) -> str:
 # --- locks ----------------------------------------------------------------------------------------
 
 
-def file_lock(scene: Scene) -> Judgement | None:
+def file_lock(scene: Scene) -> StallDiagnosis | None:
     """A thread waits for a lock file: someone else holds it, or it was left behind."""
     waiting = scene.at("file-lock")
     lock = _lock_in_the_way(scene)
@@ -89,10 +89,10 @@ def _is_own(scene: Scene, lock: FileLock) -> bool:
     return scene.tree.get(lock.holder) is not None and bool(scene.tree.compilers)
 
 
-def _held(scene: Scene, lock: FileLock, pid: int, how: str) -> Judgement:
+def _held(scene: Scene, lock: FileLock, pid: int, how: str) -> StallDiagnosis:
     mine = scene.tree.get(lock.holder) is not None
     whose = "a process of this program" if mine else "another program"
-    return Judgement(
+    return StallDiagnosis(
         kind="file-lock",
         title=f"It waits for the lock file {lock.path}, which pid {lock.holder} ({whose}) holds",
         stage=stages.CPP_COMPILE,
@@ -108,7 +108,7 @@ def _held(scene: Scene, lock: FileLock, pid: int, how: str) -> Judgement:
     )
 
 
-def _left_behind(scene: Scene, pid: int, how: str) -> Judgement:
+def _left_behind(scene: Scene, pid: int, how: str) -> StallDiagnosis:
     known = scene.wanted_lock
     if known and scene.lock_openers:
         who = ", ".join(map(str, scene.lock_openers))
@@ -123,7 +123,7 @@ def _left_behind(scene: Scene, pid: int, how: str) -> Judgement:
         else "Look for another program that uses the same cache folder, or use one of your own: "
         "TORCHINDUCTOR_CACHE_DIR."
     )
-    return Judgement(
+    return StallDiagnosis(
         kind="file-lock",
         title=f"It waits for a lock file{f' {known}' if known else ''}; {state}",
         stage=stages.CPP_COMPILE,
@@ -138,7 +138,7 @@ def _left_behind(scene: Scene, pid: int, how: str) -> Judgement:
 # --- compilers ------------------------------------------------------------------------------------
 
 
-def ptxas(scene: Scene) -> Judgement | None:
+def ptxas(scene: Scene) -> StallDiagnosis | None:
     """NVIDIA's assembler is at work and does not come back."""
     return _compiler(
         scene,
@@ -152,7 +152,7 @@ def ptxas(scene: Scene) -> Judgement | None:
     )
 
 
-def cpp_compiler(scene: Scene) -> Judgement | None:
+def cpp_compiler(scene: Scene) -> StallDiagnosis | None:
     """A C++ compiler, assembler or linker is at work and does not come back."""
     return _compiler(
         scene,
@@ -169,7 +169,7 @@ def cpp_compiler(scene: Scene) -> Judgement | None:
 
 def _compiler(
     scene: Scene, kinds: list[str], *, kind: str, stage: str, advice: str
-) -> Judgement | None:
+) -> StallDiagnosis | None:
     found = [p for p in scene.tree.compilers if p.compiler in kinds]
     if not found:
         return None
@@ -178,7 +178,7 @@ def _compiler(
     state = "does nothing" if doing is not None and _family_sleeps(scene, inner) else "is at work"
     moves = _signs_of_work(scene, inner)
     source = next((p.source for p in found if p.source), "")
-    return Judgement(
+    return StallDiagnosis(
         kind=kind,
         title=f"{inner.name}, pid {inner.pid}, has run for {inner.age:.0f} s and {state}",
         stage=stage,
@@ -218,7 +218,7 @@ def _family_sleeps(scene: Scene, process: ProcessSample) -> bool:
 # --- workers --------------------------------------------------------------------------------------
 
 
-def worker_died(scene: Scene) -> Judgement | None:
+def worker_died(scene: Scene) -> StallDiagnosis | None:
     """A worker is gone and its parent still waits for its answer."""
     dead = [p for p in scene.tree.processes if p.is_zombie and p.parent == scene.root.pid]
     strays = [
@@ -231,7 +231,7 @@ def worker_died(scene: Scene) -> Judgement | None:
     if not waits or not (strays or gone or dead):
         return None
     victim = (gone or dead or strays)[0]
-    return Judgement(
+    return StallDiagnosis(
         kind="worker-died",
         title=_death_title(victim, strays),
         stage=stages.TRITON_COMPILE,
@@ -280,7 +280,7 @@ def _is_result(function: str, file: str) -> bool:
     return function in ("result", "wait", "as_completed") and "concurrent/futures" in file
 
 
-def pool_deadlock(scene: Scene) -> Judgement | None:
+def pool_deadlock(scene: Scene) -> StallDiagnosis | None:
     """The program waits for its workers and none of them does anything."""
     waits = _waits_for_pool(scene)
     workers = scene.tree.workers
@@ -288,7 +288,7 @@ def pool_deadlock(scene: Scene) -> Judgement | None:
     # A sidecar without workers has only just been started, or is on its way out.
     if not waits or any(_is_active(scene, p) for p in workers) or not workers[1:]:
         return None
-    return Judgement(
+    return StallDiagnosis(
         kind="pool-deadlock",
         title="The program waits for torch's compile workers, and all of them sleep",
         stage=stages.TRITON_COMPILE,
@@ -307,14 +307,14 @@ def pool_deadlock(scene: Scene) -> Judgement | None:
     )
 
 
-def workers_work(scene: Scene) -> Judgement | None:
+def workers_work(scene: Scene) -> StallDiagnosis | None:
     """The program waits for its workers, and one of them is at work or has just been started."""
     waits = _waits_for_pool(scene)
     active = [p for p in scene.tree.workers if _is_active(scene, p)]
     if not waits or not active:
         return None
     worker = active[-1]
-    return Judgement(
+    return StallDiagnosis(
         kind="workers",
         title=f"The program waits for a compile worker of torch, pid {worker.pid}, that works",
         stage=stages.TRITON_COMPILE,

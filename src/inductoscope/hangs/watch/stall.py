@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.classify import classify
-from inductoscope.hangs.watch.following import Stream, Streams
+from inductoscope.hangs.watch.following import FollowedStream, Streams
 from inductoscope.hangs.watch.frames import mark, user_frame
-from inductoscope.hangs.watch.judgement import Judgement
+from inductoscope.hangs.watch.judgement import StallDiagnosis
 from inductoscope.hangs.watch.looking import look
 from inductoscope.hangs.watch.patience import Patience
 from inductoscope.hangs.watch.scene import Scene
@@ -50,7 +50,7 @@ class Stall:
     last_node: str
     seconds: float
     limit: float
-    judgement: Judgement
+    judgement: StallDiagnosis
     processes: tuple[dict[str, Any], ...]
     stacks: tuple[dict[str, Any], ...]
     locks: tuple[dict[str, Any], ...]
@@ -66,7 +66,7 @@ class Stall:
 class _Group:
     """One of the user's processes with its workers and compilers."""
 
-    stream: Stream
+    stream: FollowedStream
     moved: float
     # The processor time that it had used by then.
     used: float
@@ -138,7 +138,7 @@ class StallWatcher:
                 waited = group.stream.moved - group.moved
                 yield Resumed(group.stall, waited, "it went on and has ended")
 
-    def _look_at(self, stream: Stream, streams: list[Stream]) -> Iterator[Event]:
+    def _look_at(self, stream: FollowedStream, streams: list[FollowedStream]) -> Iterator[Event]:
         if stream.path not in self._groups:
             self._groups[stream.path] = _Group(stream, stream.moved, cpu_seconds(stream.pid))
         group = self._groups[stream.path]
@@ -152,7 +152,9 @@ class StallWatcher:
         elif limit is not None:
             yield from self._reported(group, streams, limit)
 
-    def _reported(self, group: _Group, streams: list[Stream], limit: float) -> Iterator[Stall]:
+    def _reported(
+        self, group: _Group, streams: list[FollowedStream], limit: float
+    ) -> Iterator[Stall]:
         quiet = time.monotonic() - group.moved
         if quiet < limit or not group.is_due() or self._is_elsewhere(group, streams):
             return
@@ -164,7 +166,7 @@ class StallWatcher:
             group.stall = stall = replace(stall, number=self._count)
             yield stall
 
-    def _movement(self, group: _Group, streams: list[Stream], limit: float | None) -> str:
+    def _movement(self, group: _Group, streams: list[FollowedStream], limit: float | None) -> str:
         """What moved since the last look; empty if nothing did."""
         latest = max((s.moved for s in streams if _belongs(s, group)), default=group.moved)
         if latest > group.moved:
@@ -184,7 +186,7 @@ class StallWatcher:
             group.early = read_stacks(group.pid)
         return "a new compiler was started" if new else ""
 
-    def _is_elsewhere(self, group: _Group, streams: list[Stream]) -> bool:
+    def _is_elsewhere(self, group: _Group, streams: list[FollowedStream]) -> bool:
         """Whether the process only waits for other processes that are followed themselves.
 
         A launcher of ranks does, as does a program whose training runs in a child.
@@ -232,12 +234,12 @@ def _is_starved(group: _Group, limit: float) -> bool:
     return status.cpu_seconds - group.used < limit / 2
 
 
-def _is_worker(stream: Stream) -> bool:
+def _is_worker(stream: FollowedStream) -> bool:
     """Whether a stream is of a process that works for another one of the program."""
     return any(word.endswith(_WORKER_FILES) for word in command_of(stream.pid))
 
 
-def _belongs(stream: Stream, group: _Group) -> bool:
+def _belongs(stream: FollowedStream, group: _Group) -> bool:
     """Whether a stream is the group's own, or that of one of its workers."""
     return stream is group.stream or stream.pid in {
         process.pid for sample in group.samples for process in sample.processes
@@ -254,9 +256,9 @@ def _runs_elsewhere_now(early: Stacks | None, scene: Scene) -> bool:
 
 
 def describe(
-    stream: Stream | None,
+    stream: FollowedStream | None,
     scene: Scene,
-    judgement: Judgement,
+    judgement: StallDiagnosis,
     number: int,
     quiet: float,
     limit: float,

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from inductoscope.kernels.alone import Attempt, Trial
+from inductoscope.kernels.alone import Attempt, KernelTrial
 from inductoscope.kernels.file import KernelFile
 from inductoscope.kernels.literals import Dotted, Made, Opaque
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
@@ -59,7 +59,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def kernel_view(kernel: KernelFile, trials: Sequence[Trial]) -> View:
+def kernel_view(kernel: KernelFile, trials: Sequence[KernelTrial]) -> View:
     """The file and what came of compiling it."""
     worst = min(trials, key=lambda trial: _WORST_FIRST.index(trial.outcome))
     return {
@@ -74,7 +74,7 @@ def kernel_view(kernel: KernelFile, trials: Sequence[Trial]) -> View:
     }
 
 
-def _trial(trial: Trial) -> View:
+def _trial(trial: KernelTrial) -> View:
     return {
         "config": _plain(trial.plan.config.values),
         "config_from": trial.plan.config.origin,
@@ -100,7 +100,7 @@ def _attempt(attempt: Attempt) -> View:
     }
 
 
-def _summary(trials: Sequence[Trial], worst: Trial) -> str:
+def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
     name, target = worst.plan.kernel.name, worst.plan.target
     tries = [attempt for trial in trials for attempt in trial.attempts]
     same = [attempt for attempt in tries if attempt.outcome == worst.outcome]
@@ -117,7 +117,7 @@ def _summary(trials: Sequence[Trial], worst: Trial) -> str:
     return f"{name} fails alone for {target}{place}{count}: {_essence(worst.worst.message)}"
 
 
-def _consequence(trial: Trial) -> str:
+def _consequence(trial: KernelTrial) -> str:
     """What a compile that ended says about a hang; only one of the kernel's own says something."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
