@@ -21,7 +21,7 @@ _NOT_NEEDED = ("triton_helpers.set_driver_to_gpu", "triton_helpers.set_driver_to
 
 
 @dataclass(frozen=True)
-class KernelFunction:
+class KernelDefinition:
     """One statement that is taken over: 'import', 'constant', 'function' or 'kernel'."""
 
     kind: str
@@ -52,8 +52,8 @@ class Body:
 class Definitions:
     """Everything taken over from one file, in its order."""
 
-    found: tuple[KernelFunction, ...]
-    kernel: KernelFunction | None
+    found: tuple[KernelDefinition, ...]
+    kernel: KernelDefinition | None
     heuristic: Heuristic | None
     body: Body
     problems: tuple[str, ...]
@@ -62,7 +62,7 @@ class Definitions:
 def read_definitions(tree: ast.Module, text: str) -> Definitions:
     """Pick out of a parsed file what the kernel needs."""
     lines = text.split("\n")
-    found: list[KernelFunction] = []
+    found: list[KernelDefinition] = []
     problems: list[str] = []
     kernel: ast.FunctionDef | None = None
     heuristic: Heuristic | None = None
@@ -88,7 +88,9 @@ class _Refused(Exception):
     """A statement that is not taken over; the text says why."""
 
 
-def _definition(node: ast.stmt, lines: list[str]) -> tuple[KernelFunction | None, Heuristic | None]:
+def _definition(
+    node: ast.stmt, lines: list[str]
+) -> tuple[KernelDefinition | None, Heuristic | None]:
     if isinstance(node, (ast.Import, ast.ImportFrom)):
         return _import(node), None
     if isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -106,7 +108,7 @@ def _is_harmless(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and dotted_name(node.func) in _NOT_NEEDED
 
 
-def _import(node: ast.Import | ast.ImportFrom) -> KernelFunction:
+def _import(node: ast.Import | ast.ImportFrom) -> KernelDefinition:
     modules = (
         [alias.name for alias in node.names] if isinstance(node, ast.Import) else [node.module]
     )
@@ -114,10 +116,10 @@ def _import(node: ast.Import | ast.ImportFrom) -> KernelFunction:
     for module in modules:
         if not module or not any(module == m or module.startswith(f"{m}.") for m in _IMPORTED):
             raise _Refused(f"import of {module}")
-    return KernelFunction("import", names, ast.unparse(node))
+    return KernelDefinition("import", names, ast.unparse(node))
 
 
-def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelFunction:
+def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelDefinition:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     target = targets[0]
     if len(targets) != 1 or not isinstance(target, ast.Name) or node.value is None:
@@ -125,13 +127,13 @@ def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelFunction:
     value = read_value(node.value)
     if not is_plain(value) or (isinstance(value, Made) and value.name not in _CONSTEXPR):
         raise _Refused(f"the value of {target.id} is no constant")
-    return KernelFunction("constant", target.id, f"{target.id} = {ast.unparse(node.value)}")
+    return KernelDefinition("constant", target.id, f"{target.id} = {ast.unparse(node.value)}")
 
 
 _CONSTEXPR = ("tl.constexpr", "triton.language.constexpr", "constexpr")
 
 
-def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelFunction, Heuristic | None]:
+def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelDefinition, Heuristic | None]:
     heuristic = None
     decorators = []
     for decorator in node.decorator_list:
@@ -144,7 +146,7 @@ def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelFunction, 
     _check_header(node)
     kind = "function" if heuristic is None else "kernel"
     own_lines = lines[node.lineno - 1 : node.end_lineno]
-    return KernelFunction(kind, node.name, "\n".join([*decorators, *own_lines])), heuristic
+    return KernelDefinition(kind, node.name, "\n".join([*decorators, *own_lines])), heuristic
 
 
 def _heuristic(node: ast.expr) -> Heuristic | None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import UnreadableRecording, UsageError
-from inductoscope.kernels.definitions import Body, Definitions, KernelFunction, read_definitions
+from inductoscope.kernels.definitions import Body, Definitions, KernelDefinition, read_definitions
 from inductoscope.kernels.literals import Dotted, Made, is_plain
 from inductoscope.kernels.target import Target, target_of_device
 
@@ -43,8 +43,8 @@ class KernelFile:
     name: str
     heuristic: str  # template, pointwise, reduction, persistent_reduction, ...
     keywords: Mapping[str, Any]  # of the heuristic, as they stand in the file
-    definitions: tuple[KernelFunction, ...]
-    kernel: KernelFunction
+    definitions: tuple[KernelDefinition, ...]
+    kernel: KernelDefinition
     body: Body
     problems: tuple[str, ...] = ()
 
@@ -54,7 +54,7 @@ class KernelFile:
         return self.kernel.source
 
     @property
-    def device_functions(self) -> tuple[KernelFunction, ...]:
+    def device_functions(self) -> tuple[KernelDefinition, ...]:
         """Further functions under `@triton.jit` that the file brings along."""
         return tuple(d for d in self.definitions if d.kind == "function")
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from inductoscope.errors import UsageError
 from inductoscope.kernels.configs import OPTIONS, Config, open_arguments
-from inductoscope.kernels.definitions import KernelFunction
+from inductoscope.kernels.definitions import KernelDefinition
 from inductoscope.kernels.file import KernelFile
 from inductoscope.kernels.literals import code, is_plain
 from inductoscope.kernels.target import Target
@@ -31,7 +31,7 @@ class Plan:
     kernel: KernelFile
     target: Target
     config: Config
-    definitions: tuple[KernelFunction, ...]
+    definitions: tuple[KernelDefinition, ...]
     signature: Mapping[str, str]
     constants: Mapping[str, Any]
     attributes: Mapping[Any, Any]
@@ -104,7 +104,7 @@ def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> d
     return options | {name: value for name, value in values.items() if name in OPTIONS}
 
 
-def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[KernelFunction, ...]:
+def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[KernelDefinition, ...]:
     """The file's statements, with new values for the constants inside of the kernel's body."""
     lines = kernel.source.split("\n")
     first = len(lines) - len(_after_decorators(lines))
@@ -112,7 +112,7 @@ def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[KernelFun
         if name in values and name not in kernel.body.constexpr_arguments:
             start, equals, _ = lines[first + place].partition("=")
             lines[first + place] = f"{start}{equals} {_written(values[name])}"
-    changed = KernelFunction(kernel.kernel.kind, kernel.kernel.name, "\n".join(lines))
+    changed = KernelDefinition(kernel.kernel.kind, kernel.kernel.name, "\n".join(lines))
     return tuple(changed if d is kernel.kernel else d for d in kernel.definitions)
 
 
@@ -166,7 +166,7 @@ def _docstring(plan: Plan) -> str:
     )
 
 
-def _imports(definitions: tuple[KernelFunction, ...]) -> list[str]:
+def _imports(definitions: tuple[KernelDefinition, ...]) -> list[str]:
     """Triton, and of the file's own imports those whose names the functions use."""
     texts = "\n".join(d.source for d in definitions if d.kind != "import")
     used = set(_WORD.findall(texts))

@@ -11,7 +11,7 @@ import lzma
 import zlib
 from collections.abc import Callable, Iterator
 
-from inductoscope.hangs.logs.lines import FoundLine, find_events
+from inductoscope.hangs.logs.lines import FoundEvents, find_events
 from inductoscope.hangs.logs.text import LONGEST, clean
 
 BLOCK = 4 << 20
@@ -21,7 +21,7 @@ AHEAD = 1 << 18
 Read = Callable[[int], bytes]
 
 
-def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> Iterator[FoundLine]:
+def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> Iterator[FoundEvents]:
     """The events of what `read` gives, block by block; of lines that begin before `stop` only."""
     buffer = _Buffer(read, damage)
     while True:
@@ -36,7 +36,7 @@ def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> It
         buffer.drop(end)
 
 
-def _find(data: bytes, end: int) -> FoundLine:
+def _find(data: bytes, end: int) -> FoundEvents:
     head = clean(data[:end])
     return find_events(head + clean(data[end : end + AHEAD]), len(head))
 

@@ -65,7 +65,7 @@ Event = Line | Record | LoggedStack
 
 
 @dataclass(frozen=True)
-class FoundLine:
+class FoundEvents:
     """What a piece of a log holds, in the order of its lines, and how many lines it has."""
 
     events: list[Event]
@@ -73,7 +73,7 @@ class FoundLine:
     torch_lines: int
 
 
-def find_events(data: bytes, end: int) -> FoundLine:
+def find_events(data: bytes, end: int) -> FoundEvents:
     """What is on the lines that begin before `end`; what follows only completes the last ones.
 
     Of lines with no pattern, the last one of every process and compile id is kept: it says how
@@ -82,7 +82,7 @@ def find_events(data: bytes, end: int) -> FoundLine:
     finder = _Finder(data, end)
     events = [*finder.torch_lines(), *finder.last_lines(), *finder.other_lines()]
     numbered = sorted(events, key=lambda found: found[0])
-    return FoundLine(
+    return FoundEvents(
         list(_numbered(data, numbered)), data.count(b"\n", 0, end), finder.number_of_torch_lines
     )
 

@@ -17,7 +17,7 @@ from inductoscope.errors import UsageError
 from inductoscope.hangs.logs.blocks import AHEAD, BLOCK, read_events
 from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, open_log
 from inductoscope.hangs.logs.fold import LogFold
-from inductoscope.hangs.logs.lines import FoundLine
+from inductoscope.hangs.logs.lines import FoundEvents
 from inductoscope.hangs.logs.program import ProgramFold
 from inductoscope.hangs.logs.tracebacks import LoggedStack
 
@@ -81,7 +81,7 @@ def _sizes(paths: Sequence[str]) -> dict[str, int]:
     return found
 
 
-def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[FoundLine]]) -> LogReading:
+def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[FoundEvents]]) -> LogReading:
     programs: list[ProgramFold] = []
     files: list[ReadFile] = []
     for log in logs:
@@ -96,7 +96,7 @@ def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[FoundLine]])
     return LogReading(programs, files)
 
 
-def _take(fold: LogFold, found: FoundLine, file: ReadFile) -> None:
+def _take(fold: LogFold, found: FoundEvents, file: ReadFile) -> None:
     for event in found.events:
         if isinstance(event, LoggedStack):
             fold.take(event.moved(file.lines), file.path)
@@ -109,7 +109,7 @@ def _take(fold: LogFold, found: FoundLine, file: ReadFile) -> None:
 # --- one file -------------------------------------------------------------------------------------
 
 
-def _read_file(path: str, damage: list[str], cores: int) -> Iterator[FoundLine]:
+def _read_file(path: str, damage: list[str], cores: int) -> Iterator[FoundEvents]:
     if path == STDIN:
         with open(sys.stdin.fileno(), "rb", buffering=0, closefd=False) as file:
             yield from read_events(file.read, damage=damage)
@@ -128,13 +128,13 @@ def _read_file(path: str, damage: list[str], cores: int) -> Iterator[FoundLine]:
         raise UsageError(f"{path} cannot be read: {error.strerror or error}.") from error
 
 
-def _read_in_pieces(path: str, size: int, damage: list[str], cores: int) -> Iterator[FoundLine]:
+def _read_in_pieces(path: str, size: int, damage: list[str], cores: int) -> Iterator[FoundEvents]:
     """Read pieces with several processes, a few ahead of the fold, which takes them in order."""
     from concurrent.futures import ProcessPoolExecutor
 
     bounds = _bounds(path, size)
     pieces = itertools.pairwise(bounds)
-    waiting: deque[Future[tuple[list[FoundLine], list[str]]]] = deque()
+    waiting: deque[Future[tuple[list[FoundEvents], list[str]]]] = deque()
     with ProcessPoolExecutor(cores, mp_context=_context()) as pool:
         while True:
             while len(waiting) < cores + 1 and (piece := next(pieces, None)) is not None:
@@ -155,7 +155,7 @@ def _context() -> BaseContext:
     return multiprocessing.get_context("fork" if can_fork and only_thread else None)
 
 
-def read_piece(path: str, start: int, stop: int) -> tuple[list[FoundLine], list[str]]:
+def read_piece(path: str, start: int, stop: int) -> tuple[list[FoundEvents], list[str]]:
     """The events of the lines that begin from `start` up to `stop`, both starts of lines."""
     damage: list[str] = []
     limit = stop + 2 * AHEAD
