@@ -322,7 +322,7 @@ def test_source_that_does_not_compile_says_why_and_leaves_nothing_behind(
 
 def test_other_kernels_have_no_assembly() -> None:
     recording = load(stored("h200_seed"))
-    with pytest.raises(UsageError, match="is no C\\+\\+ kernel"):
+    with pytest.raises(UsageError, match="Only C\\+\\+ kernels have assembly"):
         kernel_assembly(recording, recording.graphs[0].kernels[0])
     chained, kernel = chain()
     with pytest.raises(UsageError, match=r"does not say how .* was compiled"):

@@ -207,8 +207,8 @@ def test_code_in_odd_places_is_neither_run_nor_taken_over(
 def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     text = "import os\n" + stored("softmax").read_text() + "\nprint('hello')\n"
     problems = read_kernel_file(written(tmp_path, text)).problems
-    assert problems[0] == "line 1 is left out: import of os"
-    assert "Expr is no part of a kernel" in problems[1]
+    assert problems[0] == "line 1 is skipped: import of os"
+    assert "Expr is not part of a kernel" in problems[1]
 
 
 # --- files that are no kernel files ---------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
     [
         (b"", "no function in it is decorated"),
         (b"\x7fELF\0\0\0", "is a binary file"),
-        (b"def f(:\n", "line 1 is no Python"),
+        (b"def f(:\n", "line 1 is not Python"),
         (b"x = " + b"(" * 5000 + b")" * 5000, "no generated Triton kernel"),
         (b"x = " + b"-" * 200_000 + b"1", "no generated Triton kernel"),
         (b"x = " + b"[" * 90 + b"]" * 90, "no function in it is decorated"),
@@ -324,9 +324,9 @@ def test_escape_sequences_and_html_do_nothing_to_the_terminal(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--target", "cuda"], "cuda is no target"),
-        (["--target", "tpu:5"], "tpu:5 is no target"),
-        (["--config", "BLOCK_M"], "BLOCK_M is no setting"),
+        (["--target", "cuda"], "cuda is not a target"),
+        (["--target", "tpu:5"], "tpu:5 is not a target"),
+        (["--config", "BLOCK_M"], "BLOCK_M is not a setting"),
         (["--config", "BLOCK_Q=4"], "has no BLOCK_Q"),
         (["--name", "other"], "has no kernel other"),
     ],

@@ -134,7 +134,7 @@ def _notes(native: NativeCompile, found: Listing) -> Iterator[str]:
 def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
     if kernel.language != "C++":
         raise UsageError(
-            f"{kernel.name} is no C++ kernel ({kernel.language}): assembly is made of C++ alone."
+            f"{kernel.name} is a {kernel.language} kernel. Only C++ kernels have assembly."
         )
     natives = [n for n in compile_of_kernel(recording, kernel) if n.tool == "c++" and n.digest]
     if not natives:
@@ -202,7 +202,7 @@ def _refuse_unsafe(source: str) -> None:
             raise UsageError(f"The recorded source includes {quoted[:80]}, which is not compiled.")
         if "/" in name and not any((folder / name).is_file() for folder in folders):
             raise UsageError(
-                f"The recorded source includes {name}, which is no header of the installed torch."
+                f"The recorded source includes {name}, which the installed torch does not have."
             )
 
 

@@ -44,7 +44,9 @@ def parse_config(text: str) -> Mapping[str, Scalar]:
     for word in filter(None, (word.strip() for word in text.split(","))):
         name, equals, value = word.partition("=")
         if not equals or not name.strip().isidentifier() or not value.strip():
-            raise UsageError(f"{word} is no setting. Write --config XBLOCK=64,num_warps=8.")
+            raise UsageError(
+                f"{word} is not a setting. Write, for example, --config XBLOCK=64,num_warps=8."
+            )
         found[name.strip()] = _scalar(value.strip())
     return found
 

@@ -70,11 +70,11 @@ def read_definitions(tree: ast.Module, text: str) -> Definitions:
         try:
             definition, own = _definition(node, lines)
         except _Refused as refusal:
-            problems.append(f"line {node.lineno} is left out: {refusal}")
+            problems.append(f"line {node.lineno} is skipped: {refusal}")
             continue
         if own is not None and isinstance(node, ast.FunctionDef):
             if kernel is not None:
-                problems.append(f"line {node.lineno}: a second kernel, {node.name}, is left out")
+                problems.append(f"line {node.lineno}: a second kernel, {node.name}, is skipped")
                 continue
             kernel, heuristic = node, own
         if definition is not None:
@@ -99,7 +99,7 @@ def _definition(
         return _function(node, lines)
     if isinstance(node, ast.Expr) and _is_harmless(node.value):
         return None, None
-    raise _Refused(f"{type(node).__name__} is no part of a kernel")
+    raise _Refused(f"{type(node).__name__} is not part of a kernel")
 
 
 def _is_harmless(node: ast.expr) -> bool:
@@ -126,7 +126,7 @@ def _assignment(node: ast.Assign | ast.AnnAssign) -> KernelDefinition:
         raise _Refused("an assignment to more than one name")
     value = read_value(node.value)
     if not is_plain(value) or (isinstance(value, Made) and value.name not in _CONSTEXPR):
-        raise _Refused(f"the value of {target.id} is no constant")
+        raise _Refused(f"the value of {target.id} is not a constant")
     return KernelDefinition("constant", target.id, f"{target.id} = {ast.unparse(node.value)}")
 
 
@@ -142,7 +142,7 @@ def _function(node: ast.FunctionDef, lines: list[str]) -> tuple[KernelDefinition
         if found is None:
             decorators.append(_decorator(decorator))
     if not decorators:
-        raise _Refused(f"{node.name} is no Triton function")
+        raise _Refused(f"{node.name} is not a Triton function")
     _check_header(node)
     kind = "function" if heuristic is None else "kernel"
     own_lines = lines[node.lineno - 1 : node.end_lineno]
@@ -183,7 +183,7 @@ def _check_header(node: ast.FunctionDef) -> None:
     for part in parts:
         value = None if part is None else read_value(part)
         if isinstance(value, Made) or not is_plain(value):
-            raise _Refused(f"a default or annotation of {node.name} is no constant")
+            raise _Refused(f"a default or annotation of {node.name} is not a constant")
 
 
 def _body(node: ast.FunctionDef) -> Body:

@@ -187,7 +187,7 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise UnreadableRecording(
-                f"{path} has more than {_LARGEST >> 20} MiB: that is no kernel file."
+                f"{path} has more than {_LARGEST >> 20} MiB, so it is not a kernel file."
             )
         data = path.read_bytes()
     except OSError as error:
@@ -200,7 +200,7 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
     text = data.decode("utf-8", "replace").removeprefix("\ufeff")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     broken = "\ufffd" in text and b"\xef\xbf\xbd" not in data
-    return text, ("some bytes are no UTF-8 and were replaced",) if broken else ()
+    return text, ("some bytes are not UTF-8 and were replaced",) if broken else ()
 
 
 def _bring(path: Path) -> str:
@@ -228,7 +228,7 @@ def _parse(text: str) -> ast.Module:
             warnings.simplefilter("ignore")  # An odd escape in a stranger's file is not our news.
             return ast.parse(text)
     except SyntaxError as error:
-        raise _NoPython(f"line {error.lineno} is no Python ({error.msg})") from error
+        raise _NoPython(f"line {error.lineno} is not Python ({error.msg})") from error
     except (ValueError, RecursionError, MemoryError) as error:
         raise _NoPython(f"it cannot be parsed ({type(error).__name__}: {error})") from error
 

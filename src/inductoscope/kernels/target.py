@@ -33,7 +33,7 @@ def parse_target(text: str) -> Target:
     """`cuda:90` or `hip:gfx942`."""
     match = re.fullmatch(r"cuda:(?:sm_?)?(\d{2,3})a?|hip:(gfx[0-9a-f]{3,5})|xpu(?::(\w+))?", text)
     if match is None:
-        raise UsageError(f"{text} is no target. Give {_EXAMPLES}.")
+        raise UsageError(f"{text} is not a target. Use {_EXAMPLES}.")
     if text.startswith("cuda"):
         return Target("cuda", int(match[1]), 32)
     if text.startswith("hip"):

@@ -73,7 +73,7 @@ def write_script(named: NamedGraph, graph: FxGraph | None) -> str:
     if modules:
         raise ToolFailure(
             f"The graph {named.name} calls modules ({', '.join(modules)}) whose code is not in "
-            "the recording. Choose a later stage, for instance post-grad."
+            "the recording. Choose a later stage, for example post-grad."
         )
     classes = _classes("Graph", graph)
     parts = [

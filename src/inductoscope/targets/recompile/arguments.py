@@ -72,7 +72,7 @@ def _value(node: ast.expr, names: Names, depth: int) -> Any:
 def _constant(node: Any, names: Names, depth: int) -> Any:
     value = node.value
     if isinstance(value, str) and not _PLAIN.fullmatch(value):
-        raise Unbuildable("an argument is a string that is no plain word")
+        raise Unbuildable("an argument is a string that is not a plain word")
     if isinstance(value, bytes):
         raise Unbuildable("an argument is a string of bytes")
     return value
@@ -90,7 +90,7 @@ def _attribute(node: Any, names: Names, depth: int) -> Any:
     text = ast.unparse(node)
     found = _torch_constants().get(text)
     if found is None:
-        raise Unbuildable(f"{text[:60]} is no type, layout or memory format of torch")
+        raise Unbuildable(f"{text[:60]} is not a type, layout or memory format of torch")
     return found
 
 

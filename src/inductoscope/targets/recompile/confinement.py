@@ -65,7 +65,7 @@ def stay_inside(folders: Sequence[str]) -> None:
         if event.startswith(_FORBIDDEN):
             raise Refused(f"{event} is not for a graph that is compiled again")
         if event in _STARTING and not _is_compilers(*arguments[:2]):
-            raise Refused(f"{str(arguments[0])[:100]} is no compiler")
+            raise Refused(f"{str(arguments[0])[:100]} is not a compiler")
         if event == "open" and _writes(arguments) and is_outside(arguments[0]):
             raise Refused(f"{str(arguments[0])[:200]} is not to be written to")
         places = arguments[: _CHANGING.get(event, 0)]

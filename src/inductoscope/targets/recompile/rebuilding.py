@@ -152,7 +152,7 @@ class Rebuilder:
             return self._number(value, name)
         dtype = getattr(torch, str(value["dtype"]).removeprefix("torch."), None)
         if not isinstance(dtype, torch.dtype) or "stride" not in value:
-            raise Unbuildable(f"the input {name} is no dense tensor")
+            raise Unbuildable(f"the input {name} is not a dense tensor")
         shape = [self._sizes.size(size) for size in _list(value.get("shape"))]
         stride = [self._sizes.size(size) for size in _list(value.get("stride"))]
         if len(shape) != len(stride):

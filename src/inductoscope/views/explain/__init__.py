@@ -63,7 +63,7 @@ def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str,
     """Stages with symptoms that hold the words, best first, and those symptoms."""
     wanted = {_stem(word) for text in words for word in _words(text)}
     if not wanted:
-        raise UsageError("Name a symptom in words, for instance 'wrong gradient'.")
+        raise UsageError("Describe a symptom in words, for example 'wrong gradient'.")
     found = []
     for stage in STAGES:
         texts = [
