@@ -279,11 +279,11 @@ def _judge_integers(
     distance = (_wide(compiled) - _wide(eager)).abs()
     far = distance.masked_fill(~wrong, -1.0)
     place = tuple(int(i) for i in torch.unravel_index(far.argmax(), far.shape))
-    exact = " and in float64" if others[0] is not None else ""
+    right = "eager and float64 give" if others[0] is not None else "eager gives"
     text = (
-        f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager{exact} "
+        f"{name} is {_shown(compiled[place])} at {_index(place)}, {right} "
         f"{_shown(eager[place])}; {int(wrong.sum())} of {wrong.numel()} elements are wrong "
-        f"(off by up to {_finite_max(distance):.4g}, rounding explains nothing)"
+        f"(off by up to {_finite_max(distance):.4g}, which rounding does not explain)"
     )
     return OutputDifference("value", name, text, _finite_max(distance)), True
 
