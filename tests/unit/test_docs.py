@@ -174,3 +174,32 @@ def test_an_example_works_on_a_stored_recording(example: str) -> None:
         if answers[-1].exit_code in (0, 1):
             return
     pytest.fail("\n".join(answer.stderr for answer in answers))
+
+
+# --- the voice ------------------------------------------------------------------------------------
+
+# Turns of phrase that read as if translated, and what to write instead.
+TRANSLATED = {
+    r"(?<!there) (?:is|are) no (?!longer|more|faster)": "is not a",
+    r"\bstands still\b": "stalls",
+    r"\binside of\b": "inside",
+    r"\bof (?:its|their|your) own\b": "its own",
+    r"\banew\b": "again",
+    r"\bway (?:past|round)\b": "workaround",
+    r"\bsign of life\b": "progress",
+}
+
+
+def prose() -> Iterator[tuple[str, str]]:
+    """The documents, and the help of every command, with their names."""
+    for path in DOCUMENTS:
+        yield path.name, path.read_text("utf-8")
+    for name in COMMANDS:
+        yield f"{name} --help", inductoscope(name, "--help").stdout
+
+
+def test_docs_and_help_are_written_in_plain_english() -> None:
+    for where, text in prose():
+        for phrase, better in TRANSLATED.items():
+            found = re.search(phrase, " ".join(text.split()), re.IGNORECASE)
+            assert found is None, f"{where}: '{found[0] if found else ''}', better: '{better}'"
