@@ -79,7 +79,7 @@ def test_the_configuration_is_named_proven_alone_and_left_out(
     assert "add_preprocessing_fn" in verdict["workaround"]["code"]
     said = found.names
     assert "TORCHINDUCTOR_AUTOTUNE_CHOICE_DESC_REGEX" in said
-    assert "does the same for at once: the program ends with it" in said
+    assert "does the same: the program ends with it" in said
     assert "remain and finish with it" in said
     left = subprocess.run(["pgrep", "-f", str(script)], capture_output=True, text=True)
     assert left.stdout.split() == []

@@ -185,8 +185,8 @@ WATCHED = "'OMP_THREAD_LIMIT' in os.environ"
 @pytest.mark.parametrize(
     ("exit_code", "said"),
     [
-        (f"'odd' if {WATCHED} else 0", "only under the tool"),
-        (f"0 if {WATCHED} else 'odd'", "fails by itself but not under the tool"),
+        (f"'odd' if {WATCHED} else 0", "only under inductoscope"),
+        (f"0 if {WATCHED} else 'odd'", "fails on its own but not under inductoscope"),
     ],
     ids=["fails under the tool only", "stops failing under the tool"],
 )

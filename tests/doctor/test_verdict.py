@@ -92,10 +92,10 @@ def test_every_claim_comes_with_how_it_is_known() -> None:
         ("output 1 differs too", "compile 0/0"),
         ("buf0 differs", "each buffer was compared with its node"),
         (
-            "the failure is gone without lowering to loops (the one that matters: div)",
+            "the failure disappears without lowering to loops (the one that matters: div)",
             "the smallest graph",
         ),
-        ("the failure is gone without fusion of kernels", "the smallest graph"),
+        ("the failure disappears without fusion of kernels", "the smallest graph"),
     ]
     assert size[0].startswith("1 of 12 graph nodes are enough to show it")
     assert size[1] == "30 candidates tried"
@@ -120,7 +120,7 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
     assert verdict.culprit.pass_ == "pass_patterns_1, mul_softmax_pattern"
     assert verdict.culprit.op == "aten.mul.Tensor, aten.amax.default"
     assert ", because of the pass pass_patterns_1 (stage joint-pass)" in verdict.summary
-    took = {"what": "the pass took out aten.mul.Tensor and put in aten.sub.Tensor"}
+    took = {"what": "the pass removed aten.mul.Tensor and added aten.sub.Tensor"}
     assert {**took, "where": "joint-pass"} in verdict.evidence
 
 
@@ -153,7 +153,7 @@ def test_an_error_is_judged_by_the_stage_that_raised_it(stage: str, verdict: str
     said = [item["what"] for item in got.evidence]
     assert f"raised in {functions[0]}" in said
     assert f"called from {functions[1]}" in said
-    assert "while at op3" in said
+    assert "while processing op3" in said
 
 
 def test_an_error_without_an_operation_is_summed_up_by_the_function_that_raised() -> None:
@@ -181,7 +181,7 @@ def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdi
     failure = Failure(kind, "the process …", stage="post-grad-pass", detail="reinplace", aspect="x")
     got = verdict_on(found(failure))
     assert (got.verdict, got.stage, got.confidence) == (verdict, "post-grad-pass", "proven")
-    assert {"what": "while at reinplace", "where": "post-grad-pass"} in got.evidence
+    assert {"what": "while processing reinplace", "where": "post-grad-pass"} in got.evidence
 
 
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
@@ -261,7 +261,7 @@ def test_what_did_not_show_again_is_at_most_likely_and_says_so() -> None:
         found(Failure(ERROR, "text", stage="lowering"), reproduces=False, is_complete=False)
     )
     assert (verdict.confidence, verdict.partial) == ("likely", True)
-    assert "the failure did not show again" in verdict.evidence[-1]["what"]
+    assert "the graph alone did not fail again" in verdict.evidence[-1]["what"]
 
 
 def test_a_place_below_the_current_folder_is_seen_from_there(

@@ -143,7 +143,7 @@ def _written(known: Analysis, condition: ChoiceCondition, folder: Path) -> str:
     """The same filter as a patch of torch, beside the snippet that was tried."""
     paths = write_filter(known.filter_for(condition), folder)
     names = " and ".join(str(path) for path in paths)
-    return f"the snippet, and where torch has a place for it a patch: {names}"
+    return f"the snippet, and a patch if torch has a place for it: {names}"
 
 
 def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None, list[str]]:
@@ -154,7 +154,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
         "running the program with the kernels of eager alone",
     )
     works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
-    return Workaround("let eager's own kernels do matrix products", works, None, code), told
+    return Workaround("use eager's kernels for matrix products", works, None, code), told
 
 
 def _remaining(run: ProgramRun) -> str:
@@ -181,7 +181,7 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
     if run.ending.exit_code != 0 or run.stalled or run.over_time:
         return ""
     said = assignment_for(condition, stuck)
-    return f"{said} does the same for at once: the program ends with it"
+    return f"{said} does the same: the program ends with it"
 
 
 # --- the verdict ----------------------------------------------------------------------------------
@@ -209,7 +209,7 @@ def verdict_on_stuck(known: Analysis, trial: KernelTrial | None, why_not: str) -
     if trial is None:
         result.add(f"no kernel was compiled alone: {why_not}")
     else:
-        result.add(_alone_text(trial), "in a process of its own, with an empty cache")
+        result.add(_alone_text(trial), "in a fresh process, with an empty cache")
     return result
 
 
@@ -236,7 +236,7 @@ def _unfinished(trial: KernelTrial | None) -> str | None:
 def _alone_text(trial: KernelTrial) -> str:
     worst, name = trial.worst, trial.plan.kernel.name
     if trial.outcome == "compiles":
-        return f"{name} compiles alone in {worst.seconds:.1f} s, so that the hang lies elsewhere"
+        return f"{name} compiles alone in {worst.seconds:.1f} s, so the hang is elsewhere"
     if trial.outcome == "fails":
         return f"{name} fails alone: {worst.message[:500]}"
     at = f" (stage {worst.unfinished})" if worst.unfinished else ""
@@ -249,13 +249,13 @@ def _add_evidence(result: Verdict, known: Analysis) -> None:
         if condition.decided_by:
             result.add(f"to tell it from the next: {condition.decided_by}")
     if not known.choices.finished:
-        result.add("no choice of the operation finished, so that there is nothing to compare")
+        result.add("no choice of the operation finished, so there is nothing to compare")
     differing = _differing([*known.choices.stuck, *known.choices.finished])
     for choice in known.choices.stuck[:12]:
         values = _values(choice, differing)
         result.add(f"stuck: {choice.short_name or choice.kind} ({values})", choice.path)
     if known.choices.waiting:
-        text = f"{len(known.choices.waiting)} more choices wait for a thread, and say nothing"
+        text = f"{len(known.choices.waiting)} more choices wait for a thread, so they say nothing"
         result.add(text, "not begun")
     for cause in known.causes[:3]:
         result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")

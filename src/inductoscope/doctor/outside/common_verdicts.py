@@ -38,8 +38,8 @@ def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     result.add("\n".join(last), "what the run in eager printed last")
     if case.random_operations:
         result.add(
-            f"it draws random numbers ({', '.join(case.random_operations[:4])}); whether they are "
-            "why it fails was not examined",
+            f"it draws random numbers ({', '.join(case.random_operations[:4])}); whether they "
+            "cause the failure was not examined",
             "the captured graphs",
         )
     return result
@@ -50,8 +50,8 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program does not end the same way in every run: it fails now and then, or only under "
-        "the tool. Nothing is known to be wrong with what was compiled.",
+        "The program does not end the same way in every run: it fails intermittently, or only "
+        "under inductoscope. Nothing is known to be wrong with what was compiled.",
     )
     codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
@@ -86,7 +86,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
-        f"Nothing found: {agree} calls of {compiled} compiled graphs give what eager gives"
+        f"Nothing found: {agree} calls of {compiled} compiled graphs match eager"
         + (f"; {uncompared} calls could not be compared." if uncompared else "."),
         "likely" if uncompared else "proven",
     )
@@ -104,7 +104,7 @@ def _nothing_compared(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
-        f"The program ends well, yet no call of its {len(case.recording.compiles)} compiled graphs "
+        f"The program ends well, but no call of its {len(case.recording.compiles)} compiled graphs "
         "could be compared with eager.",
     )
     _add_uncompared(result, case)
@@ -121,4 +121,4 @@ def add_own_mistakes(result: Verdict, case: ProgramCase) -> None:
     """What went wrong inside the tool while it watched the first run."""
     for process in case.recording.processes:
         for mistake in process.hook_errors[:4]:
-            result.add(mistake, "a mistake of this tool")
+            result.add(mistake, "an error in inductoscope")

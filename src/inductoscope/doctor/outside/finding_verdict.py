@@ -41,7 +41,7 @@ def _on_the_machine(found: Found) -> Verdict:
     result = Verdict(
         v.COMPILE_ERROR,
         found.failure.stage or stages.NO_STAGE,
-        f"This machine cannot compile, which is no bug of torch: {first} {found.advice}",
+        f"This machine cannot compile, which is not a bug in torch: {first} {found.advice}",
         "proven",
     )
     result.add(text[:1500], f"compile {found.compile}")
@@ -55,8 +55,8 @@ def _on_another_backend(found: Found) -> Verdict:
     result = Verdict(
         v.NOT_INDUCTOR,
         stage,
-        f"The program compiles with the backend {found.backend}, not with Inductor, and that one "
-        f"does not do what eager does: {text.splitlines()[0][:300] if text else ''}",
+        f"The program uses the backend {found.backend}, not Inductor, and that backend does not "
+        f"match eager: {text.splitlines()[0][:300] if text else ''}",
         "proven",
         Culprit(
             function=found.backend, source=_relative(found.sources[-1]) if found.sources else None
@@ -188,7 +188,7 @@ def _summary(result: Verdict, found: Found) -> str:
     if culprit.pass_:
         who = f", because of the pass {culprit.pass_.partition(',')[0]}"
     elif result.verdict == v.HANG and culprit.function:
-        who = f", in {culprit.function}, which goes round or waits"
+        who = f", in {culprit.function}, which loops or waits"
     elif culprit.op:
         who = f", because of {culprit.op.partition(',')[0]}"
     elif culprit.function:
@@ -209,7 +209,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(location.text[:1500], location.how)
     if location.added:
         removed, added = location.operation or "nothing", ", ".join(location.added)
-        result.add(f"the pass took out {removed} and put in {added}", location.stage)
+        result.add(f"the pass removed {removed} and added {added}", location.stage)
     shown = 12 if failure.kind == f.HANG else 4
     for name in found.functions[:shown]:
         first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"
@@ -217,10 +217,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     for message in failure.messages[:1]:
         result.add(_complaint(message), "what the native compiler said")
     if failure.detail:
-        result.add(f"while at {failure.detail}", failure.stage)
+        result.add(f"while processing {failure.detail}", failure.stage)
     for each in found.suppressing_axes:
         only = f" (the one that matters: {each.application})" if each.application else ""
-        result.add(f"the failure is gone without {each.title}{only}", "the smallest graph")
+        result.add(f"the failure disappears without {each.title}{only}", "the smallest graph")
     if found.nodes:
         result.add(
             f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"
@@ -229,10 +229,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             f"{found.candidates_tried} candidates tried",
         )
     if not found.reproduces:
-        result.add("the failure did not show again in the graph alone; nothing was narrowed")
+        result.add("the graph alone did not fail again, so it was not reduced")
     for note in found.notes[:2]:
         raised = re.findall(r"^[\w.]+(?:Error|Exception|Fails|Failure)\b.*", note, re.MULTILINE)
-        result.add(raised[-1] if raised else note.strip()[-200:], "the tool's own mistake")
+        result.add(raised[-1] if raised else note.strip()[-200:], "an error in inductoscope")
 
 
 def _complaint(message: str) -> str:

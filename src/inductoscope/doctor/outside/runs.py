@@ -161,6 +161,6 @@ def _refuse_full_disk(folder: Path, output: str) -> None:
 
 def _no_space_in(folder: Path) -> ToolFailure:
     return ToolFailure(
-        f"The disk of {folder} is full, so that nothing can be compiled there. "
+        f"The disk of {folder} is full, so nothing can be compiled there. "
         "Choose another place with --output."
     )

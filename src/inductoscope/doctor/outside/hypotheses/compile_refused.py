@@ -50,7 +50,7 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     culprit = Culprit(function=functions[0] if functions else None, source=source)
     result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
     message = error.message.strip().splitlines()
-    result.add("\n".join(message[:12]), "the exception, and the same in eager does not fail")
+    result.add("\n".join(message[:12]), "the exception; the same code does not fail in eager")
     for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
         result.add(f"called from {place}" if number else f"raised in {place}")
     if finding is not None:
@@ -65,7 +65,7 @@ def _summary(error: CompileError) -> str:
     if "fullgraph" in error.message or "Unsupported" in error.type:
         summary += " (with fullgraph=True Dynamo raises where it would otherwise break the graph)"
     if any("register_fake" in text for text in (error.message, *error.causes)):
-        summary += " (an operator of the program's own has no fake implementation: register_fake)"
+        summary += " (a custom operator has no fake implementation: use register_fake)"
     return summary
 
 

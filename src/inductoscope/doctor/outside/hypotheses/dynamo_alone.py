@@ -25,8 +25,8 @@ _DYNAMO = CompilerLevel(
     backend="eager",
     function="torch._dynamo",
     why="running it with Dynamo alone, each graph in eager",
-    summary="Dynamo captures something else than the program computes: it fails with every graph "
-    "run in eager too, and does not fail without torch.compile.",
+    summary="Dynamo captures something other than what the program computes: it also fails with "
+    "every graph run in eager, and does not fail without torch.compile.",
 )
 
 

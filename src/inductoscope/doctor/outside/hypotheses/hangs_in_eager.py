@@ -30,7 +30,7 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict | None:
     seconds = max(_LEAST_SECONDS, case.first.ending.seconds)
-    eager = case.runs.in_eager_once("running it without torch.compile, as long", seconds)
+    eager = case.runs.in_eager_once("running it without torch.compile for as long", seconds)
     if case.found is None or not eager.over_time:
         return None
     result = Verdict(

@@ -29,7 +29,7 @@ def _examine(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program fails by itself but not under the tool, which limits it to one OpenMP "
+        "The program fails on its own but not under inductoscope, which limits it to one OpenMP "
         "thread and uses eager's random numbers; the cause is unknown.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")

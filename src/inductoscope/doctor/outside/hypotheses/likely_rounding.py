@@ -24,8 +24,8 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict:
     result = not_a_bug(
-        "Rounding, most likely: compiled and eager differ by no more than rounding explains, going "
-        "by float64, and nothing else is known to be wrong (noise)",
+        "Rounding, most likely: compiled and eager differ by no more than rounding explains, "
+        "judged against float64, and nothing else is known to be wrong (noise)",
         case.checks_that_are("within-rounding"),
     )
     result.confidence = "likely"

@@ -31,8 +31,8 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program fails under the tool only: it ends well by itself, so nothing is known to be "
-        "wrong with it.",
+        "The program fails only under inductoscope. It ends well on its own, so nothing is known "
+        "to be wrong with it.",
     )
     result.add(case.found.failure.text[:1500], "seen under the tool")
     return result

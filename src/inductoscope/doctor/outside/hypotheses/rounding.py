@@ -34,17 +34,17 @@ def _inexact(case: ProgramCase) -> list[Check]:
 def _examine(case: ProgramCase) -> Verdict | None:
     moved = case.runs.again(
         Instructions(calls=0, backend=MOVED, investigate=False),
-        "running it in eager with other roundings",
+        "running it in eager with other rounding",
     )
     if not fails_alike(case.first, moved):
         return None
     result = not_a_bug(
-        "Rounding: the program fails in eager too, once every inexact operation is rounded "
-        "otherwise by one unit in the last place; what it asks for, floating point does not give "
-        "(noise)",
+        "Rounding: the program also fails in eager if every inexact operation is rounded "
+        "differently by one unit in the last place. It asks for more precision than floating "
+        "point has (noise)",
         _inexact(case),
     )
-    result.add("fails the same way, with every graph in eager and rounded otherwise", "one run")
+    result.add("fails the same way, with every graph in eager and rounded differently", "one run")
     return result
 
 

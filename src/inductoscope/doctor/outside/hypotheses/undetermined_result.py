@@ -26,7 +26,7 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict:
     return not_a_bug(
-        "Uninitialised memory or other nondeterminism: what eager gives is not determined either",
+        "Uninitialised memory or other nondeterminism: eager's result is not deterministic either",
         case.checks_that_are("unsteady"),
     )
 

@@ -1,4 +1,4 @@
-"""A call was seen to be wrong, and the search for the cause broke: a mistake of this tool.
+"""A call was seen to be wrong, and the search for the cause broke: an error in inductoscope.
 
 When it applies: A check failed, and nothing was handed over about it.
 
@@ -29,8 +29,8 @@ def _examine(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CRASH if is_error else v.WRONG_RESULT,
         stages.NO_STAGE,
-        f"Compile {bad[0].compile} does not do what eager does: {bad[0].text}. "
-        "Looking for the cause failed, so that it is unknown.",
+        f"Compile {bad[0].compile} does not match eager: {bad[0].text}. "
+        "The search for the cause failed, so it is unknown.",
     )
     for check in bad[:4]:
         result.add(check.text, f"compile {check.compile}, compared with eager")

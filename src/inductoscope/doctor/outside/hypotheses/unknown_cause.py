@@ -29,8 +29,8 @@ def _examine(case: ProgramCase) -> Verdict:
         v.CRASH if died else v.WRONG_RESULT,
         stages.NO_STAGE,
         f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
-        f"unknown. In the {len(case.checks) - len(skipped)} calls that were compared every "
-        "compiled graph does what eager does.",
+        f"unknown. In the {len(case.checks) - len(skipped)} compared calls every compiled graph "
+        "matches eager.",
     )
     result.add(case.first.output[-800:], "what the program printed")
     for check in skipped:

@@ -39,7 +39,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result = Verdict(
         v.NOT_INDUCTOR,
         stages.DYNAMO,
-        f"Dynamo captures something else than {still[0].function} computes: "
+        f"Dynamo captures something other than what {still[0].function} computes: "
         f"{still[0].text}, with every graph run in eager.",
         "proven",
         Culprit(function=still[0].function, source=case.last_compiled),
