@@ -20,8 +20,8 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
 
-# Tests in the order that tests/conftest.py gives them, those of a group on one worker.
-PYTEST := $(BIN)/python -m pytest --dist loadgroup --no-loadscope-reorder
+# Tests in the order that tests/conftest.py gives them.
+PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 
 # What mypy leaves idle of a small machine is for the first tests.
 test: $(VENV)/.installed-dev

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import shutil
 import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
 
 from inductoscope.views.env import Environment, collect_environment
 from support.programs import SEARCH_PATH, Workplace, install_compiler
@@ -54,14 +57,30 @@ def _restore_default_signals() -> None:
             signal.signal(number, handler)
 
 
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests by folder, order them, and say which of them one worker runs together."""
+    """Mark tests by folder, and order them."""
     for item in items:
         item.add_marker(_folder(item))
-        if not _is_spread(item):
-            item.add_marker(pytest.mark.xdist_group(item.path.stem))
     items.sort(key=lambda item: (FOLDERS.index(_folder(item)), not _is_spread(item)))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    return _Scheduling(config, log)
+
+
+class _Scheduling(LoadScopeScheduling):
+    """One worker takes a whole file, or one test function of a file that is spread.
+
+    The process that gives out work has not read the tests, so it looks for the marker in the text.
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path, _, _ = nodeid.partition("::")
+        return nodeid.partition("[")[0] if self._has_spread(path) else path
+
+    @functools.cache  # noqa: B019 - there is one scheduler.
+    def _has_spread(self, path: str) -> bool:
+        return "pytest.mark.spread" in (self.config.rootpath / path).read_text()
 
 
 def _folder(item: pytest.Item) -> str:

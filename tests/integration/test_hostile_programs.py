@@ -48,7 +48,6 @@ def script(what: str) -> str:
     return "import torch, torch._dynamo\n" + HOSTILE[what] + "\n" + COMPILE
 
 
-@pytest.mark.xdist_group("hostile programs")
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_program_that_goes_on_undisturbed_and_is_recorded(
     workplace: Workplace, tmp_path: Path, plain_runs: dict[str, Outcome], what: str
