@@ -19,6 +19,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
@@ -95,15 +96,7 @@ def output(lines: str, *words: str) -> str:
 
     The command reads what is kept under tests/data, so that it prints the same everywhere.
     """
-    done = subprocess.run(
-        [sys.executable, "-m", "inductoscope", *words],
-        cwd=ROOT,
-        env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    printed = done.stdout.rstrip().splitlines()
+    printed = _printed(*words)
     shown, last = [f"$ inductoscope {' '.join(words)}"], 0
     for first, end in (map(int, part.split("-")) for part in lines.split(",")):
         shown += [_left_out(first - last - 1)] if first - last > 1 else []
@@ -111,6 +104,21 @@ def output(lines: str, *words: str) -> str:
         last = end
     shown += [_left_out(len(printed) - last)] if last < len(printed) else []
     return "\n".join(f"    {line}".rstrip() for line in shown)
+
+
+def _printed(*words: str) -> list[str]:
+    # A path of the same length on every machine, since a long one takes another line.
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        (Path(folder) / "tests").symlink_to(ROOT / "tests")
+        done = subprocess.run(
+            [sys.executable, "-m", "inductoscope", *words],
+            cwd=folder,
+            env={**os.environ, "COLUMNS": "80", "NO_COLOR": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    return done.stdout.rstrip().splitlines()
 
 
 def _left_out(count: int) -> str:
