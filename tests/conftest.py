@@ -39,8 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
     _restore_default_signals()
 
 
-def pytest_report_header() -> str:
-    return f"scripts of the day: {DATE_VARIABLE}={sample_date()}"
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.write_line(f"scripts of the day: {DATE_VARIABLE}={sample_date()}")
 
 
 def _restore_default_signals() -> None:
