@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from inductoscope.capture.launch import Ending
 from inductoscope.doctor.outside.last_position import last_position
 from inductoscope.doctor.outside.program import ProgramRun, keep_stdin
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import StallWatcher
+from inductoscope.model.entities import Ending
 from inductoscope.recording.location import create_recording
 
 MONOTONIC = time.monotonic

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.capture.launch import Ending
 from inductoscope.doctor.handover import Found, write_found
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
 from inductoscope.doctor.outside.program import OUTPUT, ProgramRun, RunLimits
@@ -17,6 +16,7 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs
 from inductoscope.doctor.repro.verify import FreshProcesses
+from inductoscope.model.entities import Ending
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import CallChecked
 from inductoscope.recording.events.process import ProcessStart

@@ -175,6 +175,16 @@ def test_a_rule_is_documented_under_the_same_headings(path: Path) -> None:
     assert tuple(found) == HEADINGS
 
 
+def test_a_class_has_a_name_of_its_own() -> None:
+    """Two classes of one name are told apart by nobody who reads a message or searches."""
+    places: dict[str, list[str]] = {}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                places.setdefault(node.name, []).append(place(path))
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
+
+
 # --- tables ---------------------------------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ import pytest
 from inductoscope.model.fold import load
 from inductoscope.views.page.chunk_contract import LineNumber
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.contract import CHUNKS, UNREAD, Index, Table
+from inductoscope.views.page.contract import CHUNKS, UNREAD, Index, PageTable
 from inductoscope.views.page.packing import compact
 from inductoscope.views.page.typescript import classes, contract_text, hints_of
 from support import pages
@@ -27,7 +27,7 @@ checkout = pytest.mark.skipif(not WEB.is_dir(), reason="the sources of the page 
 
 def every_class() -> list[type]:
     kinds = [kind for hint in (Index, *CHUNKS.values()) for kind in classes(hint)]
-    return [kind for kind in dict.fromkeys(kinds) if kind is not Table]
+    return [kind for kind in dict.fromkeys(kinds) if kind is not PageTable]
 
 
 def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
@@ -46,7 +46,7 @@ def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
         yield from of_type(value, list, place)
         for item in value if isinstance(value, list) else ():
             yield from complaints(item, arguments[0], f"{place}[]")
-    elif origin is Table:
+    elif origin is PageTable:
         for row in value["rows"]:
             keyed = dict(zip(value["columns"], row, strict=True))
             yield from complaints(keyed, arguments[0], f"{place}[]")

@@ -15,13 +15,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.scope import describe_launcher
 from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.model.entities import Ending
 from inductoscope.processes.status import read_status
 from inductoscope.recording.events.process import Exited, Launched
 from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
@@ -42,15 +42,6 @@ _LONGEST_WAIT = 1.0
 
 # Given the program's pid, something that is entered while the program runs.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
-
-
-@dataclass(frozen=True)
-class Ending:
-    """How the user's command ended."""
-
-    exit_code: int
-    signal: int | None
-    seconds: float
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:

@@ -160,7 +160,7 @@ class NativeCompile:
 
 
 @dataclass(frozen=True)
-class Choice:
+class TimedChoice:
     """One implementation that autotuning considered."""
 
     name: str
@@ -189,7 +189,7 @@ class Autotune:
     """One search for the fastest implementation."""
 
     operation: str
-    choices: tuple[Choice, ...]
+    choices: tuple[TimedChoice, ...]
     winner: str
 
 

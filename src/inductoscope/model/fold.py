@@ -171,11 +171,11 @@ def _freeze_autotune(search: _Search, compiles: Compiles) -> E.Autotune:
     )
 
 
-def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compiles) -> E.Choice:
+def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compiles) -> E.TimedChoice:
     name = str(choice.get("name", ""))
     compiled = compiles.get(name)
     end = compiled if isinstance(compiled, ChoiceEnd) else None
-    return E.Choice(
+    return E.TimedChoice(
         name=name,
         description=str(choice.get("description", "")),
         milliseconds=search.timed.milliseconds.get(name) if search.timed else None,

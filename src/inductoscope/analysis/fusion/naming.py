@@ -38,7 +38,7 @@ class Meaning:
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundPair:
     """The pair that was asked about; `words` say what else is known, or all where there is none."""
 
     graph: str
@@ -55,7 +55,7 @@ def find_pair(
     *,
     graph: str = "",
     bandwidth: float | None = None,
-) -> Found:
+) -> FoundPair:
     """The pair called `first` and `second`; UsageError where it is unknown or ambiguous."""
     joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
     if not joins:
@@ -84,10 +84,12 @@ def _graphs(recording: Recording, key: str) -> Iterator[tuple[Compile, InductorG
                 yield compile_, graph
 
 
-def _found(join: GraphJoin, one: Meaning, other: Meaning, bandwidth: float | None) -> list[Found]:
+def _found(
+    join: GraphJoin, one: Meaning, other: Meaning, bandwidth: float | None
+) -> list[FoundPair]:
     key, same = join.graph.key, set(one.nodes) & set(other.nodes)
     if set(one.nodes) == set(other.nodes) and (len(same) == 1 or one.whole):
-        return [Found(key, None, _same(same))]
+        return [FoundPair(key, None, _same(same))]
     rows = [
         row
         for row in graph_ledger(join.recording, join.compile, join.graph, bandwidth=bandwidth)
@@ -96,11 +98,11 @@ def _found(join: GraphJoin, one: Meaning, other: Meaning, bandwidth: float | Non
     ]
     partly = _partly_same(same, certain=one.certain and other.certain)
     if not rows:
-        return [Found(key, None, partly or _UNRELATED)]
+        return [FoundPair(key, None, partly or _UNRELATED)]
     if one.whole and other.whole:
         costliest = max(rows, key=lambda row: row.bytes or 0)
-        return [Found(key, costliest, others=len(rows) - 1)]
-    return [Found(key, row, partly) for row in rows]
+        return [FoundPair(key, costliest, others=len(rows) - 1)]
+    return [FoundPair(key, row, partly) for row in rows]
 
 
 def _same(nodes: set[str]) -> str:
@@ -195,7 +197,7 @@ def _refuse_unknown(joins: list[GraphJoin], names: tuple[str, str]) -> NoReturn:
     raise UsageError(f"{names[0]!r} and {names[1]!r} are in different graphs, never in one kernel.")
 
 
-def _ambiguous(first: str, second: str, found: list[Found]) -> str:
+def _ambiguous(first: str, second: str, found: list[FoundPair]) -> str:
     lines = [_option(item) for item in found[:_MOST_LISTED]]
     more = f" and {len(found) - _MOST_LISTED} more" if len(found) > _MOST_LISTED else ""
     return (
@@ -204,6 +206,6 @@ def _ambiguous(first: str, second: str, found: list[Found]) -> str:
     )
 
 
-def _option(found: Found) -> str:
+def _option(found: FoundPair) -> str:
     row = found.row
     return f"{row.first} {row.second} in '{found.graph}'" if row else f"in '{found.graph}'"

@@ -10,7 +10,7 @@ import click
 from inductoscope.cli.parameters import json_option, quiet_option, recording_argument
 
 if TYPE_CHECKING:
-    from inductoscope.analysis.fusion.naming import Found
+    from inductoscope.analysis.fusion.naming import FoundPair
     from inductoscope.model.entities import Recording
 
 
@@ -126,7 +126,7 @@ def _pair(recording: Recording, names: tuple[str, str], options: dict[str, Any])
     return view, print_pair
 
 
-def _trials(recording: Recording, found: Found, options: dict[str, Any]) -> list[Any]:
+def _trials(recording: Recording, found: FoundPair, options: dict[str, Any]) -> list[Any]:
     from inductoscope.analysis.fusion.trying import try_settings
     from inductoscope.targets.recompile import RecompileLimits
     from inductoscope.views.report.fusion_pair import trials_view

@@ -15,11 +15,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from inductoscope.capture import private_cache
-from inductoscope.capture.launch import (
-    Ending,
-    environment_for,
-    record_ending,
-)
+from inductoscope.capture.launch import environment_for, record_ending
 from inductoscope.capture.scope import describe_launcher
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -31,6 +27,7 @@ from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
 from inductoscope.errors import ToolFailure
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import Stall, StallWatcher
+from inductoscope.model.entities import Ending
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks

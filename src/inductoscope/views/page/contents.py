@@ -37,11 +37,11 @@ from inductoscope.views.page.contract import (
     PageFailure,
     PageFinding,
     PageGraph,
-    Program,
+    PageProgram,
+    PageTable,
+    PageTarget,
     Severity,
     StageTime,
-    Table,
-    Target,
     TimelineHead,
 )
 from inductoscope.views.page.stored_verdict import verdict_view
@@ -71,7 +71,7 @@ class Contents:
             recording=recording.path,
             live=self._live,
             finished=recording.ending is not None or not self._live,
-            target=Target(target, target_note(recording)) if target else None,
+            target=PageTarget(target, target_note(recording)) if target else None,
             program=_program(recording),
             findings=tuple(_finding(finding) for finding in diagnose(recording)),
             verdict=verdict_view(recording),
@@ -82,7 +82,7 @@ class Contents:
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
-            kernels=Table.of(KernelRow, self._kernels()),
+            kernels=PageTable.of(KernelRow, self._kernels()),
             ledger=_ledger_head(self._ledger),
             autotune=_autotune(recording),
             timeline=TimelineHead("timeline", len(self._timeline.spans)),
@@ -146,8 +146,8 @@ def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
 # --- the head -------------------------------------------------------------------------------------
 
 
-def _program(recording: Recording) -> Program:
-    return Program(
+def _program(recording: Recording) -> PageProgram:
+    return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
         python=next((p.python for p in recording.processes if p.python), ""),

@@ -32,14 +32,14 @@ Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Table(Generic[Row]):
+class PageTable(Generic[Row]):
     """Many rows of one class: the keys are written once, not with every row."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
-    def of(cls, kind: type[Row], rows: Iterable[Row]) -> Table[Row]:
+    def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
         """Rows that are all of this class."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
@@ -49,7 +49,7 @@ class Table(Generic[Row]):
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
-class Program:
+class PageProgram:
     """What ran."""
 
     command: str
@@ -61,7 +61,7 @@ class Program:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Target:
+class PageTarget:
     """The device that it was compiled for, where nothing ran on it."""
 
     name: str
@@ -82,7 +82,7 @@ class PageFinding:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Evidence:
+class PageEvidence:
     """How something is known."""
 
     what: str
@@ -119,7 +119,7 @@ class PageVerdict:
     summary: str
     confidence: Confidence
     culprit: Mapping[str, str]
-    evidence: tuple[Evidence, ...]
+    evidence: tuple[PageEvidence, ...]
     repro: Reproducer | None
     workaround: PageWorkaround | None
     issue: str
@@ -237,15 +237,15 @@ class Index:
     recording: str
     live: bool
     finished: bool = True
-    target: Target | None
-    program: Program
+    target: PageTarget | None
+    program: PageProgram
     findings: tuple[PageFinding, ...]
     verdict: PageVerdict | None
     notes: tuple[str, ...]
     stages: tuple[StageTime, ...]
     compiles: tuple[PageCompile, ...]
     graphs: tuple[PageGraph, ...]
-    kernels: Table[KernelRow]
+    kernels: PageTable[KernelRow]
     ledger: LedgerHead
     autotune: AutotuneHead
     timeline: TimelineHead

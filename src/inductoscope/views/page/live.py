@@ -38,7 +38,7 @@ _NOTHING_YET = (
 
 
 @dataclass
-class LiveRecording:
+class ServedRecording:
     """A recording that may still grow; read again when it has."""
 
     path: Path
@@ -70,7 +70,7 @@ class LiveServer(ThreadingHTTPServer):
 
     def __init__(self, path: Path, port: int = 0) -> None:
         super().__init__(("127.0.0.1", port), _Handler)
-        self.recording = LiveRecording(path)
+        self.recording = ServedRecording(path)
         self.token = secrets.token_urlsafe(24)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inductoscope.model.entities import Choice, Compile, Recording
+from inductoscope.model.entities import Compile, Recording, TimedChoice
 from inductoscope.model.timeline import Timeline
 from inductoscope.views.page.chunk_contract import (
     Guards,
@@ -30,7 +30,7 @@ def autotune(recording: Recording) -> tuple[Search, ...]:
     )
 
 
-def _choice(choice: Choice) -> PageChoice:
+def _choice(choice: TimedChoice) -> PageChoice:
     is_timed = choice.milliseconds is not None and not choice.failed
     return PageChoice(
         name=choice.name,

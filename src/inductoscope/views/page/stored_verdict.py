@@ -10,7 +10,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, parse
-from inductoscope.views.page.contract import Evidence, PageVerdict, PageWorkaround, Reproducer
+from inductoscope.views.page.contract import PageEvidence, PageVerdict, PageWorkaround, Reproducer
 from inductoscope.vocabulary.verdicts import Confidence
 
 # A verdict is a few pages; anything larger is not a verdict.
@@ -36,7 +36,7 @@ def _view(found: Mapping[str, Any]) -> PageVerdict:
         confidence=_confidence(found.get("confidence")),
         culprit={str(name): str(value) for name, value in culprit.items() if value},
         evidence=tuple(
-            Evidence(_text(item, "what"), _text(item, "where"))
+            PageEvidence(_text(item, "what"), _text(item, "where"))
             for item in map(members, evidence if isinstance(evidence, list) else ())
         ),
         repro=_reproducer(members(found.get("repro")), _text(found, "repro_text")),

@@ -16,7 +16,7 @@ from typing import Any, Literal, Union
 
 from inductoscope.model.as_json import json_keys
 from inductoscope.views.page.chunk_contract import LineNumber
-from inductoscope.views.page.contract import CHUNKS, Index, Table
+from inductoscope.views.page.contract import CHUNKS, Index, PageTable
 from inductoscope.vocabulary.verdicts import CONFIDENCES, Confidence
 
 _PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"
@@ -88,7 +88,7 @@ def _typed(hint: Any) -> str:
         return " | ".join(f'"{value}"' for value in arguments)
     if origin is Mapping:
         return f"Map<string, {_typed(arguments[1])}>"
-    if origin is Table or origin is tuple:
+    if origin is PageTable or origin is tuple:
         item = _typed(arguments[0])
         return f"({item})[]" if "|" in item else f"{item}[]"
     return type_name(hint)
@@ -106,7 +106,7 @@ def _reader(hint: Any) -> str:
         return f"oneOf({', '.join(f'{value!r}' for value in arguments)})".replace("'", '"')
     if origin is Mapping:
         return f"byName({_reader(arguments[1])})"
-    if origin is Table:
+    if origin is PageTable:
         return f"table({_reader(arguments[0])})"
     if origin is tuple:
         return _LISTS.get(arguments[0]) or f"list({_reader(arguments[0])})"
@@ -139,7 +139,7 @@ def _meanings() -> str:
 def contract_text() -> str:
     """The whole file."""
     kinds = dict.fromkeys(kind for hint in (Index, *CHUNKS.values()) for kind in classes(hint))
-    kinds.pop(Table, None)
+    kinds.pop(PageTable, None)
     body = [_class_text(kind) for kind in kinds]
     body += [
         f"export type {name.title()}Chunk = {_typed(hint)};\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 from inductoscope.analysis.fusion.costs import ESTABLISHED, bandwidth_for
 from inductoscope.analysis.fusion.decisions import Consideration
-from inductoscope.analysis.fusion.naming import Found
+from inductoscope.analysis.fusion.naming import FoundPair
 from inductoscope.analysis.fusion.row import FUSED, LedgerRow
 from inductoscope.analysis.fusion.sizes import bytes_text
 from inductoscope.analysis.fusion.trying import Trial, settings_text
@@ -26,7 +26,7 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 # --- data -----------------------------------------------------------------------------------------
 
 
-def pair_view(recording: Recording, found: Found, *, bandwidth: float | None = None) -> View:
+def pair_view(recording: Recording, found: FoundPair, *, bandwidth: float | None = None) -> View:
     """What is known of a pair; `bandwidth` is the one that the pair was found with."""
     row = found.row
     view: View = {
