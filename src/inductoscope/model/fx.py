@@ -2,31 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.recording.values import members, texts
-from inductoscope.vocabulary.frames import innermost_users
-
-_FRAME = re.compile(
-    r'File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
-)
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A place in the user's program."""
-
-    file: str
-    line: int
-    function: str
-    code: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}"
+from inductoscope.vocabulary.frames import Frame, frames_in, innermost_users
 
 
 @dataclass(frozen=True)
@@ -103,7 +85,7 @@ def graph_from(data: Any) -> FxGraph | None:
     """A graph from recorded data."""
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         return None
-    stacks = [_frames(text) for text in texts(data.get("stacks"))]
+    stacks = [frames_in(text) for text in texts(data.get("stacks"))]
     nodes = [_node(item, stacks) for item in data["nodes"] if isinstance(item, dict)]
     return FxGraph(
         nodes=tuple(nodes),
@@ -126,13 +108,6 @@ def _node(item: dict[str, Any], stacks: list[tuple[Frame, ...]]) -> FxNode:
         aten=str(item.get("aten", "")),
         origins=texts(item.get("from")),
         stack=stacks[index] if known and isinstance(index, int) else (),
-    )
-
-
-def _frames(text: str) -> tuple[Frame, ...]:
-    return tuple(
-        Frame(match["file"], int(match["line"]), match["function"].strip(), match["code"].strip())
-        for match in _FRAME.finditer(text)
     )
 
 

@@ -14,10 +14,11 @@ from inductoscope.model.entities import (
     NativeCompile,
     Recording,
 )
-from inductoscope.model.fx import Frame, FxGraph, FxNode, read_graph
+from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import GraphJoin, Steps, captured_graph, final_graph, lines_of_steps
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.vocabulary.frames import Frame
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sysconfig
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
@@ -28,6 +29,33 @@ _GENERATED = re.compile(
 )
 _STANDARD_LIBRARY = re.compile(r"/lib(?:64)?/python3[\d.]*t?/|/[Pp]ython3?[\d.]+/[Ll]ib/")
 _OWN_PACKAGE = Path(__file__).resolve().parents[1].as_posix() + "/"
+
+
+# As tracebacks and the stacks that torch keeps for a node have them.
+_FRAME = re.compile(
+    r'File "(?P<file>[^"]*)", line (?P<line>\d{1,9}), in (?P<function>[^\n]*)\n?(?P<code>[^\n]*)'
+)
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A place in a Python program."""
+
+    file: str
+    line: int
+    function: str
+    code: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def frames_in(text: str) -> tuple[Frame, ...]:
+    """The frames of a traceback, as Python writes one, outermost first."""
+    return tuple(
+        Frame(match["file"], int(match["line"]), match["function"].strip(), match["code"].strip())
+        for match in _FRAME.finditer(text)
+    )
 
 
 def is_generated(file: str) -> bool:

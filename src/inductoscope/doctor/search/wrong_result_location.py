@@ -31,7 +31,7 @@ from inductoscope.doctor.search.forks import ForkAnswer, Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.frames import innermost_users
+from inductoscope.vocabulary.frames import frames_in, innermost_users
 
 TORCH_NAMES = {
     "torch._inductor.compile_fx": ("compile_fx",),
@@ -280,15 +280,8 @@ def places_of(nodes: Iterable[Node]) -> list[str]:
     """The lines of the user's program that nodes come from."""
     found = []
     for node in nodes:
-        lines = str(node.meta.get("stack_trace") or "").strip().splitlines()
-        places = [_place(line) for line in lines if line.strip().startswith("File ")]
-        own = innermost_users(places, lambda place: place.rpartition(":")[0])
+        frames = frames_in(str(node.meta.get("stack_trace") or ""))
+        own = innermost_users(frames, lambda frame: frame.file)
         if own is not None:
-            found.append(own)
+            found.append(str(own))
     return list(dict.fromkeys(found))
-
-
-def _place(line: str) -> str:
-    """`File "model.py", line 12, in forward` as `model.py:12`."""
-    path, _, rest = line.strip().removeprefix('File "').partition('", line ')
-    return f"{path}:{rest.partition(',')[0].strip()}"

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from inductoscope.model.fx import Frame, FxGraph, FxNode, graph_from
+from inductoscope.model.fx import FxGraph, FxNode, graph_from
 from inductoscope.recording.values import members
 from inductoscope.targets.recompile.arguments import Names, read_arguments
 from inductoscope.targets.recompile.moving import Call, move_call
@@ -23,6 +23,7 @@ from inductoscope.targets.recompile.operations import (
 )
 from inductoscope.targets.recompile.sizes import Sizes
 from inductoscope.targets.recompile.unbuildable import Unbuildable
+from inductoscope.vocabulary.frames import Frame
 
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w{0,200}", re.ASCII)
 _ATTENTION = (

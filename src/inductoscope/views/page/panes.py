@@ -9,11 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.model.entities import Kernel
-from inductoscope.model.fx import Frame, FxGraph, FxNode
+from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
 from inductoscope.views.report.graph_stages import node_text
 from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
+from inductoscope.vocabulary.frames import Frame
 
 # Which pane is in which language, in the order in which they are shown.
 LANGUAGES = {

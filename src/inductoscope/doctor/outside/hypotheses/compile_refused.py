@@ -12,8 +12,6 @@ How sure: Proven by the exception, and by the run in eager.
 
 from __future__ import annotations
 
-import re
-
 from inductoscope.analysis.rules import diagnose
 from inductoscope.doctor.outside.common_verdicts import fails_in_eager
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
@@ -22,7 +20,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.model.entities import CompileError
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.frames import is_users
+from inductoscope.vocabulary.frames import frames_in, is_users
 
 _BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
 
@@ -72,9 +70,8 @@ def _summary(error: CompileError) -> str:
 def _users_line(message: str) -> str | None:
     """The last line of the program that Dynamo's message names."""
     _, _, user_code = message.partition("from user code:")
-    places = re.findall(r'File "([^"]+)", line (\d+)', user_code)
-    own = [f"{path}:{line}" for path, line in places if is_users(path)]
-    return own[-1] if own else None
+    own = [frame for frame in frames_in(user_code) if is_users(frame.file)]
+    return str(own[-1]) if own else None
 
 
 HYPOTHESIS = Hypothesis(_applies, _examine)
