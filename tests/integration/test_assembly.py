@@ -248,7 +248,7 @@ def test_headers_that_are_not_torchs_are_refused(line: str) -> None:
     ],
 )
 def test_nothing_asks_for_files_in_another_way(text: str) -> None:
-    with pytest.raises(UsageError, match=r"The recorded source holds .*, which is not compiled"):
+    with pytest.raises(UsageError, match=r"The recorded source contains .*, which is not compiled"):
         kernel_assembly(*with_source(text))
 
 
@@ -315,7 +315,9 @@ def test_source_that_does_not_compile_says_why_and_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    with pytest.raises(ToolFailure, match=r"ended with 1: kernel\.cpp:1:2: error: #error planted"):
+    with pytest.raises(
+        ToolFailure, match=r"exited with code 1: kernel\.cpp:1:2: error: #error planted"
+    ):
         kernel_assembly(*with_source("#error planted"))
     assert list(tmp_path.iterdir()) == []
 

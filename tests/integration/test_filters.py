@@ -91,7 +91,7 @@ print(sorted(c.description.rpartition("=")[2] for c in ours({choices})))
 
 def test_the_snippet_says_why(condition: ChoiceCondition) -> None:
     assert snippet_for(condition).startswith(
-        "# Compiling a choice with num_warps=8 never ended\n# (2 of 2 stuck, 0 of 2 finished).\n"
+        "# Choices with num_warps=8 never finished compiling\n# (2 of 2 stuck, 0 of 2 finished).\n"
     )
 
 

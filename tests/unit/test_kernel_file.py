@@ -143,7 +143,9 @@ def test_one_of_several_is_chosen_by_its_name_or_its_functions() -> None:
 
 
 def test_without_a_name_the_names_are_said() -> None:
-    with pytest.raises(UsageError, match=r"give --name.*add_scaled_0, triton_poi_fused_add_0"):
+    with pytest.raises(
+        UsageError, match=r"choose one with --name.*add_scaled_0, triton_poi_fused_add_0"
+    ):
         read_kernel_file(stored("wrapper"))
     with pytest.raises(UsageError, match="has no kernel nobody"):
         read_kernel_file(stored("wrapper"), "nobody")
@@ -217,17 +219,17 @@ def test_what_is_left_out_is_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b"", "no function in it is decorated"),
+        (b"", "no function has a @triton_heuristics"),
         (b"\x7fELF\0\0\0", "is a binary file"),
         (b"def f(:\n", "line 1 is not Python"),
-        (b"x = " + b"(" * 5000 + b")" * 5000, "no generated Triton kernel"),
-        (b"x = " + b"-" * 200_000 + b"1", "no generated Triton kernel"),
-        (b"x = " + b"[" * 90 + b"]" * 90, "no function in it is decorated"),
-        (b"\xff\xfe\xfd", "no generated Triton kernel"),
-        (b"print('a program of another kind')", "no function in it is decorated"),
+        (b"x = " + b"(" * 5000 + b")" * 5000, "does not contain a generated Triton kernel"),
+        (b"x = " + b"-" * 200_000 + b"1", "does not contain a generated Triton kernel"),
+        (b"x = " + b"[" * 90 + b"]" * 90, "no function has a @triton_heuristics"),
+        (b"\xff\xfe\xfd", "does not contain a generated Triton kernel"),
+        (b"print('a program of another kind')", "no function has a @triton_heuristics"),
         (
             b"from x import triton_heuristics\n@triton_heuristics.template()\ndef f(): pass",
-            "no gen",
+            "not contain a gen",
         ),
     ],
 )
@@ -242,7 +244,7 @@ def test_a_huge_file_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "huge.py"
     with path.open("wb") as file:
         file.truncate(2**36)
-    with pytest.raises(UnreadableRecording, match="more than 32 MiB"):
+    with pytest.raises(UnreadableRecording, match="larger than 32 MiB"):
         read_kernel_file(path)
 
 
@@ -256,9 +258,9 @@ def test_a_missing_file_is_said_with_how_to_bring_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("old", "new", "problem"),
     [
-        ("triton_meta={", "other_meta={", "no signature"),
-        ("DeviceProperties(type='cuda'", "dict(type=f()", "no device properties"),
-        ("'signature': {", "'signature': 7, 'x': {", "no signature"),
+        ("triton_meta={", "other_meta={", "no readable signature"),
+        ("DeviceProperties(type='cuda'", "dict(type=f()", "no readable device properties"),
+        ("'signature': {", "'signature': 7, 'x': {", "no readable signature"),
         ("'arg_B': '*bf16'", "'arg_C': '*bf16'", "which the function does not take"),
         ("'configs': [{(0,)", "'configs': [f(), {(0,)", "divisibility"),
     ],

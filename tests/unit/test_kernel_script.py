@@ -101,7 +101,7 @@ def test_without_torch_blocks_follow_the_size_hints_and_the_origin_is_said() -> 
 
 def test_an_argument_that_nobody_chose_is_asked_for() -> None:
     kernel = read_kernel_file(stored("cooperative_sum"))
-    with pytest.raises(UsageError, match="No value is known for RSPLIT: give --config RSPLIT=64"):
+    with pytest.raises(UsageError, match="There is no value for RSPLIT: give --config RSPLIT=64"):
         make_plan(kernel, parse_target("cuda:90"), default_config(kernel))
 
 

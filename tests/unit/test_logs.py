@@ -61,7 +61,7 @@ def test_a_trace_says_the_phase() -> None:
     assert "run again with TORCH_LOGS" in hang.words
     clean = inductoscope("logs", RECORDED / "h200_autotune_ok.trace.log.gz")
     assert clean.exit_code == 0
-    assert "every compile in the trace came to its end (1)" in clean.words
+    assert "every compile in the trace finished (1)" in clean.words
 
 
 def test_output_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,7 +121,7 @@ def test_only_the_group_that_is_awaited_is_stuck() -> None:
 def test_a_trace_of_a_finished_compile_says_nothing_of_the_run() -> None:
     answer = only_answer(RECORDED / "stall_at_run_time.trace.log.gz")
     assert answer.kind is Kind.CLEAN
-    assert "nothing about the run" in answer.notes[0]
+    assert "does not show how the compiled code ran" in answer.notes[0]
 
 
 # --- no log ---------------------------------------------------------------------------------------

@@ -104,7 +104,7 @@ def exited(log: LogText, code: int) -> LogText:
 def test_a_launcher_says_that_it_killed_it(tmp_path: Path) -> None:
     answer = judged(tmp_path, exited(hang(), -9))
     assert answer.kind is Kind.COMPILE_HANG
-    assert "ended by signal 9" in answer.notes[-1]
+    assert "signal 9 killed it" in answer.notes[-1]
 
 
 # --- an end of its own is no hang -----------------------------------------------------------------
@@ -114,7 +114,7 @@ def test_a_launcher_says_that_it_ended_by_itself(tmp_path: Path) -> None:
     for code in (1, -11):
         answer = judged(tmp_path, exited(hang(), code))
         assert answer.kind is Kind.ERROR
-        assert f"no hang: it ended with exit code {code}" in answer.title
+        assert f"not a hang: it exited with code {code}" in answer.title
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_lines_of_two_processes_that_were_joined(tmp_path: Path) -> None:
 def test_a_log_that_begins_too_late_says_so(tmp_path: Path) -> None:
     log = hang()
     del log.lines[:3]
-    assert "more may be stuck than it names" in judged(tmp_path, log).notes[0]
+    assert "more choices may be stuck than it names" in judged(tmp_path, log).notes[0]
 
 
 def test_evidence_is_only_what_the_log_holds(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def check_triton(plan: Plan) -> None:
     if plan.needs_torch and not has_torch():
         raise ToolFailure(
             f"{plan.kernel.name} calls torch._inductor.runtime.triton_helpers, and torch is not "
-            "installed. Install torch (a CPU build will do)."
+            "installed. Install torch (a CPU build is enough)."
         )
 
 
@@ -167,8 +167,8 @@ def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
     said = {str(event.get("event")): event for event in ended.events}
     if "no backend" in said:
         raise ToolFailure(
-            f"The installed Triton {_version(ended)} has no back end for {plan.target.kind}. "
-            "Give another --target, or install the Triton that is made for it."
+            f"The installed Triton {_version(ended)} has no backend for {plan.target.kind}. "
+            "Give another --target, or install a Triton that supports it."
         )
     if any(event.get("stage") == "preparation" for event in ended.events):
         return
@@ -176,7 +176,7 @@ def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
     if error is not None:
         message = f"{error.get('kind')}: {error.get('message')}"
     elif ended.exit_code is None:
-        message = f"it did not end within {limits.start_seconds:g} s"
+        message = f"it did not finish within {limits.start_seconds:g} s"
     else:
         message = f"exit code {ended.exit_code}: {ended.output[-500:].strip()}"
     advice = " Give more with --memory." if _OUT_OF_MEMORY.search(message + ended.output) else ""
@@ -237,11 +237,11 @@ def _failure(ended: ChildResult) -> str:
     if error is not None:
         text = f"{error.get('kind')}: {error.get('message')}"
     elif ended.signal:
-        text = f"the compiler died of {ended.signal}. {ended.output[-2000:].strip()}"
+        text = f"{ended.signal} killed the compiler. {ended.output[-2000:].strip()}"
     else:
         text = f"exit code {ended.exit_code}. {ended.output[-2000:].strip()}"
     if _OUT_OF_MEMORY.search(text):
-        text = f"it ran out of the memory that it was given (--memory). {text}"
+        text = f"it ran out of the memory that --memory allows. {text}"
     return text.strip()
 
 

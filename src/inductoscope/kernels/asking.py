@@ -54,10 +54,10 @@ def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[li
         if answer.get("event") == "configs":
             return _configs(kernel, answer), ""
         if answer.get("event") == "error":
-            return [], f"torch could not say ({str(answer.get('message'))[:300]})"
+            return [], f"torch could not answer ({str(answer.get('message'))[:300]})"
     if ended.exit_code is None:
-        return [], f"torch gave no answer within {_SECONDS:g} s"
-    return [], f"torch gave no answer ({ended.output[-300:].strip() or ended.exit_code})"
+        return [], f"torch did not answer within {_SECONDS:g} s"
+    return [], f"torch did not answer ({ended.output[-300:].strip() or ended.exit_code})"
 
 
 def _configs(kernel: KernelFile, answer: ChildEvent) -> list[Config]:

@@ -124,11 +124,11 @@ def _own_flags(version: str) -> list[str]:
 
 
 def _notes(native: NativeCompile, found: Listing) -> Iterator[str]:
-    yield "Compiled now, on this machine: another compiler or processor makes other code."
+    yield "Compiled now, on this machine: another compiler or CPU generates different code."
     if not found.links:
-        yield "The compiler left no line of the kernel in the assembly."
+        yield "The assembly contains no line of the kernel."
     if native.exit_code:
-        yield f"In the recorded run the compiler ended with {native.exit_code}."
+        yield f"In the recorded run the compiler exited with code {native.exit_code}."
 
 
 def _compiled(recording: Recording, kernel: Kernel) -> NativeCompile:
@@ -153,7 +153,7 @@ def _first_line(whole: str, own: str) -> int:
     start = own.find("void ")
     place = whole.find(own[start:].strip()) if start >= 0 else -1
     if place < 0:
-        raise UsageError("The kernel's text is not in the file that was compiled.")
+        raise UsageError("The compiled file does not contain the kernel's source.")
     return whole.count("\n", 0, place) - own.count("\n", 0, start) + 1
 
 
@@ -194,9 +194,9 @@ def _refuse_unsafe(source: str) -> None:
     folders = _include_folders()
     spliced = _SPLICE.sub("", source)
     if unsafe := _UNSAFE.search(spliced):
-        raise UsageError(f"The recorded source holds {unsafe[0]!a:.80}, which is not compiled.")
+        raise UsageError(f"The recorded source contains {unsafe[0]!a:.80}, which is not compiled.")
     for match in _INCLUDE.finditer(spliced):
-        quoted = (match[1] or "nothing that can be read").strip()
+        quoted = (match[1] or "something unreadable").strip()
         name = quoted[1:-1] if quoted[:1] in '<"' and len(quoted) > 2 else ""
         if not _HEADER.fullmatch(name):
             raise UsageError(f"The recorded source includes {quoted[:80]}, which is not compiled.")
@@ -211,7 +211,7 @@ def _include_folders() -> list[Path]:
     spec = importlib.util.find_spec("torch")
     places = list(spec.submodule_search_locations or ()) if spec else []
     if not places:
-        raise ToolFailure("The headers of torch are needed: install torch to see assembly.")
+        raise ToolFailure("torch's headers are needed: install torch to see assembly.")
     include = Path(places[0]) / "include"
     return [
         include,
@@ -233,7 +233,7 @@ def _run(command: list[str], source: str, limits: ChildLimits) -> str:
         (folder / _SOURCE).write_text(source, "utf-8", errors="replace")
         code = _limited(command, folder, limits)
         if code is None:
-            raise ToolFailure(f"The compiler did not end within {limits.seconds:g} s.")
+            raise ToolFailure(f"The compiler did not finish within {limits.seconds:g} s.")
         if code != 0:
             raise ToolFailure(_failure(command[0], code, folder))
         return (folder / "stdout").read_text("utf-8", errors="replace")
@@ -250,7 +250,7 @@ def _limited(
 def _failure(compiler: str, code: int, folder: Path) -> str:
     said = (folder / "stderr").read_text("utf-8", errors="replace").strip().splitlines()
     first = next((line for line in said if "error" in line), said[0] if said else "")
-    return f"{Path(compiler).name} ended with {code}: {first[:300] or 'it says nothing'}"
+    return f"{Path(compiler).name} exited with code {code}: {first[:300] or 'no output'}"
 
 
 def _demangled(text: str) -> str:

@@ -71,7 +71,7 @@ def configs_in_file(kernel: KernelFile) -> list[Config]:
     if kernel.heuristic == "template":
         own = {"num_warps": kernel.num_warps, "num_stages": kernel.num_stages}
         return [Config({k: v for k, v in own.items() if v is not None}, "the file")]
-    return [Config(_TRITON_DEFAULTS, "Triton's defaults: the file gives none")]
+    return [Config(_TRITON_DEFAULTS, "Triton's defaults, because the file has none")]
 
 
 def default_config(kernel: KernelFile) -> Config:
@@ -84,7 +84,7 @@ def default_config(kernel: KernelFile) -> Config:
             values[name] = max(1, min(_power_of_two(hint), room))
             room = max(1, room // values[name])
     values |= {"num_warps": 4, "num_stages": 1}
-    return Config(values, "a default of inductoscope's", is_own=False)
+    return Config(values, "inductoscope's default", is_own=False)
 
 
 def _free_arguments(kernel: KernelFile) -> list[str]:
@@ -116,5 +116,5 @@ def check_settings(kernel: KernelFile, names: Sequence[str]) -> None:
     if unknown:
         raise UsageError(
             f"{kernel.name} has no {', '.join(unknown)}. It has: "
-            f"{', '.join([*own, *OPTIONS[:2]])}, and options of Triton such as waves_per_eu."
+            f"{', '.join([*own, *OPTIONS[:2]])}, and Triton options such as waves_per_eu."
         )

@@ -163,9 +163,9 @@ def _decorator(node: ast.expr) -> str:
     called = node.func if isinstance(node, ast.Call) else node
     name = dotted_name(called)
     if name not in (*_DECORATORS, "jit", "gluon.jit"):
-        raise _Refused(f"the decorator {name or type(node).__name__} is none of Triton's")
+        raise _Refused(f"the decorator {name or type(node).__name__} is not one of Triton's")
     if isinstance(node, ast.Call) and not is_plain(_keywords_only(node)):
-        raise _Refused(f"{name} is called with more than constants")
+        raise _Refused(f"{name} is called with arguments that are not constants")
     return f"@{ast.unparse(node)}"
 
 

@@ -154,14 +154,16 @@ def read_kernel_file(path: str | Path, name: str | None = None) -> KernelFile:
         if not kernels:
             raise UsageError(f"{path} has no kernel {name}. {_names(path)}")
     if len(kernels) > 1:
-        raise UsageError(f"{path} holds {len(kernels)} kernels: give --name. {_names(path)}")
+        raise UsageError(
+            f"{path} contains {len(kernels)} kernels: choose one with --name. {_names(path)}"
+        )
     return kernels[0]
 
 
 def _names(path: str | Path) -> str:
     names = [kernel.name for kernel in read_kernel_files(path)]
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
-    return f"There is: {', '.join(names[:20])}{more}."
+    return f"It has: {', '.join(names[:20])}{more}."
 
 
 def read_kernel_files(path: str | Path) -> tuple[KernelFile, ...]:
@@ -175,9 +177,9 @@ def read_kernel_files(path: str | Path) -> tuple[KernelFile, ...]:
         except _NoPython as error:
             problem = problem or str(error)
     if not found:
-        reason = problem or "no function in it is decorated with @triton_heuristics"
+        reason = problem or "no function has a @triton_heuristics decorator"
         raise UnreadableRecording(
-            f"{path} holds no generated Triton kernel: {reason}. Give a kernel file from "
+            f"{path} does not contain a generated Triton kernel: {reason}. Give a kernel file from "
             "Inductor's cache, or generated code as TORCH_LOGS=output_code prints it."
         )
     return tuple(replace(kernel, problems=problems + kernel.problems) for kernel in found)
@@ -187,7 +189,7 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
     try:
         if path.stat().st_size > _LARGEST:
             raise UnreadableRecording(
-                f"{path} has more than {_LARGEST >> 20} MiB, so it is not a kernel file."
+                f"{path} is larger than {_LARGEST >> 20} MiB, so it is not a kernel file."
             )
         data = path.read_bytes()
     except OSError as error:
@@ -205,8 +207,8 @@ def _text_of(path: Path) -> tuple[str, tuple[str, ...]]:
 
 def _bring(path: Path) -> str:
     return (
-        f"If it is on another machine, bring it here: scp MACHINE:{path} . — if it is gone, run "
-        "the program again with TORCHINDUCTOR_CACHE_DIR set to a folder that is kept."
+        f"If it is on another machine, copy it here: scp MACHINE:{path} . — if it is gone, run "
+        "the program again with TORCHINDUCTOR_CACHE_DIR set to a permanent folder."
     )
 
 
@@ -289,12 +291,12 @@ def _kernel(path: str, name: str, read: Definitions) -> KernelFile | None:
 def _gaps(kernel: KernelFile) -> Iterator[str]:
     """What a kernel file ought to have and this one has not."""
     if not kernel.signature:
-        yield "triton_meta has no signature that can be read"
+        yield "triton_meta has no readable signature"
     missing = [a for a in kernel.signature if a not in kernel.body.arguments]
     if missing:
         yield f"the signature names {', '.join(missing[:5])}, which the function does not take"
     if not kernel.device:
-        yield "triton_meta has no device properties that can be read"
+        yield "triton_meta has no readable device properties"
     if kernel.triton_meta.get("configs") and not kernel.attributes:
         yield "the attributes of the arguments (divisibility) cannot be read"
 

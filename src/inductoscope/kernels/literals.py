@@ -71,7 +71,7 @@ def read_value(node: ast.AST, depth: int = 0) -> Any:
 
 def _constant(value: Any) -> Any:
     if isinstance(value, int) and value.bit_length() > _MOST_BITS:
-        return Opaque("a number of too many digits")
+        return Opaque("a number with too many digits")
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
     return Opaque(type(value).__name__)

@@ -42,8 +42,8 @@ def choose_target(kernel: KernelFile, asked: str | None) -> Target:
         return parse_target(asked)
     if kernel.target is None:
         raise UsageError(
-            f"{kernel.path} does not say for which device {kernel.name} was generated. "
-            "Give --target cuda:90 or the like."
+            f"{kernel.path} does not say which device {kernel.name} was generated for. "
+            "Give a target, such as --target cuda:90."
         )
     return kernel.target
 

@@ -46,11 +46,11 @@ class Plan:
 def make_plan(kernel: KernelFile, target: Target, config: Config) -> Plan:
     """Put together what to compile. Raises UsageError where a value is missing."""
     if not kernel.signature:
-        raise UsageError(f"{kernel.path} says no types for {kernel.name}'s arguments.")
+        raise UsageError(f"{kernel.path} does not give the types of {kernel.name}'s arguments.")
     missing = open_arguments(kernel, config.values)
     if missing:
         example = ",".join(f"{name}=64" for name in missing)
-        raise UsageError(f"No value is known for {', '.join(missing)}: give --config {example}.")
+        raise UsageError(f"There is no value for {', '.join(missing)}: give --config {example}.")
     constexpr = kernel.body.constexpr_arguments
     constants = dict(kernel.constants)
     constants |= {name: value for name, value in config.values.items() if name in constexpr}
@@ -139,7 +139,7 @@ def script_text(plan: Plan) -> str:
             "",
             *_imports(plan.definitions),
             "",
-            "# Otherwise a second run would be answered from Triton's cache.",
+            "# Otherwise a second run would take the kernel from Triton's cache.",
             'os.environ.setdefault("TRITON_ALWAYS_COMPILE", "1")',
             "",
             *_statements(plan),

@@ -102,7 +102,7 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "Multithreaded precompilation for %d choices using %d worker threads",
         "INFO",
-        "the compilation of one operation's choices begins",
+        "torch starts compiling the choices of one operation",
         LineMeaning.GROUP,
     ),
     LogPattern(
@@ -114,32 +114,32 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "Submitted triton async compile for choice: %s",
         "DEBUG",
-        "a Triton choice went to the pool of compile workers",
+        "a Triton choice was submitted to the compile workers",
         LineMeaning.SUBMITTED_TO_POOL,
     ),
     LogPattern(
         "Submitted nvgemm subprocess precompile for choice: %s",
         "DEBUG",
-        "an NVGEMM choice went to the pool of compile workers",
+        "an NVGEMM choice was submitted to the compile workers",
         LineMeaning.SUBMITTED_TO_POOL,
         first="2.14",
     ),
     LogPattern(
         "Submitted precompile for choice: %s",
         "DEBUG",
-        "any other choice went to a thread of the program itself",
+        "any other choice was submitted to a thread of the program",
         LineMeaning.SUBMITTED_TO_THREAD,
     ),
     LogPattern(
         "Precompiling choice with captured stdout: %s",
         "DEBUG",
-        "a thread has begun with a choice",
+        "a thread has started a choice",
         LineMeaning.STARTED,
     ),
     LogPattern(
         "Waiting on futures",
         "DEBUG",
-        "all choices are submitted; the program now waits",
+        "all choices are submitted; the program waits for them",
         LineMeaning.WAITING,
     ),
     LogPattern(
@@ -182,21 +182,21 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "torchdynamo start tracing %s %s:%s",
         "INFO",
-        "Dynamo begins with a function",
+        "Dynamo starts tracing a function",
         LineMeaning.TRACING,
         module="torch/_dynamo/symbolic_convert.py",
     ),
     LogPattern(
         "torchdynamo done tracing %s (%s)",
         "INFO",
-        "Dynamo has seen the whole function",
+        "Dynamo has traced the whole function",
         LineMeaning.TRACED,
         module="torch/_dynamo/symbolic_convert.py",
     ),
     LogPattern(
         "calling compiler function %s",
         "INFO",
-        "Dynamo hands its graph to the backend",
+        "Dynamo passes its graph to the backend",
         LineMeaning.BACKEND,
         module="torch/_dynamo/output_graph.py",
     ),
@@ -210,7 +210,7 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "torchinductor compiling %s graph %s",
         "INFO",
-        "AOTAutograd is done; Inductor begins",
+        "AOTAutograd is done; Inductor starts",
         LineMeaning.INDUCTOR,
         module="torch/_inductor/compile_fx.py",
     ),
@@ -224,7 +224,7 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "FX graph cache hash details for key %s:\\n%s",
         "DEBUG",
-        "every setting of Inductor follows",
+        "Inductor's settings follow",
         LineMeaning.SETTINGS,
         gone="2.15",
         module="torch/_inductor/codecache.py",
@@ -232,7 +232,7 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "Generating kernel code with kernel_name: %s",
         "DEBUG",
-        "a kernel is generated, for Triton and the like",
+        "a kernel is generated, for Triton or another GPU backend",
         LineMeaning.KERNEL,
         module="torch/_inductor/codegen/simd.py",
     ),
@@ -283,13 +283,13 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "[BENCHMARK DEBUG] Starting autotuning for '%s' with shapes: %s, device: %s",
         "DEBUG",
-        "the operation whose choices are awaited next",
+        "the operation whose choices torch waits for next",
         LineMeaning.OPERATION,
     ),
     LogPattern(
         "Precompilation elapsed time: %.02fs",
         "DEBUG",
-        "every choice of the awaited group is compiled, or has failed",
+        "the wait is over: every choice of the group was compiled or failed",
         LineMeaning.PRECOMPILED,
     ),
     LogPattern(
@@ -307,7 +307,7 @@ PATTERNS: tuple[LogPattern, ...] = (
     LogPattern(
         "AUTOTUNE %s(%s)\\n",
         "STDERR",
-        "the times of the choices follow",
+        "the choices' times follow",
         LineMeaning.TABLE,
     ),
     LogPattern(

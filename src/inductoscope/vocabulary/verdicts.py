@@ -51,7 +51,7 @@ VERDICTS: tuple[VerdictDefinition, ...] = (
         NOT_A_NUMBER,
         "The compiled program gives NaN or Inf where eager is finite",
         "",
-        "Look at the operation that is named; the reproducer holds the values it was given.",
+        "Look at the named operation; the reproducer contains its inputs.",
     ),
     VerdictDefinition(
         CRASH,
@@ -63,7 +63,7 @@ VERDICTS: tuple[VerdictDefinition, ...] = (
         COMPILE_ERROR,
         "The C++ or Triton compiler rejected the code that Inductor generated",
         "Or it cannot compile anything on this machine: the summary says which.",
-        "Use the tested workaround, or install the compiler that is missing.",
+        "Use the tested workaround, or install the missing compiler.",
     ),
     VerdictDefinition(
         HANG,
@@ -88,13 +88,13 @@ VERDICTS: tuple[VerdictDefinition, ...] = (
         NOT_INDUCTOR,
         "It fails before the graph reaches Inductor",
         "Dynamo, AOTAutograd or another backend caused it.",
-        "Report it against the stage that is named, not against Inductor.",
+        "Report it against the named stage, not against Inductor.",
     ),
     VerdictDefinition(
         UNKNOWN,
         "Something is wrong, but no run proved where",
         "",
-        "The evidence says how far the search came. Run it again with a longer time limit.",
+        "The evidence says how far the search got. Run again with a longer time limit.",
     ),
 )
 

@@ -109,7 +109,7 @@ def _accumulator_registers(suspect: Suspect) -> str:
     limit = _REGISTERS.get(suspect.device or "cuda", 255)
     if registers < limit / 2:
         return ""
-    return f"{registers:.0f} accumulators in each thread, of {limit} registers"
+    return f"{registers:.0f} accumulators per thread, of {limit} registers"
 
 
 def _large_block(suspect: Suspect) -> str:
@@ -128,14 +128,14 @@ def _uneven_blocks(suspect: Suspect) -> str:
     values = suspect.numbers("BLOCK_M", "BLOCK_N")
     if values is None or min(values) <= 0 or max(values) / min(values) < 16:
         return ""
-    return f"BLOCK_M={values[0]:.0f} beside BLOCK_N={values[1]:.0f}"
+    return f"BLOCK_M={values[0]:.0f} with BLOCK_N={values[1]:.0f}"
 
 
 def _odd_block(suspect: Suspect) -> str:
     for name in suspect.configuration:
         size = suspect.number(name) if "BLOCK" in name else None
         if size is not None and size > 0 and int(size) & (int(size) - 1):
-            return f"{name}={size:.0f} is no power of two"
+            return f"{name}={size:.0f} is not a power of two"
     return ""
 
 
@@ -160,7 +160,7 @@ def _shared_memory(suspect: Suspect) -> str:
     wanted = (values[0] + values[1]) * values[2] * values[3] * suspect.element_bytes
     if wanted <= limit:
         return ""
-    return f"about {wanted / 1024:.0f} KiB wanted, {limit / 1024:.0f} KiB there"
+    return f"about {wanted / 1024:.0f} KiB needed, {limit / 1024:.0f} KiB available"
 
 
 def _deep_pipeline(suspect: Suspect) -> str:
@@ -223,7 +223,7 @@ def _matrix_registers(suspect: Suspect) -> str:
     wanted = values[1] * values[2] / (64 * values[3])
     if wanted < budget / 2:
         return ""
-    return f"{wanted:.0f} accumulators in each lane, {budget:.0f} registers with so many waves"
+    return f"{wanted:.0f} accumulators per lane, {budget:.0f} registers with this many waves"
 
 
 def _native_code(suspect: Suspect) -> str:
@@ -241,8 +241,8 @@ def _xpu_blocks(suspect: Suspect) -> str:
 RULES: tuple[Rule, ...] = (
     Rule(
         "register-pressure",
-        "more registers than there are",
-        "The register allocator tries ever longer to fit what does not fit, and then spills.",
+        "more registers than a thread has",
+        "The register allocator keeps trying to make it fit, and then spills.",
         "Smaller BLOCK_M or BLOCK_N, or more warps.",
         ("BLOCK_M", "BLOCK_N", "num_warps"),
         _accumulator_registers,
@@ -250,23 +250,23 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "large-block",
         "a very large block",
-        "Loops over a block are unrolled: the code, and the time to compile it, grow with it.",
+        "Loops over a block are unrolled, so code size and compile time grow with it.",
         "Smaller block sizes.",
         ("BLOCK_M", "BLOCK_N", "BLOCK_K", "XBLOCK", "YBLOCK", "RBLOCK", "R0_BLOCK"),
         _large_block,
     ),
     Rule(
         "uneven-blocks",
-        "block sizes that do not go together",
-        "Layouts between such shapes need long shuffles through shared memory.",
+        "block sizes of very different size",
+        "Converting layouts between such shapes takes long shuffles through shared memory.",
         "BLOCK_M and BLOCK_N closer to each other.",
         ("BLOCK_M", "BLOCK_N"),
         _uneven_blocks,
     ),
     Rule(
         "odd-block",
-        "a block size that is no power of two",
-        "Triton's layouts are made for powers of two.",
+        "a block size that is not a power of two",
+        "Triton's layouts expect powers of two.",
         "The next power of two.",
         ("BLOCK_M", "BLOCK_N", "BLOCK_K"),
         _odd_block,
@@ -274,8 +274,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "many-warps",
         "many warps for the tile",
-        "What each warp holds becomes small against the exchange between them; the back end "
-        "schedules far more synchronisation.",
+        "Each warp has little work compared with the exchange between warps, and the backend "
+        "schedules far more synchronization.",
         "Fewer warps.",
         ("num_warps",),
         _many_warps,
@@ -283,15 +283,15 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "long-body",
         "a very long kernel",
-        "Several passes take time that grows faster than the number of operations.",
-        "Less fusion into it: torch._inductor.config.max_fusion_size.",
+        "The time of several passes grows faster than the number of operations.",
+        "Fuse less into it: torch._inductor.config.max_fusion_size.",
         (),
         _long_body,
     ),
     Rule(
         "nvidia-shared-memory",
-        "more shared memory than a block may have",
-        "Such a kernel could not be launched; some back ends take long to find out.",
+        "more shared memory than a block can use",
+        "Such a kernel cannot be launched; some backends take long to find out.",
         "Fewer stages or smaller blocks.",
         ("BLOCK_M", "BLOCK_N", "BLOCK_K", "num_stages"),
         _shared_memory,
@@ -300,7 +300,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "deep-pipeline",
         "a deep pipeline",
-        "Each stage repeats the body of the loop, with its loads, once more.",
+        "Each stage adds another copy of the loop body and its loads.",
         "Fewer stages.",
         ("num_stages",),
         _deep_pipeline,
@@ -308,8 +308,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nvidia-tma",
         "TMA",
-        "Descriptors have conditions on device, alignment and block size, and code of their own.",
-        "Without it: torch._inductor.config.triton.enable_persistent_tma_matmul = False.",
+        "TMA descriptors restrict device, alignment and block size, and take other code paths.",
+        "Turn it off: torch._inductor.config.triton.enable_persistent_tma_matmul = False.",
         ("NUM_SMS", "BLOCK_K", "TMA_EXPERIMENTAL_API"),
         _tma,
         "cuda",
@@ -317,8 +317,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nvidia-warp-specialisation",
         "warp specialisation",
-        "Young passes, which have been seen not to end on new devices.",
-        "Without it.",
+        "These passes are new, and some have hung on new devices.",
+        "Turn it off.",
         ("WARP_SPECIALIZE", "num_consumer_groups", "num_buffers_warp_spec"),
         _warp_specialisation,
         "cuda",
@@ -326,16 +326,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "nvidia-cooperative-grid",
         "a cooperative grid",
-        "All blocks must fit on the device at the same time.",
-        "Without it: torch._inductor.config.triton.cooperative_reductions = False.",
+        "All blocks must fit on the device at once.",
+        "Turn it off: torch._inductor.config.triton.cooperative_reductions = False.",
         ("launch_cooperative_grid",),
         _cooperative,
         "cuda",
     ),
     Rule(
         "amd-waves",
-        "many waves per unit with few warps and a deep block",
-        "More waves leave each one fewer registers, and a deep block needs more of them.",
+        "many waves per unit with few warps and a large BLOCK_K",
+        "More waves leave fewer registers for each, and a large BLOCK_K needs more.",
         "waves_per_eu=0, or more warps.",
         ("waves_per_eu", "num_warps", "BLOCK_K"),
         _many_waves,
@@ -344,7 +344,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "amd-matrix-instruction",
         "a matrix instruction that does not fit the block",
-        "The block is no multiple of what the instruction computes.",
+        "The block is not a multiple of the instruction size.",
         "matrix_instr_nonkdim=16, or a larger block.",
         ("matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
         _matrix_instruction,
@@ -352,8 +352,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "amd-matrix-registers",
-        "matrix instructions that need more registers than their waves leave",
-        "Accumulators of MFMA live in registers for the whole loop.",
+        "matrix instructions that need more registers than a wave has",
+        "MFMA accumulators stay in registers for the whole loop.",
         "Fewer waves or smaller blocks.",
         ("waves_per_eu", "matrix_instr_nonkdim", "BLOCK_M", "BLOCK_N"),
         _matrix_registers,
@@ -362,8 +362,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "intel-native-code",
         "native code generation",
-        "The whole back end runs at compile time, with its own register allocator.",
-        "Without it: generate_native_code off.",
+        "The whole backend runs at compile time, with its own register allocator.",
+        "Turn generate_native_code off.",
         ("generate_native_code",),
         _native_code,
         "xpu",
@@ -371,7 +371,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "intel-blocks",
         "more threads than the block has work for",
-        "Its layouts repeat elements among threads.",
+        "Its layouts replicate elements across threads.",
         "Fewer warps.",
         ("num_warps", "BLOCK_M", "BLOCK_N"),
         _xpu_blocks,

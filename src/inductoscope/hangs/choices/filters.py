@@ -20,7 +20,7 @@ VARIABLE = "TORCHINDUCTOR_AUTOTUNE_CHOICE_DESC_REGEX"
 PATCHED = "torch/_inductor/template_heuristics/triton.py"
 
 _SNIPPET = """\
-# Compiling a choice with {text} never ended
+# Choices with {text} never finished compiling
 # ({counts}).
 import ast
 
@@ -126,7 +126,7 @@ def _filter(condition: ChoiceCondition, known: Mapping[str, str]) -> str:
     for name in condition.names:
         expression = expression.replace(f'config["{name}"]', known[name])
     return (
-        f"# A choice with {condition.text} was seen never to finish compiling\n"
+        f"# Choices with {condition.text} never finished compiling\n"
         f"# ({condition.counts}).\n"
         f"if {expression}:\n    continue\n"
     )

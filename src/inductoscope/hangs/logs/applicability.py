@@ -77,9 +77,7 @@ def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
         for seen in program.asides[-1:]
     ]
     if program.exit is not None and not program.has_failed:
-        notes.append(
-            f"it was ended by signal {-(program.exit_code or 0)} ({program.exit.origin.place})"
-        )
+        notes.append(f"signal {-(program.exit_code or 0)} killed it ({program.exit.origin.place})")
     return replace(answer, notes=tuple(notes))
 
 
@@ -91,7 +89,7 @@ def _error(program: ProgramFold) -> Answer | None:
     if error is None:
         return _exit(program) if program.has_failed else None
     stage, frame = error.stage
-    message = error.failure.error or "a traceback that is cut"
+    message = error.failure.error or "a truncated traceback"
     what = "a crash" if error.is_crash else "an exception"
     return Answer(
         kind=Kind.ERROR,
@@ -100,7 +98,7 @@ def _error(program: ProgramFold) -> Answer | None:
         confidence="proven" if error.failure.error and error.sure else "likely",
         stage=stages.NO_STAGE if stage == stages.USER else stage,
         evidence=failure_evidence(error, frame),
-        advice=("Look into the exception: inductoscope doctor SCRIPT finds its cause",),
+        advice=("To find the cause of the exception: inductoscope doctor SCRIPT",),
     )
 
 
@@ -109,11 +107,11 @@ def _exit(program: ProgramFold) -> Answer:
     last = program.compiles[-1].last if program.compiles else program.last
     return Answer(
         kind=Kind.ERROR,
-        title=f"no hang: it ended with exit code {program.exit_code}, and the log does not say why",
+        title=f"not a hang: it exited with code {program.exit_code}, and the log does not say why",
         program=program.program,
         confidence="proven",
         evidence=tuple(line_evidence(seen) for seen in (program.exit, last) if seen is not None),
-        advice=("Look into its standard error: inductoscope doctor SCRIPT finds the cause",),
+        advice=("Read its stderr, or find the cause with: inductoscope doctor SCRIPT",),
     )
 
 
@@ -127,7 +125,7 @@ def _waits_for_a_rank(program: ProgramFold) -> Answer | None:
         confidence="proven",
         stage=stages.RUNTIME,
         evidence=(line_evidence(program.collective),),
-        advice=("Look at the ranks that it waited for: one of them may still be compiling",),
+        advice=("Check the ranks it waited for: one of them may still be compiling",),
     )
 
 
@@ -154,7 +152,7 @@ def _interrupted(program: ProgramFold) -> Answer | None:
 
 
 def _seen_in(stack: SeenFailure) -> str:
-    return "a dump of its stack shows it in" if stack.failure.is_dump else "interrupted in"
+    return "a stack dump shows it in" if stack.failure.is_dump else "interrupted in"
 
 
 # --- lines ----------------------------------------------------------------------------------------
@@ -168,7 +166,7 @@ def _clean(program: ProgramFold) -> Answer | None:
         return None
     return Answer(
         kind=Kind.CLEAN,
-        title="it ended, and every compile was finished",
+        title="the program ended and every compile finished",
         program=program.program,
         confidence="proven",
         is_problem=False,
@@ -228,7 +226,7 @@ def _submitted(program: ProgramFold) -> Answer | None:
     group = groups[-1]
     return Answer(
         kind=Kind.COMPILE_HANG,
-        title="choices were handed to the compilers, and no line of this compile follows",
+        title="choices were submitted to the compilers, and this compile logged nothing more",
         program=program.program,
         confidence="likely" if not group.submitted_seen else "unknown",
         stage=stages.AUTOTUNE,
@@ -241,9 +239,11 @@ def _submitted(program: ProgramFold) -> Answer | None:
 
 def _submitted_advice(group: Group) -> tuple[str, ...]:
     if not group.submitted_seen:
-        return (f"To see which choices, and whether they are awaited: run again with {ALL_LOGS}",)
+        return (
+            f"To see which choices, and whether torch waits for them: run again with {ALL_LOGS}",
+        )
     return (
-        "No line says that it waits for them: it may as well be what comes next, in lowering",
+        "No line says that torch waits for them: the next step of lowering may hang instead",
         "While it hangs: inductoscope attach PID shows the stack",
     )
 
@@ -257,8 +257,8 @@ def _function(compile_: CompileProgress) -> LogLine | None:
 def _stage_title(stage: str, ended: bool) -> str:
     words = WORDS.get(stage, stage)
     if ended:
-        return f"it ended in the middle of a compile; its last line is of {words}"
-    return f"the last line of its compile is of {words}"
+        return f"it ended in the middle of a compile; its last line comes from {words}"
+    return f"the last line of its compile comes from {words}"
 
 
 def _after(compile_: CompileProgress, sign: LineMeaning) -> list[LineMeaning]:
@@ -279,7 +279,7 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
     on = any(program.settings.get(name) for name in ("max_autotune", "max_autotune_gemm"))
     why = "the generated kernels are being compiled"
     if not on:
-        why += "; autotuning is not on"
+        why += "; autotuning is off"
     last_kernel = compile_.signs.get(LineMeaning.KERNEL)
     seen = (last_kernel, compile_.signs[LineMeaning.CODE], compile_.last)
     return Answer(
@@ -292,8 +292,8 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
         compile_id=compile_.compile_id,
         evidence=present(line_evidence(line) for line in dict.fromkeys(seen) if line is not None),
         advice=(
-            "While it hangs: inductoscope attach PID says which kernel and which compiler",
-            "Or run it anew: inductoscope run SCRIPT",
+            "While it hangs: inductoscope attach PID names the kernel and the compiler",
+            "Or run it again: inductoscope run SCRIPT",
         ),
     )
 
@@ -309,8 +309,8 @@ def _compiled(program: ProgramFold) -> Answer | None:
     seen = dict.fromkeys((program.compiles[-1].last, program.last))
     return Answer(
         kind=Kind.RUN_TIME,
-        title="every compile is finished, then the log ends with no sign that the program ended: "
-        "it ran on and hung or was killed, or it is still running",
+        title="every compile finished, but the log does not show that the program ended: it hung "
+        "or was killed later, or it is still running",
         program=program.program,
         confidence="likely",
         stage=stages.RUNTIME,
@@ -322,7 +322,7 @@ def _compiled(program: ProgramFold) -> Answer | None:
 def _cannot_tell(program: ProgramFold) -> Answer:
     return Answer(
         kind=Kind.UNKNOWN,
-        title="the log holds too little to tell",
+        title="the log does not contain enough to decide",
         program=program.program,
         confidence="unknown",
         is_problem=False,
@@ -334,22 +334,22 @@ def _cannot_tell(program: ProgramFold) -> Answer:
 def _stage_advice(stage: str) -> tuple[str, ...]:
     if stage == stages.DYNAMO:
         return (
-            "It is not a kernel: Dynamo does not come to an end with the Python code",
-            "TORCH_LOGS=+dynamo shows the line that is traced; inductoscope run SCRIPT watches it",
+            "It is not a kernel: Dynamo does not finish tracing the Python code",
+            "TORCH_LOGS=+dynamo shows the line being traced; inductoscope run SCRIPT watches it",
         )
     if stage == stages.AOT:
         return (
-            "It is not a kernel: AOTAutograd traces the graph, or Inductor's first passes run",
+            "It is not a kernel: AOTAutograd is tracing, or Inductor's first passes are running",
             "TORCH_LOGS=+aot,+inductor shows how far it gets",
         )
     if stage in (stages.RUNTIME, stages.USER):
         return (
-            "It is not the compiler: a kernel that does not return, a collective that waits for "
-            "another rank, or the program itself",
+            "It is not the compiler: a kernel does not return, a collective waits for another "
+            "rank, or the program itself hangs",
             "While it hangs: inductoscope attach PID",
         )
     return (
-        "No choice was being compiled; this stage itself does not end, or is slow",
+        "No choice was being compiled; this stage itself hangs or is slow",
         "While it hangs: inductoscope attach PID shows the stack",
     )
 

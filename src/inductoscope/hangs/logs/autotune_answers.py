@@ -69,10 +69,12 @@ def _left_out(groups: list[Group]) -> tuple[str, ...]:
     """What the log does not show of these groups."""
     notes = []
     if any(group.announced is None for group in groups):
-        notes.append("the log begins in the middle of this: more may be stuck than it names")
+        notes.append(
+            "the log starts in the middle of this: more choices may be stuck than it names"
+        )
     cut = sum(group.cut for group in groups)
     if cut:
-        notes.append(f"{cut} line(s) end before the choice that they name does, and are left out")
+        notes.append(f"ignored {cut} line(s) that are cut off inside the name of a choice")
     return tuple(notes)
 
 
@@ -95,11 +97,11 @@ def _went_on(program: ProgramFold, group: Group) -> bool:
 def _stuck_title(group: Group, groups: int) -> str:
     operation = f" of {group.operation}" if group.operation else ""
     if group.is_illegible:
-        return f"choices{operation} are awaited; the lines that name them are cut"
+        return f"torch is waiting for choices{operation}; the lines that name them are cut off"
     if not group.stuck:
         return (
-            f"up to {group.unnamed} of {group.announced} choices{operation} had not been compiled "
-            "where the log ends"
+            f"up to {group.unnamed} of {group.announced} choices{operation} were not compiled "
+            "when the log ended"
         )
     more = f" in the last of {groups} such groups" if groups > 1 else ""
     return (
@@ -114,7 +116,7 @@ def _last_result(group: Group) -> LogLine | None:
         return None
     last = max(done, key=lambda state: state.origins[-1].line)
     took = f" (took {last.seconds:.2f} s)" if last.seconds is not None else ""
-    return choice_evidence(last, f"the last result{took} is of")
+    return choice_evidence(last, f"the last result{took}:")
 
 
 def _waiting_proof(
@@ -142,8 +144,7 @@ def _assemblers(program: ProgramFold) -> LogLine | None:
 
 def _compile_advice(group: Group) -> tuple[str, ...]:
     advice = (
-        "To get past it now: switch max_autotune off for this run, or leave out the "
-        "configurations that hang",
+        "Workaround: turn max_autotune off for this run, or leave out the configurations that hang",
     )
     if group.submitted_seen:
         return advice
@@ -168,8 +169,8 @@ def unclear_wait(program: ProgramFold) -> Answer | None:
         confidence, proof = _waiting_proof(program, [])
         return Answer(
             kind=Kind.COMPILE_HANG,
-            title=f"none of {count} kernels had finished compiling; {len(groups)} groups of "
-            "choices were submitted, and one of them is awaited",
+            title=f"none of {count} kernels finished compiling; {len(groups)} groups of "
+            "choices were submitted, and torch is waiting for one of them",
             program=program.program,
             confidence="likely" if confidence == "likely" else "proven",
             stage=AUTOTUNE,
@@ -200,7 +201,7 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
     proof = failure_evidence(interrupt, interrupt.stage[1]) if interrupt is not None else ()
     return Answer(
         kind=Kind.BENCHMARK_HANG,
-        title=f"{title}, and no result follows",
+        title=f"{title}, but no result follows",
         program=program.program,
         confidence="proven" if interrupt is not None else "likely",
         stage=AUTOTUNE,
@@ -214,17 +215,17 @@ def benchmark_hang(program: ProgramFold) -> Answer | None:
 def _last_step(group: Group) -> str:
     if group.stage is GroupState.BENCHMARKING:
         return "Starting autotuning"
-    return "every choice is compiled, or has failed"
+    return "every choice was compiled or failed"
 
 
 def _benchmark_advice(ahead: bool) -> tuple[str, ...]:
     if ahead:
         return (
-            "All choices are compiled: one of them does not return when it is run. "
-            "TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC=1 runs each in a process of its own, with a limit",
+            "All choices are compiled: one of them does not return when it runs. "
+            "TORCHINDUCTOR_AUTOTUNE_IN_SUBPROC=1 runs each in a subprocess, with a timeout",
         )
     return (
-        "Nothing was compiled ahead (Python 3.11.8 and older do not, nor a time-out of 0), so "
-        "choices are compiled one by one as they are benchmarked: it may be a compile that hangs",
+        "Nothing was precompiled (torch does not with Python 3.11.8 and older, or a timeout of "
+        "0), so each choice is compiled when it is benchmarked: a compile may hang",
         "Run with Python 3.12 or newer and TORCH_LOGS=+inductor: then the log names the choice",
     )

@@ -69,7 +69,7 @@ def _at(program: ProgramFold, compile_: TracedCompile, phase: Phase, title: str)
 def _phase_evidence(compile_: TracedCompile, phase: Phase) -> tuple[LogLine, ...]:
     found = [place_evidence(phase.began, f"{phase.name} begins")]
     if phase.ended is not None:
-        found.append(place_evidence(phase.ended, f"{phase.name} ends, with all around it"))
+        found.append(place_evidence(phase.ended, f"{phase.name} ends, with every enclosing phase"))
     if compile_.metrics_at is not None:
         code = compile_.metrics.get("has_guarded_code", "?")
         found.append(place_evidence(compile_.metrics_at, f"has_guarded_code: {code}"))
@@ -90,7 +90,7 @@ def _failed(program: ProgramFold, compile_: TracedCompile) -> Answer:
         confidence="proven",
         compile_id=compile_.compile_id,
         evidence=(place_evidence(origin, f"{compile_.failure}: {reason}"),),
-        advice=("Look into the exception: inductoscope doctor SCRIPT finds its cause",),
+        advice=("To find the cause of the exception: inductoscope doctor SCRIPT",),
     )
 
 
@@ -99,10 +99,10 @@ def _done(program: ProgramFold, compiles: list[TracedCompile]) -> Answer:
     last = max(ends, key=lambda origin: origin.line)
     return Answer(
         kind=Kind.CLEAN,
-        title=f"every compile in the trace came to its end ({program.phases.finished})",
+        title=f"every compile in the trace finished ({program.phases.finished})",
         program=program.program,
         confidence="proven",
         is_problem=False,
-        evidence=(place_evidence(last, "the last compile has its metrics, and no phase is open"),),
-        notes=("a trace says nothing about the run of the compiled code",),
+        evidence=(place_evidence(last, "the last compile has metrics, and no phase is open"),),
+        notes=("a trace does not show how the compiled code ran",),
     )

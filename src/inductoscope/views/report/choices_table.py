@@ -28,7 +28,7 @@ def choices_table(choices: list[dict[str, Any]], others: list[dict[str, Any]], w
     widths = [(name, _width(name, choices)) for name in columns]
     lines = [_line("kernel", widths), *(_row(choice, widths) for choice in choices[:_MOST_ROWS])]
     if len(choices) > _MOST_ROWS:
-        lines.append(f"… and {len(choices) - _MOST_ROWS} more; all are in --json")
+        lines.append(f"… and {len(choices) - _MOST_ROWS} more; --json lists all")
     same = ", ".join(f"{n}={values[0][n]}" for n in fixed if n in values[0]) if values else ""
     return Table(tuple(lines), same)
 

@@ -112,7 +112,9 @@ def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
         return f"{done} ({_consequence(worst)})"
     if worst.outcome == "does not end":
         limit = f"{worst.limits.seconds:g} s"
-        return f"{name} does not end alone within {limit}{count}: {_stuck(worst.worst)}"
+        return (
+            f"{name} alone does not finish compiling within {limit}{count}: {_stuck(worst.worst)}"
+        )
     place = f" in stage {worst.worst.unfinished}" if worst.worst.unfinished else ""
     return f"{name} fails alone for {target}{place}{count}: {_essence(worst.worst.message)}"
 
@@ -121,10 +123,10 @@ def _consequence(trial: KernelTrial) -> str:
     """What a compile that ended says about a hang; only one of the kernel's own says something."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
-        return f"it was generated for {own}: this says nothing about that GPU"
+        return f"the kernel was generated for {own}, which this did not test"
     if not config.is_own:
-        return "not with one of its own configurations: this says nothing about those"
-    return f"so with Triton {trial.attempts[0].triton} a hang is elsewhere"
+        return "this did not test any of its own configurations"
+    return f"so with Triton {trial.attempts[0].triton} the hang is elsewhere"
 
 
 def _essence(message: str) -> str:
@@ -206,7 +208,7 @@ def _print_end(printer: Printer, attempt: View) -> None:
                 f"{process['resident_mib']} MiB",
             )
     if attempt["message"]:
-        printer.line("what it said", indent=2)
+        printer.line("output", indent=2)
         printer.code("\n".join(attempt["message"].splitlines()[-30:]), indent=4)
 
 
@@ -274,7 +276,7 @@ def _resource_words(taken: View) -> str:
         "local memory (bytes)": taken["local"],
     }
     words = [f"{name} {value}" for name, value in parts.items() if value is not None]
-    return ", ".join(words) or "not said"
+    return ", ".join(words) or "unknown"
 
 
 def _words(values: Mapping[str, Any]) -> str:

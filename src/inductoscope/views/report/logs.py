@@ -149,7 +149,7 @@ def print_logs(printer: Printer, view: View) -> None:
         shown.setdefault((answer["kind"], answer["title"]), []).append(answer)
     for number, same in enumerate(shown.values()):
         if number == _MOST_PROGRAMS:
-            printer.line(f"… and {len(shown) - number} more kinds of answer; all are in --json")
+            printer.line(f"… and {len(shown) - number} more kinds of answer; --json lists all")
             break
         _print_answer(printer, same)
     _print_damage(printer, view["files"])
@@ -171,7 +171,7 @@ def _print_answer(printer: Printer, same: list[View]) -> None:
     for note in answer["notes"]:
         printer.pair("note", note)
     if answer["command"]:
-        printer.pair("next", "Check whether it hangs alone:")
+        printer.pair("next", "Check whether it hangs on its own:")
         printer.code(answer["command"], indent=4)
     for advice in answer["advice"]:
         printer.pair("next", advice)
@@ -205,7 +205,10 @@ def _print_group(printer: Printer, group: View) -> None:
     table = choices_table(group["stuck"], group["finished"], printer.width - 2)
     printer.line()
     printer.line(
-        "not finished" if group["counts"]["stuck"] else "submitted, not awaited yet", indent=2
+        "not finished"
+        if group["counts"]["stuck"]
+        else "submitted; torch does not wait for them yet",
+        indent=2,
     )
     for line in table.lines:
         printer.line(line, indent=2)
@@ -220,11 +223,11 @@ def _print_contrast(printer: Printer, group: View) -> None:
         words = "sets them apart" if condition["separates"] else "comes closest"
         printer.pair(words, f"{condition['text']}: {condition['counts']}", width=16)
         if condition["decided_by"]:
-            printer.pair("", f"would decide: {condition['decided_by']}", width=16)
+            printer.pair("", f"to decide: {condition['decided_by']}", width=16)
     if group["stuck"] and not group["conditions"]:
-        why = "no choice finished, so there is nothing to compare"
+        why = "no choice finished, so there is nothing to compare with"
         if group["finished"]:
-            why = "the log shows no difference between their configurations and the finished ones"
+            why = "in the log, their configurations do not differ from the finished ones"
         printer.pair("sets them apart", f"unknown: {why}", width=16)
     for cause in group["causes"][:3]:
         text = f"{cause['title']} ({cause['evidence']}). {cause['reason']}"

@@ -121,7 +121,7 @@ def _print_stack(printer: Printer, view: View) -> None:
         return
     main = [thread for thread in first["threads"] if thread["name"] == "MainThread"]
     thread = (main or first["threads"])[0]
-    printer.pair("stack", f"of pid {first['pid']}, thread {thread['name']}, by {first['source']}")
+    printer.pair("stack", f"pid {first['pid']}, thread {thread['name']}, from {first['source']}")
     for frame in thread["frames"][:_FRAMES_SHOWN]:
         place = "/".join(frame["file"].split("/")[-3:])
         printer.line(f"{frame['function']} ({place}:{frame['line']})", style=FAINT, indent=4)
@@ -134,7 +134,7 @@ def print_attached(printer: Printer, view: View) -> None:
     """What was seen of an attached process, as text."""
     stall = view["stall"]
     if view["moves"]:
-        printer.line(f"pid {view['pid']} makes progress: {view['moves']}", style=GOOD)
+        printer.line(f"pid {view['pid']} is making progress: {view['moves']}", style=GOOD)
     else:
         printer.line(
             f"pid {view['pid']} has made no progress for {stall['seconds']:.0f} s", style=BAD
