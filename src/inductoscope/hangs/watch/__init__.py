@@ -1,5 +1,5 @@
-"""Watches a running program from outside: where each of its processes is, and why it stands still.
+"""Watches a running program from outside: where each of its processes is, and why it stalls.
 
-Everything is read from /proc, from the recording's streams and from stacks that a process can be
-asked for. Nothing here imports torch, and nothing here changes the program.
+Everything is read from /proc, from the recording's streams and from the stacks of a process.
+Nothing here imports torch, and nothing here changes the program.
 """

@@ -1,4 +1,4 @@
-"""Looks at any running process for a few seconds, with no help from it."""
+"""Observes any running process for a few seconds, without its cooperation."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _MOST_LOOKS = 6
 
 @dataclass(frozen=True)
 class Attached:
-    """What was seen of a process."""
+    """What was observed of a process."""
 
     pid: int
     name: str
     seconds: float
-    # What moved while we looked; empty if nothing did.
+    # The progress that was seen; empty if there was none.
     moves: str
     stall: Stall
     missing: tuple[str, ...]
@@ -48,11 +48,11 @@ class Attached:
 def attach(
     pid: int, *, seconds: float = 5.0, native: bool = False, say: Callable[[str], None] = print
 ) -> Attached:
-    """Look at a process for some seconds and judge what it is at."""
+    """Observe a process for some seconds and diagnose what it is doing."""
     process = _python_process(pid)
     stream = recorded_stream(pid)
     first = sample_tree(pid)
-    say(f"looking at {process.text} for {seconds:g} s")
+    say(f"watching {process.text} for {seconds:g} s")
     marks, trees = _look_on(pid, first, seconds)
     moved_before = stream.moved if stream is not None else 0.0
     if stream is not None:
@@ -60,7 +60,7 @@ def attach(
     entered = {pid: stream.position.stages.innermost} if stream is not None else {}
     scene = look(pid, first, native=native, stages=entered)
     if scene is None or scene.root.is_zombie:
-        raise UsageError(f"Process {pid} has ended while it was looked at.")
+        raise UsageError(f"Process {pid} ended while it was being watched.")
     _refuse_what_is_closed(scene)
     judgement = classify(scene)
     recorded = stream is not None and stream.moved != moved_before
@@ -89,16 +89,16 @@ def end_attached(attached: Attached) -> Attached:
 def _python_process(pid: int) -> ProcessSample:
     process = read_process(pid) if pid > 0 else None
     if process is None:
-        raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists those of Python.")
+        raise UsageError(f"There is no process {pid}. 'pgrep -af python' lists Python processes.")
     if process.is_zombie:
         raise UsageError(
-            f"Process {pid} ({process.name}) is dead already: its parent, pid {process.parent}, "
-            "has not asked how it ended. Look at the parent."
+            f"Process {pid} ({process.name}) is already dead: its parent, pid {process.parent}, "
+            "has not waited for it. Attach to the parent."
         )
     if not process.is_python and not _has_python_inside(pid):
         raise UsageError(
-            f"Process {pid} is no Python process: it is {process.name} "
-            f"({' '.join(process.command)[:200] or 'a thread of the kernel'})."
+            f"Process {pid} is not a Python process: it is {process.name} "
+            f"({' '.join(process.command)[:200] or 'a kernel thread'})."
         )
     return process
 
@@ -110,13 +110,13 @@ def _has_python_inside(pid: int) -> bool:
             return True
         return "libpython" in (PROC / str(pid) / "maps").read_text()
     except PermissionError:
-        return True  # Cannot be told; what can be seen will say more.
+        return True  # Unknown here; later checks decide.
     except OSError:
         return False
 
 
 def _refuse_what_is_closed(scene: Scene) -> None:
-    """Of another user's process hardly anything can be read, so nothing can be said."""
+    """Refuse another user's process: too little of it can be read to diagnose anything."""
     pid = scene.root.pid
     stacks = scene.stacks.get(pid)
     if stacks is not None and stacks.has_python:
@@ -125,7 +125,7 @@ def _refuse_what_is_closed(scene: Scene) -> None:
         os.listdir(PROC / str(pid) / "fd")
     except PermissionError as error:
         raise ToolFailure(
-            f"Process {pid} belongs to another user, and nothing of it can be read. "
+            f"Process {pid} belongs to another user and cannot be read. "
             f"Run as that user or as root: sudo inductoscope attach {pid}."
         ) from error
     except OSError:
@@ -162,16 +162,16 @@ def _quietly(pid: int, tree: Tree) -> Stacks | None:
 
 
 def what_moves(scene: Scene, marks: list[Mark], trees: list[Tree], recorded: bool) -> str:
-    """What moved while the process was looked at; empty if nothing did."""
+    """The progress that was seen; empty if there was none."""
     if recorded:
-        return "its recording goes on"
+        return "it is still recording events"
     seen = [{(p.pid, p.started) for p in tree.compilers} for tree in trees]
     if seen and any(later - seen[0] for later in seen[1:]) and seen[-1] != seen[0]:
-        return "compilers come and go"
+        return "compilers start and finish"
     if len(set(marks)) > 1:
-        return "its stack changes: it gets from one thing to the next"
+        return "its stack changes"
     if scene.at("generated") is not None and _is_called_again(scene):
-        return "compiled code is called again and again"
+        return "compiled code is called repeatedly"
     return ""
 
 
@@ -181,7 +181,7 @@ def _is_called_again(scene: Scene) -> bool:
 
 
 def _quiet(scene: Scene, judgement: StallDiagnosis, seconds: float) -> float:
-    """How long it has stood there at least: a compiler's age says more than our few seconds."""
+    """The least time it has been stuck: a compiler's age says more than our few seconds."""
     stuck = scene.tree.get(judgement.pid)
     is_child = stuck is not None and stuck.pid != scene.root.pid and bool(stuck.compiler)
     return stuck.age if stuck is not None and is_child else seconds

@@ -10,8 +10,8 @@ from inductoscope.hangs.watch.scene import Scene
 
 Rule = Callable[[Scene], StallDiagnosis | None]
 
-# The first that answers is right: what holds the program up comes before what it holds up. A
-# process waits for its lock or its compiler inside of a stage that would match as well.
+# The first match wins: causes come before what they hold up. A process waits for its lock or its
+# compiler inside a stage that would match as well.
 KINDS: tuple[Rule, ...] = (
     native_kinds.stopped,
     native_kinds.file_lock,

@@ -1,4 +1,4 @@
-"""Rules for stalls inside of the compiler's Python code, in kernels, and in the user's own code."""
+"""Rules for stalls in the compiler's Python code, in kernels and in the user's code."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _from_stack(position: Position, pid_text: str = "") -> str:
 
 
 def _from_stream(scene: Scene) -> str:
-    return f"the recording says stage {scene.recorded_stage}; no stack was to be had"
+    return f"the recording says stage {scene.recorded_stage}; no stack could be read"
 
 
 def _found(scene: Scene, *stages: str) -> tuple[Position | None, str, str]:
-    """The thread that is in a stage, what shows it, and how sure that is; empty if it is not.
+    """A thread in one of the stages, the evidence and the confidence; empty if there is none.
 
-    A stack decides. Without one, the recording's open stage does, less surely.
+    A stack decides. Without one, the stage that is open in the recording does: less certain.
     """
     position = scene.at(*stages)
     if position is not None:
@@ -60,14 +60,13 @@ def collective(scene: Scene) -> StallDiagnosis | None:
         return None
     return StallDiagnosis(
         kind="collective",
-        title=f"It waits for another rank in {position.entry.function}",
+        title=f"The process waits for another rank in {position.entry.function}",
         stage=USER,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(position.pid)}"),
         advice=(
-            "Look at the other ranks (inductoscope attach PID): the one that is elsewhere holds "
-            "up the rest. Ranks that compile different things or for different lengths of time "
-            "meet late."
+            "Check the other ranks (inductoscope attach PID): the one that is elsewhere holds up "
+            "the rest. Ranks that compile different graphs, or compile longer, arrive late."
         ),
         pid=position.pid,
         culprit=position.entry.function,
@@ -75,20 +74,20 @@ def collective(scene: Scene) -> StallDiagnosis | None:
 
 
 def benchmarking(scene: Scene) -> StallDiagnosis | None:
-    """A choice of autotuning is timed and does not return."""
+    """Autotuning benchmarks a choice, which does not return."""
     position, shown, confidence = _found(scene, BENCHMARK)
     if not shown:
         return None
     pid = position.pid if position is not None else scene.root.pid
     return StallDiagnosis(
         kind="benchmark",
-        title="A choice is being timed and has not returned",
+        title="A choice is being benchmarked and has not returned",
         stage=AUTOTUNE,
         confidence=confidence,
         evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
         advice=(
-            "torch._inductor.config.autotune_in_subproc = True times choices where they can be "
-            "given up; max_autotune_gemm_backends leaves a kind of choice out."
+            "torch._inductor.config.autotune_in_subproc = True benchmarks choices in a subprocess, "
+            "which can be killed; max_autotune_gemm_backends excludes a kind of choice."
         ),
         pid=pid,
         culprit=position.entry.function if position is not None else "",
@@ -97,7 +96,7 @@ def benchmarking(scene: Scene) -> StallDiagnosis | None:
 
 
 def triton_compile(scene: Scene) -> StallDiagnosis | None:
-    """Triton compiles in a Python process: its own passes or LLVM, no child."""
+    """Triton compiles in a Python process: its passes or LLVM, not a child process."""
     position, shown, confidence = _found(scene, TRITON_COMPILE, "ptxas")
     if not shown:
         return None
@@ -111,13 +110,13 @@ def triton_compile(scene: Scene) -> StallDiagnosis | None:
     worker = scene.tree.get(pid)
     return StallDiagnosis(
         kind="triton-compile",
-        title=f"Triton compiles a kernel in pid {pid}{where} and has not come back",
+        title=f"Triton is compiling a kernel in pid {pid}{where} and has not finished",
         stage=TRITON_COMPILE,
         confidence=confidence,
         evidence=(
             shown,
             f"pid {pid} is {scene.doing(pid)}",
-            "no ptxas runs: LLVM or Triton itself",
+            "ptxas is not running: LLVM or Triton itself is at work",
         ),
         advice=(
             "'inductoscope kernel FILE' compiles the kernel alone under a time limit and shows "
@@ -140,13 +139,13 @@ def fusion(scene: Scene) -> StallDiagnosis | None:
     )
     return StallDiagnosis(
         kind="fusion" if is_fusion or position is None else "scheduler",
-        title="The scheduler is in its fusion rounds" if is_fusion else "The scheduler is at work",
+        title="The scheduler is in its fusion rounds" if is_fusion else "The scheduler is running",
         stage=SCHEDULER,
         confidence=confidence,
         evidence=(shown, f"pid {pid} is {scene.doing(pid)}"),
         advice=(
-            "torch._inductor.config.max_fusion_size smaller makes rounds cheaper; "
-            "'inductoscope fusion RECORDING' shows which pairs were tried again and again."
+            "A smaller torch._inductor.config.max_fusion_size makes rounds cheaper; "
+            "'inductoscope fusion RECORDING' shows which pairs were tried repeatedly."
         ),
         pid=pid,
         culprit=_innermost_name(position),
@@ -161,16 +160,16 @@ def _innermost_name(position: Position | None) -> str:
 
 
 def fx_pass(scene: Scene) -> StallDiagnosis | None:
-    """A pass over the FX graph does not end."""
+    """A pass over the FX graph does not finish."""
     position, shown, confidence = _found(scene, *PASSES)
     if not shown:
         return None
     group = position.stage if position is not None else scene.recorded_stage
     function = pass_function(position) if position is not None else None
-    name = function.text if function is not None else "which one is not known"
+    name = f": {function.text}" if function is not None else "; which one is unknown"
     return StallDiagnosis(
         kind="fx-pass",
-        title=f"A {group.removesuffix('-pass')} pass has not ended: {name}",
+        title=f"A {group.removesuffix('-pass')} pass has not finished{name}",
         stage=group,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
@@ -182,15 +181,15 @@ def fx_pass(scene: Scene) -> StallDiagnosis | None:
 
 def _pass_advice(function: StackFrame | None) -> str:
     if function is not None and is_users_frame(function):
-        return "The pass is your own. Leave it out to get past it."
+        return "The pass is your own code. As a workaround, disable it."
     return (
-        "Switch passes off one by one: TORCHINDUCTOR_DISABLED_PASSES takes parts of their names; "
-        "torch._inductor.config.pattern_matcher = False leaves the pattern passes out."
+        "Disable passes one by one: TORCHINDUCTOR_DISABLED_PASSES takes parts of their names; "
+        "torch._inductor.config.pattern_matcher = False disables the pattern passes."
     )
 
 
 def lowering(scene: Scene) -> StallDiagnosis | None:
-    """The lowering of one operation does not end."""
+    """The lowering of one operation does not finish."""
     position, shown, confidence = _found(scene, LOWERING)
     if not shown:
         return None
@@ -198,7 +197,7 @@ def lowering(scene: Scene) -> StallDiagnosis | None:
     name = f": {function.text}" if function is not None else ""
     return StallDiagnosis(
         kind="lowering",
-        title=f"The lowering of an operation has not ended{name}",
+        title=f"The lowering of an operation has not finished{name}",
         stage=LOWERING,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
@@ -219,11 +218,11 @@ def code_generation(scene: Scene) -> StallDiagnosis | None:
     stage = position.stage if position is not None else scene.recorded_stage
     return StallDiagnosis(
         kind="inductor",
-        title=f"Inductor has got no further: {stage}",
+        title=f"Inductor makes no progress in stage {stage}",
         stage=CODEGEN if stage in (INDUCTOR, "partitioner") else stage,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
-        advice="The stack says where. backend='aot_eager' shows whether it is Inductor alone.",
+        advice="The stack shows where. backend='aot_eager' shows whether only Inductor hangs.",
         pid=scene.root.pid,
         culprit=_innermost_name(position),
     )
@@ -239,17 +238,17 @@ def kernel_runs(scene: Scene) -> StallDiagnosis | None:
     place = f"{file_name(position.entry.file)}:{position.entry.line}"
     return StallDiagnosis(
         kind="kernel",
-        title=f"A compiled kernel runs and has not returned ({place})",
+        title=f"A compiled kernel is running and has not returned ({place})",
         stage=RUNTIME,
         confidence="proven" if calm and doing is not None and doing.is_busy else "likely",
         evidence=(
             f"stack: {position.entry.function} in generated code, line {position.entry.line}",
             f"the process is {scene.doing(position.pid)}"
-            + (" and asked the kernel of the system for nothing" if calm else ""),
+            + (", without context switches or page faults" if calm else ""),
         ),
         advice=(
-            f"The line of {position.entry.file} names the kernel. Run with backend='eager' to see "
-            "whether the operation itself takes so long. On a GPU: CUDA_LAUNCH_BLOCKING=1."
+            f"That line of {position.entry.file} names the kernel. Run with backend='eager' to see "
+            "whether the operation itself is slow. On a GPU, set CUDA_LAUNCH_BLOCKING=1."
         ),
         pid=position.pid,
         culprit=f"{position.entry.file}:{position.entry.line}",
@@ -257,7 +256,7 @@ def kernel_runs(scene: Scene) -> StallDiagnosis | None:
 
 
 def backend(scene: Scene) -> StallDiagnosis | None:
-    """The backend that Dynamo called is the user's own, and it does not return."""
+    """Dynamo called a backend of the user, which does not return."""
     position = scene.at("backend")
     own = (
         [frame for frame in position.inside if is_users_frame(frame)]
@@ -272,43 +271,43 @@ def backend(scene: Scene) -> StallDiagnosis | None:
         stage=DYNAMO,
         confidence="proven",
         evidence=(_from_stack(position), f"the process is {scene.doing(position.pid)}"),
-        advice="The backend is code of your own, not Inductor.",
+        advice="The backend is your own code, not Inductor.",
         pid=position.pid,
         culprit=own[-1].text,
     )
 
 
 def aot(scene: Scene) -> StallDiagnosis | None:
-    """AOTAutograd traces and does not end."""
+    """AOTAutograd traces and does not finish."""
     position, shown, confidence = _found(scene, AOT, "backend")
     if not shown:
         return None
     return StallDiagnosis(
         kind="aot",
-        title="AOTAutograd traces the graph and has not ended",
+        title="AOTAutograd is tracing the graph and has not finished",
         stage=AOT,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
-        advice="backend='eager' leaves AOTAutograd out: if that ends, it is the place to look.",
+        advice="backend='eager' skips AOTAutograd: if that helps, AOTAutograd is to blame.",
         pid=scene.root.pid,
         culprit=_innermost_name(position),
     )
 
 
 def dynamo(scene: Scene) -> StallDiagnosis | None:
-    """Dynamo traces the user's function and does not end."""
+    """Dynamo traces the user's function and does not finish."""
     position, shown, confidence = _found(scene, DYNAMO, "guards")
     if not shown:
         return None
     return StallDiagnosis(
         kind="dynamo",
-        title="Dynamo traces a function and has not ended",
+        title="Dynamo is tracing a function and has not finished",
         stage=DYNAMO,
         confidence=confidence,
         evidence=(shown, f"the process is {scene.doing(scene.root.pid)}"),
         advice=(
-            "A loop of many rounds is unrolled by Dynamo: keep it out with torch.compiler.disable "
-            "on the function that holds it, or make the number of rounds smaller."
+            "Dynamo unrolls loops: for a long one, use torch.compiler.disable on the function "
+            "around it, or reduce the number of iterations."
         ),
         pid=scene.root.pid,
         culprit=_innermost_name(position),
@@ -316,7 +315,7 @@ def dynamo(scene: Scene) -> StallDiagnosis | None:
 
 
 def user_code(scene: Scene) -> StallDiagnosis | None:
-    """The program is in code of its own, outside of the compiler and of compiled code."""
+    """The program runs its own code, outside the compiler and compiled code."""
     thread = scene.main_thread
     if thread is None or scene.recorded_stage:
         return None
@@ -324,29 +323,29 @@ def user_code(scene: Scene) -> StallDiagnosis | None:
     inner = thread.frames[0]
     return StallDiagnosis(
         kind="user-code",
-        title=f"The program is in code of its own: {(own or inner).text}",
+        title=f"The program is in its own code: {(own or inner).text}",
         stage=USER,
         confidence="proven",
         evidence=(
-            "no stage of the compiler and no generated code is on its stack",
+            "neither the compiler nor generated code is on its stack",
             f"the process is {scene.doing(scene.root.pid)}",
         ),
-        advice="torch.compile has no part in it at this moment.",
+        advice="torch.compile is not involved at the moment.",
         pid=scene.root.pid,
         culprit=(own or inner).text,
     )
 
 
 def cannot_tell(scene: Scene) -> StallDiagnosis | None:
-    """Nothing that could be seen decides."""
+    """The evidence fits no other rule."""
     missing = [stacks.missing for stacks in scene.stacks.values() if stacks.missing]
     stage = scene.recorded_stage
     return StallDiagnosis(
         kind="unknown",
-        title="What it stands at cannot be told" + (f" (stage {stage})" if stage else ""),
+        title="The cause of the stall is unknown" + (f" (stage {stage})" if stage else ""),
         stage=stage or NO_STAGE,
         confidence="unknown",
         evidence=(f"the process is {scene.doing(scene.root.pid)}", *dict.fromkeys(missing)),
-        advice="With stacks more can be said: pip install py-spy, and the right to trace.",
+        advice="Stacks would show more: pip install py-spy, and permit it to trace processes.",
         pid=scene.root.pid,
     )

@@ -1,7 +1,7 @@
-"""Ends a compiler or worker that is stuck, so that the program can go on without it.
+"""Ends a stuck compiler or worker, so that the program can continue without it.
 
-What is ended is started by torch: a compiler, or one of its compile workers, with what those
-started themselves. Never the user's own process.
+Only what torch started is ended: a compiler or a compile worker, with its children. Never the
+user's own process.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ class EndedProcesses:
 
 
 def end_stuck(judgement: StallDiagnosis) -> EndedProcesses:
-    """End what the judgement allows to be ended: a request first, then SIGKILL."""
+    """End the processes that the diagnosis permits: SIGTERM first, then SIGKILL."""
     found = [(pid, process) for pid in judgement.can_end if (process := read_process(pid))]
     # Only what is still the same: a compiler, a worker, or a child of one.
     if not found:
-        return EndedProcesses((), (), "nothing was ended: what is stuck is the program itself")
+        return EndedProcesses((), (), "nothing was ended: the program itself is stuck")
     pids = [pid for pid, _ in found]
     denied = end_processes(pids, grace=_TIME_TO_END)
     problem = f"pid {denied[-1]} belongs to another user" if denied else ""

@@ -106,9 +106,9 @@ def main_thread(stacks: Stacks) -> ThreadStack | None:
 
 
 def mark(stacks: Stacks) -> tuple[str, ...]:
-    """Where the main thread is, so that two marks are equal if it has got no further.
+    """Where the main thread is, so that two marks are equal if it has made no progress.
 
-    Inside of a stage the calls change all the time, in an endless loop too: only the stages count,
+    Inside a stage the calls change all the time, in an endless loop too: only the stages count,
     with the pass or the lowering that is under way. Elsewhere all calls count.
     """
     thread = main_thread(stacks) if stacks.has_python else None

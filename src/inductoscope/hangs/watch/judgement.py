@@ -1,4 +1,4 @@
-"""What the rules say of a program that stands still."""
+"""What the rules say about a stalled program."""
 
 from __future__ import annotations
 

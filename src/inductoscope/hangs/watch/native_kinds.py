@@ -1,4 +1,4 @@
-"""Rules for stalls outside of the compiler's own Python code: processes and locks."""
+"""Rules for stalls outside the compiler's Python code: processes and locks."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from inductoscope.vocabulary import stages
 
 _WAITS = ("waiting", stages.AUTOTUNE)
 
-# New pages per second of a compiler that gets somewhere, and how long we believe that it does.
+# Page faults per second of a compiler that makes progress, and how long we believe that it does.
 _FAULTS_OF_WORK = 50
 _LONGEST_COMPILE = 1800.0
 
 
 def stopped(scene: Scene) -> StallDiagnosis | None:
-    """A process that a signal holds (SIGSTOP, Ctrl-Z) or that a debugger has."""
+    """A process stopped by a signal (SIGSTOP, Ctrl-Z) or a debugger."""
     held = [p for p in scene.tree.processes if p.is_stopped]
     if not held:
         return None
@@ -26,11 +26,11 @@ def stopped(scene: Scene) -> StallDiagnosis | None:
     what = _role(scene, victim)
     return StallDiagnosis(
         kind="stopped" if is_root else "worker-stopped",
-        title=f"{what}, pid {victim.pid}, is stopped: a signal such as SIGSTOP holds it",
+        title=f"{what}, pid {victim.pid}, is stopped by a signal such as SIGSTOP",
         stage=stages.NO_STAGE if is_root else _native_stage(victim),
         confidence="proven",
         evidence=(f"/proc/{victim.pid}/stat says state {victim.state}",),
-        advice=f"Let it go on: kill -CONT {victim.pid}. Or end it: kill -KILL {victim.pid}.",
+        advice=f"Resume it: kill -CONT {victim.pid}. Or end it: kill -KILL {victim.pid}.",
         pid=victim.pid,
         can_end=endable(scene, [victim]),
     )
@@ -41,7 +41,7 @@ def _role(scene: Scene, process: ProcessSample) -> str:
         return "The program itself"
     if process.compiler:
         return f"The {process.compiler} {process.name}"
-    return "A compile worker of torch" if process.is_torch_worker else f"The child {process.name}"
+    return "A torch compile worker" if process.is_torch_worker else f"The child {process.name}"
 
 
 def _native_stage(process: ProcessSample) -> str:
@@ -54,13 +54,13 @@ def _native_stage(process: ProcessSample) -> str:
 
 
 def file_lock(scene: Scene) -> StallDiagnosis | None:
-    """A thread waits for a lock file: someone else holds it, or it was left behind."""
+    """A thread waits for a lock file that another process holds or left behind."""
     waiting = scene.at("file-lock")
     lock = _lock_in_the_way(scene)
     if waiting is None and (lock is None or not lock.is_wanted):
         return None
     if lock is not None and _is_own(scene, lock):
-        return None  # What the holder is at is the cause, and other rules say what that is.
+        return None  # What the holder does is the cause, and other rules name it.
     pid = waiting.pid if waiting is not None else scene.root.pid
     how = (
         f"its stack is in {waiting.entry.function} of {file_name(waiting.entry.file)}"
@@ -73,13 +73,13 @@ def file_lock(scene: Scene) -> StallDiagnosis | None:
 
 
 def _lock_in_the_way(scene: Scene) -> FileLock | None:
-    """The lock that is waited for: the one that a stack names, else one that is seen wanted."""
+    """The lock that a thread waits for: one that a stack names, or one with signs of a waiter."""
     named = [lock for lock in scene.locks if scene.wanted_lock and lock.path == scene.wanted_lock]
     if named or scene.wanted_lock:
         return named[0] if named else None
     pids = {process.pid for process in scene.tree.processes}
     mine = [lock for lock in scene.locks if pids & set(lock.waiters)]
-    # Nobody else's: a lock that the kernel knows a waiter for is waited for by that one.
+    # If the kernel knows the waiter of a lock, that process is the one that waits.
     tried = [lock for lock in scene.locks if not lock.waiters and lock.is_wanted]
     wanted = [lock for lock in (*mine, *tried) if lock.holder != scene.root.pid]
     return wanted[0] if wanted else None
@@ -94,14 +94,14 @@ def _held(scene: Scene, lock: FileLock, pid: int, how: str) -> StallDiagnosis:
     whose = "a process of this program" if mine else "another program"
     return StallDiagnosis(
         kind="file-lock",
-        title=f"It waits for the lock file {lock.path}, which pid {lock.holder} ({whose}) holds",
+        title=f"The lock file {lock.path} is held by pid {lock.holder} ({whose})",
         stage=stages.CPP_COMPILE,
         confidence="proven" if scene.wanted_lock or lock.waiters else "likely",
         evidence=(how, f"/proc/locks names pid {lock.holder} as the holder"),
         advice=(
             f"See what pid {lock.holder} does (inductoscope attach {lock.holder}). If it is stuck "
-            "or not needed, end it: the lock goes with it. A cache folder of your own "
-            "(TORCHINDUCTOR_CACHE_DIR) needs to wait for no one."
+            "or not needed, end it, which releases the lock. A separate cache folder "
+            "(TORCHINDUCTOR_CACHE_DIR) avoids the wait."
         ),
         pid=pid,
         culprit=lock.path,
@@ -116,16 +116,16 @@ def _left_behind(scene: Scene, pid: int, how: str) -> StallDiagnosis:
     elif known:
         state, confidence = "no process has it open: it is stale", "proven"
     else:
-        state, confidence = "who holds it could not be seen", "unknown"
+        state, confidence = "its holder is unknown", "unknown"
     advice = (
         f"Delete {known}: its owner is gone."
         if confidence == "proven"
-        else "Look for another program that uses the same cache folder, or use one of your own: "
+        else "Look for another program that uses the same cache folder, or use a separate one: "
         "TORCHINDUCTOR_CACHE_DIR."
     )
     return StallDiagnosis(
         kind="file-lock",
-        title=f"It waits for a lock file{f' {known}' if known else ''}; {state}",
+        title=f"The process waits for a lock file{f' {known}' if known else ''}; {state}",
         stage=stages.CPP_COMPILE,
         confidence=confidence,
         evidence=(how,),
@@ -139,21 +139,21 @@ def _left_behind(scene: Scene, pid: int, how: str) -> StallDiagnosis:
 
 
 def ptxas(scene: Scene) -> StallDiagnosis | None:
-    """NVIDIA's assembler is at work and does not come back."""
+    """NVIDIA's assembler runs and does not finish."""
     return _compiler(
         scene,
         ["ptxas"],
         kind="ptxas",
         stage=stages.TRITON_COMPILE,
         advice=(
-            "End it with --kill-stuck: the choice that it compiles then fails and the others go "
-            "on. 'inductoscope kernel FILE' compiles the kernel alone."
+            "End it with --kill-stuck: the choice it compiles then fails and the others "
+            "continue. 'inductoscope kernel FILE' compiles the kernel alone."
         ),
     )
 
 
 def cpp_compiler(scene: Scene) -> StallDiagnosis | None:
-    """A C++ compiler, assembler or linker is at work and does not come back."""
+    """A C++ compiler, assembler or linker runs and does not finish."""
     return _compiler(
         scene,
         ["C++ compiler", "linker", "assembler"],
@@ -162,7 +162,7 @@ def cpp_compiler(scene: Scene) -> StallDiagnosis | None:
         advice=(
             "Run the command by hand (it is in the JSON) to see whether it ends. A smaller kernel "
             "or less optimisation (torch._inductor.config.aot_inductor.compile_wrapper_opt_level, "
-            "cpp flags) may get past it; CXX chooses another compiler."
+            "cpp flags) may help; CXX selects another compiler."
         ),
     )
 
@@ -175,7 +175,7 @@ def _compiler(
         return None
     inner = found[0]
     doing = scene.activity.get(inner.pid)
-    state = "does nothing" if doing is not None and _family_sleeps(scene, inner) else "is at work"
+    state = "is idle" if doing is not None and _family_sleeps(scene, inner) else "is busy"
     moves = _signs_of_work(scene, inner)
     source = next((p.source for p in found if p.source), "")
     return StallDiagnosis(
@@ -197,9 +197,9 @@ def _compiler(
 
 
 def _signs_of_work(scene: Scene, process: ProcessSample) -> str:
-    """A compiler that gets somewhere takes memory; one that spins in a loop does not.
+    """A compiler that makes progress allocates memory; one that spins in a loop does not.
 
-    That long a compile is slow for as long as a compile may well be; after that it is stuck.
+    Up to the longest time that a compile may take, it is slow; after that, it is stuck.
     """
     doing = scene.activity.get(process.pid)
     if doing is None or doing.is_asleep or process.age > _LONGEST_COMPILE:
@@ -219,7 +219,7 @@ def _family_sleeps(scene: Scene, process: ProcessSample) -> bool:
 
 
 def worker_died(scene: Scene) -> StallDiagnosis | None:
-    """A worker is gone and its parent still waits for its answer."""
+    """A worker is gone and its parent still waits for its result."""
     dead = [p for p in scene.tree.processes if p.is_zombie and p.parent == scene.root.pid]
     strays = [
         p
@@ -238,13 +238,13 @@ def worker_died(scene: Scene) -> StallDiagnosis | None:
         confidence="proven" if strays or gone else "likely",
         evidence=(
             waits,
-            *(f"{p.text} is dead and was not asked for its result" for p in dead[:2]),
-            *(f"worker pid {p.pid} lives on without its sidecar" for p in strays[:2]),
-            *(f"worker pid {p.pid} was there before and is gone" for p in gone[:2]),
+            *(f"{p.text} is dead, and its parent has not waited for it" for p in dead[:2]),
+            *(f"worker pid {p.pid} still runs without its sidecar" for p in strays[:2]),
+            *(f"worker pid {p.pid} has disappeared" for p in gone[:2]),
         ),
         advice=(
-            "The answer never comes. If nobody killed it, the machine ran out of memory: see the "
-            "kernel's log (dmesg). TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers; "
+            "The result will never arrive. If nobody killed the worker, the machine ran out of "
+            "memory: see dmesg. TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers; "
             "TORCHINDUCTOR_COMPILE_WORKER_WAIT_TIMEOUT (torch 2.13) ends the wait."
         ),
         pid=victim.pid,
@@ -255,14 +255,14 @@ def worker_died(scene: Scene) -> StallDiagnosis | None:
 def _death_title(victim: ProcessSample, strays: list[ProcessSample]) -> str:
     if strays and victim in strays:
         return (
-            f"The process that runs torch's compile workers is dead; pid {victim.pid} is what is "
-            "left of it, and the program waits"
+            f"The process that runs torch's compile workers is dead and the program still waits; "
+            f"pid {victim.pid} is left over"
         )
-    return f"A compile worker, pid {victim.pid}, died and the program still waits for its answer"
+    return f"A compile worker, pid {victim.pid}, died and the program still waits for its result"
 
 
 def _waits_for_pool(scene: Scene) -> str:
-    """How it is known that the program waits for a worker; empty if it is not."""
+    """The evidence that the program waits for a worker; empty if there is none."""
     waiting = scene.at(*_WAITS)
     if waiting is not None and waiting.pid == scene.root.pid:
         return f"a thread waits in {waiting.entry.function} ({file_name(waiting.entry.file)})"
@@ -285,22 +285,22 @@ def pool_deadlock(scene: Scene) -> StallDiagnosis | None:
     waits = _waits_for_pool(scene)
     workers = scene.tree.workers
     blocked = [p for p in workers if _is_in_a_job(scene, p)]
-    # A sidecar without workers has only just been started, or is on its way out.
+    # A sidecar without workers has just started, or is about to end.
     if not waits or any(_is_active(scene, p) for p in workers) or not workers[1:]:
         return None
     return StallDiagnosis(
         kind="pool-deadlock",
-        title="The program waits for torch's compile workers, and all of them sleep",
+        title="The program waits for torch's compile workers, and all of them are asleep",
         stage=stages.TRITON_COMPILE,
         confidence="likely",
         evidence=(
             waits,
             f"{len(workers)} worker processes, none used the processor, no compiler runs",
-            *(f"pid {p.pid} is inside of a job" for p in blocked[:3]),
+            *(f"pid {p.pid} is inside a job" for p in blocked[:3]),
         ),
         advice=(
             "TORCHINDUCTOR_COMPILE_THREADS=1 compiles without workers; --kill-stuck ends the "
-            "worker that hangs, and torch starts new ones."
+            "stuck worker, and torch starts new ones."
         ),
         pid=(blocked or workers)[-1].pid,
         can_end=endable(scene, blocked),
@@ -308,7 +308,7 @@ def pool_deadlock(scene: Scene) -> StallDiagnosis | None:
 
 
 def workers_work(scene: Scene) -> StallDiagnosis | None:
-    """The program waits for its workers, and one of them is at work or has just been started."""
+    """The program waits for its workers, and one of them is busy or has just started."""
     waits = _waits_for_pool(scene)
     active = [p for p in scene.tree.workers if _is_active(scene, p)]
     if not waits or not active:
@@ -316,11 +316,11 @@ def workers_work(scene: Scene) -> StallDiagnosis | None:
     worker = active[-1]
     return StallDiagnosis(
         kind="workers",
-        title=f"The program waits for a compile worker of torch, pid {worker.pid}, that works",
+        title=f"The program waits for a torch compile worker, pid {worker.pid}, which is busy",
         stage=stages.TRITON_COMPILE,
         confidence="likely",
         evidence=(waits, f"pid {worker.pid} is {scene.doing(worker.pid)}"),
-        advice="It is slow, or has just been started. Wait, or look again.",
+        advice="It is slow or has just started. Wait, or attach again later.",
         pid=worker.pid,
         moves=f"worker pid {worker.pid} uses the processor",
     )

@@ -1,4 +1,4 @@
-"""Everything that is known of a program that stands still: the input to the rules."""
+"""Everything known about a stalled program: the input to the rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from inductoscope.recording.events.compiling import StageStart
 
 @dataclass(frozen=True)
 class Scene:
-    """A process tree that was looked at for a while. The root is the user's own process."""
+    """A process tree that was observed for a while. The root is the user's own process."""
 
     tree: Tree
     activity: Mapping[int, Activity] = field(default_factory=dict)
@@ -58,6 +58,6 @@ class Scene:
         return main_thread(stacks) if stacks is not None and stacks.has_python else None
 
     def doing(self, pid: int) -> str:
-        """What a process did while it was looked at, in words."""
+        """What a process did while it was observed, in words."""
         found = self.activity.get(pid)
         return found.text if found is not None else "seen once only"

@@ -1,4 +1,4 @@
-"""Follows a recorded program while it runs, and says when it stalls, and at what.
+"""Follows a recorded program while it runs, and reports when and where it stalls.
 
 A process has stalled when it has recorded no progress for longer than the watcher's patience, has
 started no new compiler, and none of its workers has recorded any progress either.
@@ -93,7 +93,7 @@ class _Group:
         return bool(self.stream.position.stages) or self.stream.position.call is not None
 
     def starts_again(self) -> None:
-        """It was just seen to move."""
+        """Note that it has just made progress."""
         self.samples.clear()
         self.moved, self.used = time.monotonic(), cpu_seconds(self.pid)
         self.early = None
@@ -101,7 +101,7 @@ class _Group:
 
 @dataclass(frozen=True)
 class Resumed:
-    """A program that had stalled goes on."""
+    """A stalled program that continues."""
 
     stall: Stall
     after: float
@@ -136,7 +136,7 @@ class StallWatcher:
             group = self._groups.pop(path)
             if group.stall is not None and group.stream.moved > group.moved:
                 waited = group.stream.moved - group.moved
-                yield Resumed(group.stall, waited, "it went on and has ended")
+                yield Resumed(group.stall, waited, "it continued and has ended")
 
     def _look_at(self, stream: FollowedStream, streams: list[FollowedStream]) -> Iterator[Event]:
         if stream.path not in self._groups:
@@ -167,10 +167,10 @@ class StallWatcher:
             yield stall
 
     def _movement(self, group: _Group, streams: list[FollowedStream], limit: float | None) -> str:
-        """What moved since the last look; empty if nothing did."""
+        """The progress since the last look; empty if there was none."""
         latest = max((s.moved for s in streams if _belongs(s, group)), default=group.moved)
         if latest > group.moved:
-            return "the recording goes on"
+            return "new events were recorded"
         quiet = time.monotonic() - group.moved
         if limit is None or quiet < limit / 2:
             return ""
@@ -184,7 +184,7 @@ class StallWatcher:
         group.samples = [*group.samples[:1], tree]
         if not group.is_inside and group.early is None:
             group.early = read_stacks(group.pid)
-        return "a new compiler was started" if new else ""
+        return "a new compiler started" if new else ""
 
     def _is_elsewhere(self, group: _Group, streams: list[FollowedStream]) -> bool:
         """Whether the process only waits for other processes that are followed themselves.
@@ -217,7 +217,7 @@ class StallWatcher:
 
 
 def _is_news(known: Stall | None, found: Stall) -> bool:
-    """Whether another look shows another stall than the one that was reported."""
+    """Whether this stall differs from the one that was reported."""
     if known is None:
         return True
     before, now = known.judgement, found.judgement
@@ -227,7 +227,7 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
 
 
 def _is_starved(group: _Group, limit: float) -> bool:
-    """Whether a process would go on if others let it: ready to run, and with little of a core."""
+    """Whether other processes keep it from the processor: it is ready to run but hardly runs."""
     status = read_status(group.pid)
     if status is None or status.state != "R":
         return False
@@ -247,7 +247,7 @@ def _belongs(stream: FollowedStream, group: _Group) -> bool:
 
 
 def _runs_elsewhere_now(early: Stacks | None, scene: Scene) -> bool:
-    """Outside of the compiler nothing is recorded: there, stacks tell whether it moves."""
+    """Whether it moves outside the compiler: nothing is recorded there, so stacks decide."""
     now = scene.stacks.get(scene.root.pid)
     if early is None or now is None or not (early.has_python and now.has_python):
         doing = scene.activity.get(scene.root.pid)
@@ -264,7 +264,7 @@ def describe(
     limit: float,
     late: float = 0.0,
 ) -> Stall:
-    """All that is known about a stall, ready to show and to write."""
+    """Everything known about a stall, ready to show and to write."""
     position = stream.position if stream is not None else ProcessPosition()
     innermost = position.stages.innermost
     own = scene.stacks.get(scene.root.pid)
