@@ -49,8 +49,8 @@ class LogPattern:
 
     text: str
     level: str
-    meaning: str
-    sign: LineMeaning | None = None
+    description: str
+    meaning: LineMeaning | None = None
     module: str = "torch/_inductor/select_algorithm.py"
     first: str = "2.11"  # the oldest torch in which the line was seen
     last: str = "2.15"  # the newest torch in which it was looked for

@@ -21,7 +21,7 @@ _LEAST_FIT = 0.25
 
 @dataclass(frozen=True)
 class Rule:
-    """A possible cause. `sign` says what it sees in a suspect, or "" where it does not apply."""
+    """A possible cause. `find_evidence` says what it found in a suspect, or ""."""
 
     name: str
     title: str
@@ -29,7 +29,7 @@ class Rule:
     advice: str
     # Values of the configuration that it goes by.
     looks_at: tuple[str, ...]
-    sign: Callable[[Suspect], str]
+    find_evidence: Callable[[Suspect], str]
     # The kind of device that it is about; "" for any.
     device: str = ""
 
@@ -66,9 +66,9 @@ def _judge(
     finished: Sequence[Suspect],
     conditions: Sequence[ChoiceCondition],
 ) -> Cause | None:
-    signs = [_sign(rule, suspect) for suspect in stuck]
-    seen = [sign for sign in signs if sign]
-    others = sum(bool(_sign(rule, suspect)) for suspect in finished)
+    found = [_evidence(rule, suspect) for suspect in stuck]
+    seen = [text for text in found if text]
+    others = sum(bool(_evidence(rule, suspect)) for suspect in finished)
     if not seen:
         return None
     share = len(seen) / len(stuck) - (others / len(finished) if finished else 0.0)
@@ -90,12 +90,12 @@ def _judge(
     )
 
 
-def _sign(rule: Rule, suspect: Suspect) -> str:
+def _evidence(rule: Rule, suspect: Suspect) -> str:
     if rule.device and suspect.device and rule.device != suspect.device:
         return ""
     if rule.device and not suspect.device and not rule.name.startswith("amd"):
         return ""  # AMD's options are told by their names alone.
-    return rule.sign(suspect)
+    return rule.find_evidence(suspect)
 
 
 # --- what the rules look for ----------------------------------------------------------------------

@@ -19,11 +19,11 @@ from inductoscope.hangs.logs.answer import (
     present,
     shortened,
 )
-from inductoscope.hangs.logs.autotune_answers import benchmark_hang, compile_hang, unclear_wait
+from inductoscope.hangs.logs.autotune_hangs import benchmark_hang, compile_hang, unclear_wait
 from inductoscope.hangs.logs.groups import Group
 from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFailure
 from inductoscope.hangs.logs.reading import LogReading
-from inductoscope.hangs.logs.trace_answers import answer_from_trace
+from inductoscope.hangs.logs.torch_trace import answer_from_trace
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.stage_lookup import stage_of_module
@@ -193,7 +193,7 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
     compile_ = _unfinished(program)
     if compile_ is None:
         return _submitted(program)
-    if LineMeaning.CODE in compile_.signs and LineMeaning.OUTPUT not in _after(
+    if LineMeaning.CODE in compile_.last_seen and LineMeaning.OUTPUT not in _after(
         compile_, LineMeaning.CODE
     ):
         return _kernels(program, compile_)
@@ -218,7 +218,7 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
 def _submitted(program: ProgramFold) -> Answer | None:
     """The last that it did was to hand choices to the compilers; it does not wait for them yet."""
     compile_ = program.compiles[-1] if program.compiles else None
-    if compile_ is None or next(reversed(compile_.signs), None) not in _SUBMISSIONS:
+    if compile_ is None or next(reversed(compile_.last_seen), None) not in _SUBMISSIONS:
         return None
     groups = program.autotune.groups
     if stage_of_module(compile_.last.module) != stages.AUTOTUNE or not groups:
@@ -250,7 +250,7 @@ def _submitted_advice(group: Group) -> tuple[str, ...]:
 
 def _function(compile_: CompileProgress) -> LogLine | None:
     """The user's function that is being compiled."""
-    begun = compile_.signs.get(LineMeaning.TRACING)
+    begun = compile_.last_seen.get(LineMeaning.TRACING)
     return line_evidence(begun) if begun is not None else None
 
 
@@ -261,15 +261,15 @@ def _stage_title(stage: str, ended: bool) -> str:
     return f"the last line of its compile comes from {words}"
 
 
-def _after(compile_: CompileProgress, sign: LineMeaning) -> list[LineMeaning]:
-    signs = list(compile_.signs)
-    return signs[signs.index(sign) :]
+def _after(compile_: CompileProgress, meaning: LineMeaning) -> list[LineMeaning]:
+    meanings = list(compile_.last_seen)
+    return meanings[meanings.index(meaning) :]
 
 
 def _stage_of(compile_: CompileProgress) -> str:
     """By the module of its last line, or, where that serves every stage, by what began last."""
     stage = stage_of_module(compile_.last.module)
-    last = next((_BEGINNINGS[s] for s in reversed(compile_.signs) if s in _BEGINNINGS), "")
+    last = next((_BEGINNINGS[s] for s in reversed(compile_.last_seen) if s in _BEGINNINGS), "")
     # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.
     handed_over = stage == stages.DYNAMO and last in (stages.AOT, stages.INDUCTOR)
     return last if last and (stage == stages.USER or handed_over) else stage
@@ -280,8 +280,8 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
     why = "the generated kernels are being compiled"
     if not on:
         why += "; autotuning is off"
-    last_kernel = compile_.signs.get(LineMeaning.KERNEL)
-    seen = (last_kernel, compile_.signs[LineMeaning.CODE], compile_.last)
+    last_kernel = compile_.last_seen.get(LineMeaning.KERNEL)
+    seen = (last_kernel, compile_.last_seen[LineMeaning.CODE], compile_.last)
     return Answer(
         kind=Kind.KERNELS,
         title=why,
@@ -301,8 +301,8 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
 def _compiled(program: ProgramFold) -> Answer | None:
     """Every compile that the log holds is done, but no line says that the program ended."""
     told = any(
-        sign in program.signs
-        for sign in (LineMeaning.INDUCTOR_DONE, LineMeaning.RUN, LineMeaning.GROUP)
+        meaning in program.last_seen
+        for meaning in (LineMeaning.INDUCTOR_DONE, LineMeaning.RUN, LineMeaning.GROUP)
     )
     if not program.compiles or not program.compiles[-1].done or not told:
         return None

@@ -61,14 +61,14 @@ class AutotuneFold:
             self._failed(text, origin)
             return True
         pattern = pattern_of(head)
-        if pattern is None or pattern.sign is None:
+        if pattern is None or pattern.meaning is None:
             return False
-        handler = _HANDLERS.get(pattern.sign)
+        handler = _HANDLERS.get(pattern.meaning)
         if handler is None:
             return False
         match = pattern.expression.match(text)
         values = match.groups() if match else (text[len(head) :],)
-        if pattern.sign in _NAMES_A_CHOICE:
+        if pattern.meaning in _NAMES_A_CHOICE:
             choice = self._named(values[0].removeprefix(" "), origin)
             if choice is None:
                 return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from inductoscope.hangs.logs.final_lines import ASIDE, COLLECTIVE
+from inductoscope.hangs.logs.headerless_lines import ASIDE, COLLECTIVE
 from inductoscope.hangs.logs.lines import TABLE, Event, Line, pattern_of
 from inductoscope.hangs.logs.numbered import LineNumbers
 from inductoscope.hangs.logs.origin import Origin, Program
@@ -149,7 +149,7 @@ class LogFold:
 
     def _begins_anew(self, program: ProgramFold, line: Line) -> bool:
         pattern = pattern_of(line.pattern) if line.pattern else None
-        begins = pattern is not None and pattern.sign in _RUNS_AGAIN
+        begins = pattern is not None and pattern.meaning in _RUNS_AGAIN
         return begins and bool(program.compiles or program.ending)
 
     def _owner(self, label: str) -> ProgramFold:

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from inductoscope.hangs.logs.final_lines import COLLECTIVE, PRINTED, may_stand_before
+from inductoscope.hangs.logs.headerless_lines import COLLECTIVE, PRINTED, may_stand_before
 from inductoscope.hangs.logs.records import Record, read_record
 from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
 from inductoscope.hangs.logs.tracebacks import LoggedStack, find_failures, prefix_of
@@ -24,7 +24,7 @@ from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.log_lines import PATTERNS, LogPattern
 
 _HEADS = {pattern.head: pattern for pattern in PATTERNS if pattern.head}
-TABLE = next(pattern.head for pattern in PATTERNS if pattern.sign is LineMeaning.TABLE)
+TABLE = next(pattern.head for pattern in PATTERNS if pattern.meaning is LineMeaning.TABLE)
 _PRINTED = (TABLE, *PRINTED)
 _ALTERNATIVES = b"|".join(
     re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)

@@ -7,7 +7,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 
 from inductoscope.hangs.logs.autotune import AutotuneFold
-from inductoscope.hangs.logs.final_lines import ASSEMBLER_KILLED, COLLECTIVE, CRASHED
+from inductoscope.hangs.logs.headerless_lines import ASSEMBLER_KILLED, COLLECTIVE, CRASHED
 from inductoscope.hangs.logs.lines import SETTING, Line, pattern_of
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.phases import PhaseFold
@@ -32,7 +32,7 @@ class Seen:
     module: str
     level: str
     text: str
-    sign: LineMeaning | None = None
+    meaning: LineMeaning | None = None
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class CompileProgress:
 
     compile_id: str
     last: Seen
-    signs: dict[LineMeaning, Seen] = field(default_factory=dict)
+    last_seen: dict[LineMeaning, Seen] = field(default_factory=dict)
     function: str = ""
     # Whether the log would show its end.
     telling: bool = False
@@ -68,9 +68,9 @@ class CompileProgress:
     @property
     def done(self) -> bool:
         """Whether the last thing that was begun has ended."""
-        bounds = [sign for sign in self.signs if sign in _BOUNDS]
+        bounds = [meaning for meaning in self.last_seen if meaning in _BOUNDS]
         if not bounds:
-            return LineMeaning.OUTPUT in self.signs
+            return LineMeaning.OUTPUT in self.last_seen
         return bounds[-1] in (LineMeaning.INDUCTOR_DONE, LineMeaning.BACKEND_DONE)
 
 
@@ -102,7 +102,7 @@ class ProgramFold:
         self.errors: list[Seen] = []
         self.number_of_errors = 0
         self.settings: dict[str, bool] = {}
-        self.signs: dict[LineMeaning, Seen] = {}
+        self.last_seen: dict[LineMeaning, Seen] = {}
         self.compiles_done = 0
         self._compiles: OrderedDict[str, CompileProgress] = OrderedDict()
         self._error_key: tuple[str, str] | None = None
@@ -122,7 +122,7 @@ class ProgramFold:
     @property
     def is_empty(self) -> bool:
         """Whether it wrote nothing of its own about a compile."""
-        found = self._compiles or self.phases.records or self.failures or self.signs
+        found = self._compiles or self.phases.records or self.failures or self.last_seen
         return not found and self.collective is None
 
     @property
@@ -158,8 +158,8 @@ class ProgramFold:
     def take_line(self, line: Line, origin: Origin) -> None:
         """Take a line of torch's own."""
         pattern = pattern_of(line.pattern) if line.pattern else None
-        sign = pattern.sign if pattern is not None else None
-        seen = Seen(origin, line.module, line.level, line.text, sign)
+        meaning = pattern.meaning if pattern is not None else None
+        seen = Seen(origin, line.module, line.level, line.text, meaning)
         self.first = self.first or seen
         if self.last is None or not _same_message(self.last, seen):
             self.last = seen
@@ -169,20 +169,20 @@ class ProgramFold:
             name, _, value = line.text.partition("=")
             self.settings[name] = value == "True"
         elif line.pattern:
-            self._take_sign(line, sign, seen)
+            self._take_meaning(line, meaning, seen)
         elif line.level in "EC":
             self._take_error(seen)
         if line.compile_id:
             self._went_on = self._went_on or self.ending is None
-            self._progress(line, seen, sign)
+            self._progress(line, seen, meaning)
 
-    def _take_sign(self, line: Line, sign: LineMeaning | None, seen: Seen) -> None:
-        if sign is not None:
-            self.signs[sign] = seen
-        if sign is LineMeaning.ENDING:
+    def _take_meaning(self, line: Line, meaning: LineMeaning | None, seen: Seen) -> None:
+        if meaning is not None:
+            self.last_seen[meaning] = seen
+        if meaning is LineMeaning.ENDING:
             self.ending = seen
             self._went_on = self._went_on or (bool(self.failures) and self._was_dumped)
-        elif sign is LineMeaning.INDUCTOR_DONE:
+        elif meaning is LineMeaning.INDUCTOR_DONE:
             self.autotune.compile_is_over(line.compile_id)
         else:
             self.autotune.take_line(line.pattern, line.text, seen.origin)
@@ -202,7 +202,7 @@ class ProgramFold:
         """Whether the last stack is only a dump, after which a program goes on."""
         return self.failures[-1].failure.is_dump
 
-    def _progress(self, line: Line, seen: Seen, sign: LineMeaning | None) -> None:
+    def _progress(self, line: Line, seen: Seen, meaning: LineMeaning | None) -> None:
         compile_id = line.compile_id
         compile_ = self._compiles.get(compile_id)
         if compile_ is None:
@@ -210,15 +210,15 @@ class ProgramFold:
             self._forget()
         if not _same_message(compile_.last, seen):
             compile_.last = seen
-        if sign is LineMeaning.INDUCTOR_DONE:
+        if meaning is LineMeaning.INDUCTOR_DONE:
             self.compiles_done += 1
-        if sign is LineMeaning.TRACING:
+        if meaning is LineMeaning.TRACING:
             compile_.function = seen.text.partition("start tracing ")[2]
-        if sign in _BOUNDS or _is_telling(line):
+        if meaning in _BOUNDS or _is_telling(line):
             compile_.telling = True
-        if sign is not None:
-            compile_.signs.pop(sign, None)  # The latest goes to the end.
-            compile_.signs[sign] = seen
+        if meaning is not None:
+            compile_.last_seen.pop(meaning, None)  # The latest goes to the end.
+            compile_.last_seen[meaning] = seen
 
     def _forget(self) -> None:
         if len(self._compiles) <= _MOST_COMPILES:
@@ -301,4 +301,4 @@ def _is_telling(line: Line) -> bool:
 def _same_message(before: Seen, now: Seen) -> bool:
     """Whether a line only goes on with the message of the line before."""
     same = before.origin.time == now.origin.time and before.module == now.module
-    return same and before.sign is None and now.sign is None
+    return same and before.meaning is None and now.meaning is None
