@@ -1,6 +1,6 @@
 """Compiles a kernel alone, in a child under limits, and says how that ended.
 
-Nothing is run on a GPU, and none is needed: Triton compiles for a target that it is told.
+Nothing runs on a GPU, and you do not need one: Triton compiles for any given target.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _OUTSIDE_TRITON = ("import", "preparation")
 
 @dataclass(frozen=True)
 class TritonStage:
-    """One stage of Triton; no seconds: it had not ended."""
+    """One stage of Triton; without seconds if it had not ended."""
 
     name: str
     seconds: float | None
@@ -62,7 +62,7 @@ class Attempt:
 
     @property
     def unfinished(self) -> str:
-        """The stage that had begun and not ended."""
+        """The stage that began but did not end."""
         return next((stage.name for stage in self.stages if stage.seconds is None), "")
 
 
@@ -163,7 +163,7 @@ def _tell(event: ChildEvent, say: Callable[[str], None]) -> None:
 
 
 def _check_start(plan: Plan, limits: ChildLimits, ended: ChildResult) -> None:
-    """A child that never came to compiling says nothing about the kernel."""
+    """Raise if the child never started compiling: that says nothing about the kernel."""
     said = {str(event.get("event")): event for event in ended.events}
     if "no backend" in said:
         raise ToolFailure(

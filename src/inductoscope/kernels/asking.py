@@ -32,12 +32,12 @@ _SECONDS = 120.0
 
 
 def has_torch() -> bool:
-    """Whether torch can be imported, without doing it."""
+    """Whether torch is installed, without importing it."""
     return importlib.util.find_spec("torch") is not None
 
 
 def ask_torch(kernel: KernelFile, limits: ChildLimits, folder: Path) -> tuple[list[Config], str]:
-    """What torch would try for this kernel, or nothing and why."""
+    """The configurations torch would try for this kernel, or the reason there are none."""
     if not has_torch():
         return [], "torch is not installed"
     module = folder / "asked.py"

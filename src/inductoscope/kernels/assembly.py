@@ -180,7 +180,7 @@ def safe_flags(command: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _find_compiler(command: str) -> str:
-    """This machine's own; of several, the one that has the name of the recorded one."""
+    """A compiler on this machine, preferably the one with the recorded name."""
     names = (os.environ.get("CXX", ""), *_COMPILERS)
     found = [place for place in map(shutil.which, filter(None, names)) if place]
     if not found:
@@ -254,7 +254,7 @@ def _failure(compiler: str, code: int, folder: Path) -> str:
 
 
 def _demangled(text: str) -> str:
-    """With C++ names as they are written, where the tool for it is there and can do it."""
+    """The text with demangled C++ names, if the tool for that works."""
     tool = shutil.which("c++filt")
     if tool is None:
         return text

@@ -10,7 +10,7 @@ from typing import Any
 from inductoscope.errors import UsageError
 from inductoscope.kernels.file import KernelFile, Scalar
 
-# What Triton's back ends take besides the kernel's own arguments.
+# What Triton's backends take besides the kernel's own arguments.
 OPTIONS = (
     "num_warps", "num_stages", "num_ctas", "maxnreg", "waves_per_eu", "matrix_instr_nonkdim",
     "kpack", "schedule_hint", "enable_fp_fusion", "enable_reflect_ftz", "launch_cooperative_grid",
@@ -63,7 +63,7 @@ def _scalar(text: str) -> Scalar:
 
 
 def configs_in_file(kernel: KernelFile) -> list[Config]:
-    """The configurations that the file itself fixes; none where torch chooses them at run time."""
+    """The configurations that the file fixes; empty if torch chooses them at run time."""
     if kernel.heuristic not in _IN_FILE:
         return []
     if kernel.configs:
@@ -75,7 +75,7 @@ def configs_in_file(kernel: KernelFile) -> list[Config]:
 
 
 def default_config(kernel: KernelFile) -> Config:
-    """A plain choice for when torch, which would choose better, is not there."""
+    """A simple choice for when torch, which would choose better, is not installed."""
     values: dict[str, Any] = {}
     room = _LARGEST_BLOCK
     for name in _free_arguments(kernel):

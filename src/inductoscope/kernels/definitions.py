@@ -16,7 +16,7 @@ from inductoscope.kernels.literals import Dotted, Made, dotted_name, is_plain, r
 
 _IMPORTED = ("triton", "torch._inductor.runtime")
 _DECORATORS = ("triton.jit", "triton.constexpr_function", "triton.experimental.gluon.jit")
-# Brings torch's driver up, which takes a GPU; a kernel is compiled without.
+# Starts torch's driver, which needs a GPU; compiling a kernel does not.
 _NOT_NEEDED = ("triton_helpers.set_driver_to_gpu", "triton_helpers.set_driver_to_cpu")
 
 

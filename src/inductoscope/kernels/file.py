@@ -146,7 +146,7 @@ class KernelFile:
 def read_kernel_file(path: str | Path, name: str | None = None) -> KernelFile:
     """The kernel in a file; of several, the one that is called `name`.
 
-    Raises UnreadableRecording where there is none, UsageError where `name` does not decide.
+    Raises UnreadableRecording if there is none, UsageError if `name` does not select one.
     """
     kernels = read_kernel_files(path)
     if name is not None:
@@ -167,7 +167,7 @@ def _names(path: str | Path) -> str:
 
 
 def read_kernel_files(path: str | Path) -> tuple[KernelFile, ...]:
-    """Every kernel in a file, at least one. Raises UnreadableRecording where there is none."""
+    """Every kernel in a file, at least one. Raises UnreadableRecording if there is none."""
     text, problems = _text_of(Path(path))
     problem = ""
     found: list[KernelFile] = []
@@ -227,7 +227,9 @@ class _NoPython(Exception):
 def _parse(text: str) -> ast.Module:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # An odd escape in a stranger's file is not our news.
+            warnings.simplefilter(
+                "ignore"
+            )  # A warning about an odd escape in the file would not help the user.
             return ast.parse(text)
     except SyntaxError as error:
         raise _NoPython(f"line {error.lineno} is not Python ({error.msg})") from error
@@ -289,7 +291,7 @@ def _kernel(path: str, name: str, read: Definitions) -> KernelFile | None:
 
 
 def _gaps(kernel: KernelFile) -> Iterator[str]:
-    """What a kernel file ought to have and this one has not."""
+    """What a kernel file should have but this one lacks."""
     if not kernel.signature:
         yield "triton_meta has no readable signature"
     missing = [a for a in kernel.signature if a not in kernel.body.arguments]

@@ -1,7 +1,7 @@
 """Values in a generated file, read from its syntax tree. Nothing is evaluated.
 
-What is no literal becomes a `Dotted` name, a `Made` object, or `Opaque`; `code` writes all but the
-last back as Python.
+What is not a literal becomes a `Dotted` name, a `Made` object, or `Opaque`; `code` writes all but
+the last back as Python.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 _MAKERS = ("DeviceProperties", "tl.constexpr", "triton.language.constexpr", "constexpr")
 
 _DEEPEST = 40
-_MOST_BITS = 256  # Longer numbers are no sizes; Python refuses to print the longest ones.
+_MOST_BITS = 256  # Longer numbers are not sizes; Python refuses to print the longest ones.
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Made:
 
 @dataclass(frozen=True)
 class Opaque:
-    """Something that is no plain value."""
+    """Something that is not a plain value."""
 
     what: str
 

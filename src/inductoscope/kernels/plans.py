@@ -90,7 +90,7 @@ def write_script(plan: Plan, path: Path) -> None:
 def try_plans(
     plans: list[Plan], request: KernelRequest, say: Callable[[str], None]
 ) -> list[KernelTrial]:
-    """Compile each plan alone; with several, each keeps its files in a folder of its own."""
+    """Compile each plan alone; with several, each keeps its files in its own folder."""
     trials = []
     for number, plan in enumerate(plans):
         output = request.output

@@ -4,7 +4,7 @@
 
 Run as a file, so that nothing but the standard library and Triton is loaded. One line of JSON
 per event goes to EVENTS_FD, before a stage begins and after it has ended, so that the parent knows
-the stage even of a process that never answers again. What each stage made is left in FOLDER.
+the stage even of a process that never answers again. FOLDER receives what each stage made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Probe:
         self._events = events
 
     def say(self, event: str, **more: Any) -> None:
-        """One event."""
+        """Write one event."""
         line = json.dumps({"event": event, "at": time.monotonic(), **more}, default=str)
         os.write(self._events, line.encode() + b"\n")
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Resources:
-    """What one kernel takes; None where nobody said."""
+    """What one kernel uses; None if unknown."""
 
     registers: int | None = None  # per thread; VGPRs on AMD
     scalar_registers: int | None = None  # AMD only

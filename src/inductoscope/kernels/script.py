@@ -155,7 +155,7 @@ def script_text(plan: Plan) -> str:
 
 
 def _docstring(plan: Plan) -> str:
-    # Text of a stranger's: only what cannot end the docstring or hide in it.
+    # Untrusted text: keep only what cannot end the docstring or hide in it.
     origin = re.sub(r"[^\w.+ -]", "_", PurePath(plan.kernel.path).name)
     needs = "triton and torch" if plan.needs_torch else "triton"
     return (

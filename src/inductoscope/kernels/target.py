@@ -1,4 +1,4 @@
-"""The device that a kernel is compiled for. It need not be there."""
+"""The device that a kernel is compiled for. It need not be present."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a line of a log tells a reader."""
+"""What a line of a log means."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import Enum
 
 
 class LineMeaning(str, Enum):
-    """What a line tells a reader."""
+    """What a line means."""
 
     RUN = "a program begins"
     TRACING = "Dynamo begins to trace"

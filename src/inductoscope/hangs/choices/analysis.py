@@ -1,6 +1,6 @@
 """What separates stuck choices from finished ones, why they may be stuck, and how to avoid them.
 
-One function for whoever has choices: `logs`, `run` and the doctor.
+`logs`, `run` and the doctor all use it.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Analysis:
-    """All that is known about choices that are stuck."""
+    """Everything known about the stuck choices."""
 
     choices: StuckChoices
     # The choices with what their kernel files add, in the same order.
     stuck: tuple[Suspect, ...]
     finished: tuple[Suspect, ...]
     comparison: Comparison
-    # The file of a stuck kernel; None if none can be read here.
+    # The file of a stuck kernel; None if no file is readable here.
     kernel: KernelFile | None
     # Files of stuck kernels that are not on this machine.
     missing_files: tuple[str, ...]
@@ -54,7 +54,7 @@ class Analysis:
         return self.comparison.causes
 
     def filter_for(self, condition: ChoiceCondition) -> ChoiceFilter:
-        """What leaves out the choices that a condition holds for."""
+        """The filter that leaves out the choices a condition holds for."""
         return _filter(condition, self.stuck)
 
     @property
@@ -79,7 +79,7 @@ Key = tuple[tuple[str, ...], tuple[str, ...]]
 class Analyst:
     """Analyses one set of choices after another; reads and compares nothing twice.
 
-    On many ranks it is mostly the same choices, and comparing them takes the longest.
+    Many ranks mostly have the same choices, and comparing them takes most of the time.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Analyst:
         self._compared: dict[Key, Comparison] = {}
 
     def analyse(self, choices: StuckChoices) -> Analysis:
-        """What the choices tell."""
+        """Analyse one set of choices, or reuse an earlier analysis."""
         files = self._files
         stuck = tuple(map(files.suspect, choices.stuck))
         finished = tuple(map(files.suspect, choices.finished))
@@ -100,12 +100,12 @@ class Analyst:
 
 
 def analyse(choices: StuckChoices) -> Analysis:
-    """What one set of choices tells."""
+    """Analyse one set of choices."""
     return Analyst().analyse(choices)
 
 
 def _compare(stuck: Sequence[Suspect], finished: Sequence[Suspect]) -> Comparison:
-    # A choice without a configuration, such as a library's own kernel, tells nothing.
+    # A choice without a configuration, such as a library kernel, cannot be compared.
     known = [suspect for suspect in finished if suspect.configuration]
     conditions = contrast([s.configuration for s in stuck], [s.configuration for s in known])
     causes = likely_causes(stuck, known, conditions)

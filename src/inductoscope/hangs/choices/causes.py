@@ -27,10 +27,10 @@ class Rule:
     title: str
     reason: str
     advice: str
-    # Values of the configuration that it goes by.
+    # The configuration values it uses.
     looks_at: tuple[str, ...]
     find_evidence: Callable[[Suspect], str]
-    # The kind of device that it is about; "" for any.
+    # The kind of device it applies to; "" for any.
     device: str = ""
 
 
@@ -94,7 +94,7 @@ def _evidence(rule: Rule, suspect: Suspect) -> str:
     if rule.device and suspect.device and rule.device != suspect.device:
         return ""
     if rule.device and not suspect.device and not rule.name.startswith("amd"):
-        return ""  # AMD's options are told by their names alone.
+        return ""  # AMD options are recognizable by name.
     return rule.find_evidence(suspect)
 
 

@@ -39,7 +39,7 @@ def filter_for(
 
 
 def _installed_source() -> str:
-    """torch's file, read and not imported; empty if there is none."""
+    """The text of torch's file, without importing it; empty if it does not exist."""
     try:
         spec = importlib.util.find_spec("torch")
         assert spec is not None

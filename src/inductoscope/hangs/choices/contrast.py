@@ -1,4 +1,4 @@
-"""The smallest condition that tells stuck configurations from those that finished.
+"""The smallest condition that separates stuck configurations from finished ones.
 
 A condition that holds for every stuck one and for no finished one is a conjunction of parts, each
 of which holds for every stuck one: an equality where they all agree, or a bound at the least or
@@ -33,14 +33,14 @@ _LEAST_ACCURACY = 0.75
 
 @dataclass(frozen=True)
 class Part:
-    """A quantity beside a value."""
+    """A comparison of a quantity with a value."""
 
     quantity: Quantity
     relation: Relation
     value: Value
 
     def holds(self, configuration: Configuration) -> bool:
-        """Whether a configuration is as the part says."""
+        """Whether the part holds for a configuration."""
         found = self.quantity.of(configuration)
         if found is None:
             return False
@@ -58,7 +58,7 @@ class Part:
 
     @property
     def negation(self) -> str:
-        """What a configuration has for which it does not hold."""
+        """The opposite of the part, as people write it."""
         sign = {"==": "≠", ">=": "<", "<=": ">"}[self.relation]
         return f"{self.quantity.text}{sign}{_number(self.value)}"
 
@@ -83,7 +83,7 @@ class ChoiceCondition:
     of_stuck: int
     finished: int
     of_finished: int
-    # A configuration that would tell this condition from the others that fit.
+    # A configuration that would distinguish this condition from the others that fit.
     decided_by: str = ""
 
     @property
@@ -109,7 +109,7 @@ class ChoiceCondition:
         return tuple(dict.fromkeys(n for part in self.parts for n in part.quantity.names))
 
     def holds(self, configuration: Configuration) -> bool:
-        """Whether a configuration is as the condition says."""
+        """Whether the condition holds for a configuration."""
         return all(part.holds(configuration) for part in self.parts)
 
     def python(self, configuration: str) -> str:
@@ -122,7 +122,7 @@ def contrast(
 ) -> list[ChoiceCondition]:
     """Conditions that separate, the simplest first; where none does, the one that comes closest.
 
-    None at all where there is nothing to compare: no stuck one, or no finished one.
+    Empty if there is nothing to compare: no stuck or no finished configuration.
     """
     if not stuck or not finished:
         return []
@@ -204,7 +204,7 @@ def _counted(
 
 
 def _with_decision(condition: ChoiceCondition, all_: Sequence[ChoiceCondition]) -> ChoiceCondition:
-    """Beside others that fit as well: which configuration would tell."""
+    """Add the configuration that would decide between this condition and the others."""
     other = next((one for one in all_ if one is not condition), None)
     if other is None:
         return condition

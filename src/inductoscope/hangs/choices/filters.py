@@ -1,6 +1,6 @@
-"""Ways past a compile that never ends: leave out the choices that a condition holds for.
+"""Workarounds for a compile that never ends: leave out the choices a condition holds for.
 
-Three forms of the same filter: a variable of the environment for at once, a snippet for the
+Three forms of the same filter: an environment variable, a snippet for the
 program, and a patch for the torch that is installed.
 """
 
@@ -47,7 +47,7 @@ torch._inductor.select_algorithm.add_preprocessing_fn(leave_out_stuck_choices)
 
 
 def snippet_for(condition: ChoiceCondition) -> str:
-    """Code for the program, to stand before its first compile."""
+    """Code to put into the program before its first compile."""
     return _SNIPPET.format(
         text=condition.text,
         counts=condition.counts,
@@ -59,7 +59,7 @@ def snippet_for(condition: ChoiceCondition) -> str:
 def pattern_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
     """A pattern that the descriptions of all other choices match, for VARIABLE.
 
-    What is larger than a bound cannot be said by a pattern; the values that were seen can.
+    A pattern cannot express a bound, so it lists the values that were seen.
     """
     seen: dict[str, None] = {}
     for configuration in stuck:
@@ -69,7 +69,7 @@ def pattern_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> s
 
 
 def assignment_for(condition: ChoiceCondition, stuck: Sequence[Configuration]) -> str:
-    """The variable and its value, as a shell takes them."""
+    """The variable and its value, quoted for a shell."""
     return f"{VARIABLE}={shlex.quote(pattern_for(condition, stuck))}"
 
 
@@ -92,7 +92,7 @@ _OF_AMD = ("matrix_instr_nonkdim", "waves_per_eu", "kpack")
 
 
 def patch_for(condition: ChoiceCondition, source: str, *, device: str = "cuda") -> str:
-    """A patch against PATCHED, whose text is `source`; "" where there is no place for one."""
+    """A patch against PATCHED, whose text is `source`; "" if the source has no place for it."""
     loop = _loop_of(source, "ROCmConfigHeuristic" if device == "hip" else "BaseConfigHeuristic")
     if loop is None:
         return ""
@@ -113,7 +113,7 @@ def patch_for(condition: ChoiceCondition, source: str, *, device: str = "cuda") 
 
 
 def _names_in(loop: ast.For) -> dict[str, str]:
-    """What each value of a configuration is called inside of the loop."""
+    """The name of each configuration value inside the loop."""
     local = {_assigned(item) for item in loop.body}
     known = dict(_IN_TORCH)
     if "num_warps" not in local:
@@ -139,7 +139,7 @@ def _above_comment(lines: Sequence[str], number: int) -> int:
 
 
 def _loop_of(source: str, owner: str) -> ast.For | None:
-    """The loop in which torch makes choices of configurations."""
+    """The loop in which torch turns configurations into choices."""
     try:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError):

@@ -1,4 +1,4 @@
-"""The generated files of kernels, where they are on this machine.
+"""The generated kernel files that exist on this machine.
 
 The paths come from a log, so a file is read only if it is a plain, small one, and never executed.
 """

@@ -14,7 +14,7 @@ from inductoscope.hangs.logs.groups import Group
 
 @dataclass(frozen=True)
 class AnalysedGroup:
-    """The choices of one operation, as a log shows them, and what they tell."""
+    """The choices of one operation, as a log shows them, with their analysis."""
 
     group: Group
     analysis: Analysis
@@ -22,14 +22,14 @@ class AnalysedGroup:
 
 @dataclass(frozen=True)
 class AnalysedAnswer:
-    """What became of one program, and what its choices tell."""
+    """What happened to one program, with the analysis of its choices."""
 
     answer: Answer
     groups: tuple[AnalysedGroup, ...]
 
     @property
     def filter(self) -> ChoiceFilter | None:
-        """What leaves out the stuck choices of the first group where that is known."""
+        """The filter for the first group with a known condition."""
         filters = (group.analysis.comparison.filter for group in self.groups)
         return next(filter(None, filters), None)
 

@@ -11,7 +11,7 @@ from typing import TypeGuard
 Value = int | float | bool | str
 Configuration = Mapping[str, Value]
 
-# Those that people know first; the rest follows in the order of the alphabet.
+# The best known first; the rest follows alphabetically.
 _KNOWN_FIRST = ("num_warps", "num_stages", "waves_per_eu", "matrix_instr_nonkdim", "kpack")
 
 
@@ -41,7 +41,7 @@ class Quantity:
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is a value as it stands."""
+        """Whether it is a single value."""
         return len(self.names) == 1
 
     def of(self, configuration: Configuration) -> Value | None:
@@ -78,7 +78,7 @@ def is_number(value: object) -> TypeGuard[int | float]:
 
 
 def quantities_of(configurations: Sequence[Configuration]) -> list[Quantity]:
-    """All that these have in common to be compared by, plain values first."""
+    """Every quantity that all of these have, plain values first."""
     if not configurations:
         return []
     names = set(configurations[0]).intersection(*configurations[1:])

@@ -25,7 +25,7 @@ _ABOUT_CHOICES = (AutotuneStart, BenchmarkStart, BenchmarkEnd, TorchLogged)
 
 @dataclass(frozen=True)
 class StuckChoices:
-    """The choices of one operation: those that never came back, and those that did."""
+    """The choices of one operation: those that never finished, and those that did."""
 
     compile: str
     operation: str
@@ -67,7 +67,7 @@ def choices_of(group: Group) -> StuckChoices:
 
 
 def compiled_choices(folder: Path) -> list[Choice]:
-    """The choices that a recorded program compiled to the end."""
+    """The choices that a recorded program finished compiling."""
     groups = _groups(open_recording(folder).entries())
     return [state.choice for group in groups for state in group.finished]
 

@@ -16,7 +16,7 @@ _ELEMENT_BYTES = {"fp64": 8, "i64": 8, "fp32": 4, "i32": 4, "bf16": 2, "fp16": 2
 
 @dataclass(frozen=True)
 class Suspect:
-    """One choice. What is not known is empty: then no rule goes by it."""
+    """One choice. Unknown values are empty, and no rule uses them."""
 
     configuration: Configuration
     # cuda, hip or xpu.

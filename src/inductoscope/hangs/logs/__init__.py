@@ -1,5 +1,5 @@
 """What torch's own logs say.
 
-Nothing here imports torch: a log file from another machine is read where it lies. The package
-itself imports nothing, for the table of patterns is also needed inside of the user's process.
+Nothing here imports torch: a log file from another machine can be read anywhere. The package
+itself imports nothing, because the user's process needs the table of patterns too.
 """

@@ -17,7 +17,7 @@ _LONGEST_EVIDENCE = 300
 
 
 class Kind(str, Enum):
-    """What became of a program."""
+    """What happened to a program."""
 
     COMPILE_HANG = "kernel compile hang"
     BENCHMARK_HANG = "benchmark hang"
@@ -42,7 +42,7 @@ class LogLine:
 
 @dataclass(frozen=True)
 class Answer:
-    """What became of one program."""
+    """What happened to one program."""
 
     kind: Kind
     title: str
@@ -53,7 +53,7 @@ class Answer:
     is_problem: bool = True
     evidence: tuple[LogLine, ...] = ()
     advice: tuple[str, ...] = ()
-    # What to type, as it is.
+    # The command to type.
     command: str = ""
     notes: tuple[str, ...] = ()
     groups: tuple[Group, ...] = field(default=(), compare=False)
@@ -65,7 +65,7 @@ def line_evidence(seen: Seen) -> LogLine:
 
 
 def place_evidence(origin: Origin, text: str) -> LogLine:
-    """What a line says, in our words or its own."""
+    """A line, quoted or in our words."""
     return LogLine(origin.place, shortened(text))
 
 
@@ -80,7 +80,7 @@ def choice_evidence(state: ChoiceState, words: str) -> LogLine | None:
 
 
 def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[LogLine, ...]:
-    """The traceback, with the frame that tells where it was."""
+    """The traceback, with the frame that shows where it was."""
     failure, origin = seen.failure, seen.origin
     found = [LogLine(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
     if failure.frames:
@@ -96,6 +96,6 @@ def present(items: Iterable[LogLine | None]) -> tuple[LogLine, ...]:
 
 
 def shortened(text: str) -> str:
-    """No more than a reader takes in."""
+    """A text cut to a readable length."""
     text = " ".join(text.split())
     return text if len(text) <= _LONGEST_EVIDENCE else text[: _LONGEST_EVIDENCE - 1] + "…"

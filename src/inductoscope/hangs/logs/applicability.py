@@ -1,8 +1,8 @@
 """Is it a kernel that hangs in the compiler, or something else? For each program that wrote a log.
 
 The questions are asked in turn, and the first that applies gives the answer: each with the lines
-that show it, how sure that is, and what to do. A log that ends is no proof of a hang, since it
-may be read too early: what is proven is what a traceback, a time-out or a later line shows.
+that show it, how sure that is, and what to do. A log that ends does not prove a hang, since it
+may be read too early: only a traceback, a timeout or a later line is proof.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def judge_program(program: ProgramFold) -> Answer:
 
 
 def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
-    """Add what else was logged: a hang may only follow from it."""
+    """Add what else was logged: it may have caused the hang."""
     notes = [*answer.notes]
     by_interrupt = program.last_interrupt is not None and program.assemblers_killed
     if answer.kind is not Kind.ERROR and program.errors and not by_interrupt:
@@ -103,7 +103,7 @@ def _error(program: ProgramFold) -> Answer | None:
 
 
 def _exit(program: ProgramFold) -> Answer:
-    """Only the launcher tells that it failed."""
+    """Only the launcher says that it failed."""
     last = program.compiles[-1].last if program.compiles else program.last
     return Answer(
         kind=Kind.ERROR,
@@ -183,7 +183,7 @@ def _notes(program: ProgramFold) -> tuple[str, ...]:
 def _unfinished(program: ProgramFold) -> CompileProgress | None:
     """The compile that the program was in with its last line, unless it was done.
 
-    Of a compile whose end the log would not show, it is not known.
+    Unknown for a compile whose end the log would not show.
     """
     last = program.compiles[-1] if program.compiles else None
     return last if last is not None and last.telling and not last.done else None
@@ -216,7 +216,7 @@ def _in_a_stage(program: ProgramFold) -> Answer | None:
 
 
 def _submitted(program: ProgramFold) -> Answer | None:
-    """The last that it did was to hand choices to the compilers; it does not wait for them yet."""
+    """Its last step was to submit choices to the compilers; it does not wait for them yet."""
     compile_ = program.compiles[-1] if program.compiles else None
     if compile_ is None or next(reversed(compile_.last_seen), None) not in _SUBMISSIONS:
         return None
@@ -267,7 +267,7 @@ def _after(compile_: CompileProgress, meaning: LineMeaning) -> list[LineMeaning]
 
 
 def _stage_of(compile_: CompileProgress) -> str:
-    """By the module of its last line, or, where that serves every stage, by what began last."""
+    """The stage of its last line's module, or, if every stage uses that module, what began last."""
     stage = stage_of_module(compile_.last.module)
     last = next((_BEGINNINGS[s] for s in reversed(compile_.last_seen) if s in _BEGINNINGS), "")
     # What comes next writes nothing so far; or Dynamo cleans up after it was interrupted.

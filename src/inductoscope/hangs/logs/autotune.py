@@ -1,8 +1,8 @@
-"""Which choices of which operation were submitted, finished, failed, or never came back.
+"""Which choices of which operation were submitted, finished, failed, or never finished.
 
 torch compiles the choices of one operation together, as a group, and may wait for it only much
-later. So a choice with no end is stuck only if its group is being awaited and nothing later in
-the log shows that the wait is over; in a group that nobody waits for yet it is pending.
+later. So an unfinished choice is stuck only if torch waits for its group and nothing later in
+the log shows that the wait is over; until torch waits for the group, it is pending.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class AutotuneFold:
         return True
 
     def _named(self, text: str, origin: Origin) -> str | None:
-        """The choice that a line names; of a cut line the one that it can only be."""
+        """The choice that a line names; for a cut line, the only one that it can be."""
         choice = whole_choice(text)
         if choice is not None:
             return choice
@@ -203,7 +203,7 @@ class AutotuneFold:
         self._operation[origin.compile_id] = (values[0], shapes)
 
     def _wait(self, values: tuple[str, ...], origin: Origin) -> None:
-        """One of the groups is awaited; the line does not say which."""
+        """torch waits for one of the groups; the line does not say which."""
         self._close(origin)
         self._waiting[origin.compile_id] = origin
         candidates = self._candidates(origin)
@@ -224,7 +224,7 @@ class AutotuneFold:
         self._awaited[origin.compile_id] = group
 
     def _confirm(self, text: str, origin: Origin) -> Group:
-        """The group of a result: results come only while it is awaited."""
+        """The group of a result: results come only while torch waits for it."""
         group = self._holding(text, origin)
         if group.stage is GroupState.SUBMITTED:
             current = self._awaited.get(group.origin.compile_id)
@@ -243,7 +243,7 @@ class AutotuneFold:
         self._waiting.pop(origin.compile_id, None)
         group = self._awaited_group(origin)
         if group is None:
-            # Choices that were not compiled ahead, or a log that is cut.
+            # Choices that were not precompiled, or a truncated log.
             candidates = self._candidates(origin)
             group = candidates[0] if len(candidates) == 1 else None
         if group is not None and group.stage in (GroupState.SUBMITTED, GroupState.AWAITED):
@@ -281,7 +281,7 @@ class AutotuneFold:
             del self._over[0]
 
     def compile_is_over(self, compile_id: str) -> None:
-        """The compile went on to its end, so nothing of it is waited for."""
+        """The compile finished, so torch waits for none of its groups."""
         for group in [g for g in self._open.values() if g.origin.compile_id == compile_id]:
             self._finish(group)
         self._waiting.pop(compile_id, None)
@@ -294,7 +294,7 @@ class AutotuneFold:
             self._finish(measured[0])
 
     def is_busy(self, *, benchmarking: bool) -> bool:
-        """Whether a group is awaited, or being benchmarked."""
+        """Whether torch waits for a group or benchmarks it."""
         waits = (
             (GroupState.BENCHMARKING,)
             if benchmarking
@@ -303,7 +303,7 @@ class AutotuneFold:
         return any(group.stage in waits for group in self._open.values())
 
     def unclear_waits(self) -> Iterator[tuple[Origin, list[Group]]]:
-        """Waits of which the log does not say for which group they are."""
+        """Waits for which the log does not name the group."""
         for origin in self._waiting.values():
             candidates = self._candidates(origin)
             if candidates:

@@ -28,7 +28,7 @@ from inductoscope.vocabulary.stages import (
 )
 from inductoscope.vocabulary.verdicts import Confidence
 
-# A line of these in a compile comes only once it no longer waits for choices.
+# A compile logs these only after it stops waiting for choices.
 _AFTER_WAITING = (SCHEDULER, LOWERING, CODEGEN, LOOP_BODY, WRAPPER, CPP_COMPILE)
 
 
@@ -159,7 +159,7 @@ def _alone(groups: list[Group]) -> str:
 
 
 def unclear_wait(program: ProgramFold) -> Answer | None:
-    """A wait of which no line says for which of several groups it is."""
+    """A wait for one of several groups, where no line says which."""
     if program.has_failed:
         return None
     for origin, groups in program.autotune.unclear_waits():

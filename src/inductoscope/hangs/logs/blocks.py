@@ -42,7 +42,7 @@ def _find(data: bytes, end: int) -> FoundEvents:
 
 
 class _Buffer:
-    """Bytes that were read and not yet looked at. Of an over-long line the rest is left out."""
+    """Bytes that were read but not searched yet, without the rest of over-long lines."""
 
     def __init__(self, read: Read, damage: list[str]) -> None:
         self._read = read
@@ -79,7 +79,7 @@ class _Buffer:
         return max(0, place)
 
     def drop(self, end: int) -> None:
-        """Let go of what was looked at."""
+        """Drop what was searched."""
         self._before += end + sum(size for gap, size in self._gaps if gap <= end)
         self._gaps = [(gap - end, size) for gap, size in self._gaps if gap > end]
         self.data = self.data[end:]

@@ -1,7 +1,7 @@
 """One way to compute an operation, as torch prints it: TritonTemplateCaller(/a/b.py, BLOCK_M=64).
 
 Read in general, `Name(first, key=value, …)` with brackets and quotes inside, because every
-backend has a caller of its own and new ones come with every release.
+backend has its own caller and every release adds new ones.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class Choice:
 
     @property
     def path(self) -> str:
-        """The file that holds its source, where it has one."""
+        """The file with its source, if it has one."""
         return self.name if "/" in self.name or "\\" in self.name else ""
 
     @property
     def short_name(self) -> str:
-        """The name with no folder."""
+        """The name without its folder."""
         return re.split(r"[/\\]", self.name)[-1]
 
 
@@ -114,7 +114,7 @@ def _pairs(text: str) -> Iterator[tuple[str, Value]]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """The parts between commas that stand in no bracket and no quotes."""
+    """The parts between commas, ignoring commas inside brackets or quotes."""
     depth, quote, start = 0, "", 0
     for place, letter in enumerate(text):
         if quote:

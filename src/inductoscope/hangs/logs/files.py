@@ -16,7 +16,7 @@ from inductoscope.errors import UsageError
 
 STDIN = "-"
 _ROTATED = re.compile(r"^(.*?)(?:\.(\d{1,4}))?(?:\.(gz|bz2|xz))?$")
-# In a folder of logs these are something else.
+# Files in a folder of logs that are not logs.
 _NO_LOGS = (
     *(".py", ".pyc", ".so", ".cpp", ".h", ".o", ".json", ".html", ".png", ".svg"),
     *(".cubin", ".ptx", ".ttir", ".ttgir", ".llir", ".hsaco", ".best_config", ".lock"),

@@ -32,7 +32,7 @@ class LogFold:
         self._numbers = LineNumbers()
         # What one of several programs wrote, by label.
         self._shared: dict[str, ProgramFold] = {}
-        # Where Python last said that the traceback to come ends no program.
+        # Where Python last said that the next traceback does not end a program.
         self._aside: dict[str, tuple[str, int]] = {}
 
     @property
@@ -46,7 +46,7 @@ class LogFold:
             self._take(passed, where)
 
     def finish(self) -> None:
-        """The log is at its end."""
+        """The log has ended."""
         for event, file in self._numbers.rest():
             self._take(event, file)
 

@@ -89,12 +89,12 @@ class Group:
 
     @property
     def pending(self) -> list[ChoiceState]:
-        """Not finished, and not awaited either."""
+        """Not finished, and torch does not wait for them."""
         return self._in(*_UNFINISHED) if self.stage is GroupState.SUBMITTED else []
 
     @property
     def queued(self) -> list[ChoiceState]:
-        """Waiting for a thread: they have not begun, so it is not they that hang."""
+        """Waiting for a thread: they have not started, so they do not hang."""
         if self.stage is not GroupState.AWAITED or not self.starts:
             return []
         return [state for state in self._in(Progress.SUBMITTED) if not state.to_pool]
@@ -103,7 +103,7 @@ class Group:
     def stuck(self) -> list[ChoiceState]:
         """Not finished while the program waits for them.
 
-        After a time-out the program still waits for the threads that hang, though no longer for
+        After a timeout the program still waits for the threads that hang, though no longer for
         the worker processes.
         """
         if self.stage is not GroupState.AWAITED:

@@ -1,7 +1,7 @@
-"""Lines with no header that tell how a program ended: none of torch's Python, so no pattern.
+"""Lines without torch's header that show how a program ended.
 
-Its C++ part writes on a rank that waits for another one, Triton on an assembler that a signal
-ended, Python on an exception that ends no program, and the C library or the shell on a crash.
+torch's C++ code reports a rank that waits for another one, Triton an assembler that a signal
+killed, Python an exception that does not end the program, and the C library or shell a crash.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from inductoscope.hangs.logs.text import is_prefix
 
 COLLECTIVE = "Watchdog caught collective operation timeout"
 ASSEMBLER_KILLED = "`ptxas` failed with error code -"
-# The traceback that follows ends no program.
+# The traceback that follows does not end a program.
 ASIDE = "Exception ignored in"
 CRASHED = ("Fatal Python error: ", "Segmentation fault", "Aborted (core dumped)")
 PRINTED = (COLLECTIVE, ASSEMBLER_KILLED, ASIDE, *CRASHED)
@@ -22,7 +22,7 @@ _SHELL = re.compile(rb"(?:\S+: )*(?:line \d+: )? *\d+ ")
 
 
 def may_stand_before(head: str, prefix: bytes) -> bool:
-    """Whether a line with this head is what it seems to be, by what stands before on the line."""
+    """Whether the text before this head allows that the line is what it seems to be."""
     if head == COLLECTIVE:
         return _CPP_HEADER.search(prefix) is not None
     by_shell = head in CRASHED and _SHELL.fullmatch(prefix) is not None

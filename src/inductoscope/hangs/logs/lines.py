@@ -1,12 +1,12 @@
 """Finds torch's lines in the bytes of a log.
 
-A log may be of many gigabytes and of any origin, so its bytes are searched with one expression
+A log may have many gigabytes and any origin, so its bytes are searched with one expression
 for the header that torch gives each line:
 
     V1115 00:25:34.924000 1578 torch/_inductor/select_algorithm.py:3515] [0/0] Submitted ...
 
-What stands before it on the line is what a launcher or a job system put there. Each line is
-found on its own, with no memory of the lines before: that is why a file can be read in pieces.
+A launcher or job system may put text before it on the line. Each line is
+found independently of the lines before, so a file can be read in pieces.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class _Finder:
         self.number_of_torch_lines = count
 
     def _header(self, start: int, place: int) -> _Header | None:
-        """Where the parts of the header before `place` are; None if it is none of torch's."""
+        """Where the parts of the header before `place` are; None if it is not torch's."""
         module = self._data.rfind(b" ", start, place)
         process = self._data.rfind(b" ", start, module) if module > 0 else -1
         level = process - _TIME_LENGTH
@@ -208,7 +208,7 @@ class _Finder:
             place = data.find(_FAILED_CHOICE, place + 1, self._end)
 
     def other_lines(self) -> Iterator[tuple[int, Event]]:
-        """Tracebacks, and what torch prints with no header."""
+        """Tracebacks, and lines without a header."""
         yield from find_failures(self._data, self._end)
         yield from self._failed_choices()
         for head in _PRINTED:

@@ -1,6 +1,6 @@
-"""Tells the numbers of lines, which `grep -n` puts before them, from the ranks of a job system.
+"""Distinguishes line numbers, as `grep -n` adds them, from the ranks of a job system.
 
-Both look like `17: `. But ranks come again, and the numbers of lines only grow.
+Both look like `17: `. But ranks repeat, and line numbers only grow.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from inductoscope.hangs.logs.lines import Event
 
 _NUMBER = re.compile(r"(\d{1,6}):\s*")
-# After so many that only grew they are numbers of lines; in a short log fewer must do.
+# If this many only grew, they are line numbers; a short log needs fewer.
 _ENOUGH, _FEW = 40, 4
 
 

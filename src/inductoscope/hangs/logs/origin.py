@@ -1,4 +1,4 @@
-"""Where in which log a line stands, and which program wrote it."""
+"""Where a line is, in which log, and which program wrote it."""
 
 from __future__ import annotations
 

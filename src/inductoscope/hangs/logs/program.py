@@ -37,7 +37,7 @@ class Seen:
 
 @dataclass(frozen=True)
 class SeenFailure:
-    """A traceback, where it stands, and whether it is surely of this program."""
+    """A traceback, where it is, and whether this program surely wrote it."""
 
     failure: LoggedStack
     origin: Origin
@@ -45,7 +45,7 @@ class SeenFailure:
 
     @property
     def is_crash(self) -> bool:
-        """Whether no exception ended it, but the system."""
+        """Whether the system ended it, not an exception."""
         return self.failure.error.startswith(CRASHED)
 
     @property
@@ -67,7 +67,7 @@ class CompileProgress:
 
     @property
     def done(self) -> bool:
-        """Whether the last thing that was begun has ended."""
+        """Whether the last step that began has ended."""
         bounds = [meaning for meaning in self.last_seen if meaning in _BOUNDS]
         if not bounds:
             return LineMeaning.OUTPUT in self.last_seen
@@ -89,7 +89,7 @@ _ALONE = "torch/_inductor/select_algorithm.py"
 
 
 class ProgramFold:
-    """Everything that matters of one program."""
+    """Everything the answers need to know about one program."""
 
     def __init__(self, program: Program) -> None:
         self.program = program
@@ -121,7 +121,7 @@ class ProgramFold:
 
     @property
     def is_empty(self) -> bool:
-        """Whether it wrote nothing of its own about a compile."""
+        """Whether it wrote nothing about a compile."""
         found = self._compiles or self.phases.records or self.failures or self.last_seen
         return not found and self.collective is None
 
@@ -147,7 +147,7 @@ class ProgramFold:
 
     @property
     def has_failed(self) -> bool:
-        """Whether it came to an end of its own accord, and no good one."""
+        """Whether it ended by itself, with a failure."""
         by_itself = self.exit_code is not None and (
             self.exit_code > 0 or -self.exit_code in _FAULTS
         )
@@ -156,7 +156,7 @@ class ProgramFold:
     # --- lines ------------------------------------------------------------------------------------
 
     def take_line(self, line: Line, origin: Origin) -> None:
-        """Take a line of torch's own."""
+        """Take a line that torch wrote."""
         pattern = pattern_of(line.pattern) if line.pattern else None
         meaning = pattern.meaning if pattern is not None else None
         seen = Seen(origin, line.module, line.level, line.text, meaning)
@@ -231,7 +231,7 @@ class ProgramFold:
     # --- which program it is ----------------------------------------------------------------------
 
     def was_over_before(self, other: ProgramFold) -> bool:
-        """Whether its last line stands before the first one of another."""
+        """Whether its last line comes before the first line of another program."""
         if self is other or self.last is None or other.first is None:
             return False
         last, first = self.last.origin, other.first.origin
@@ -252,7 +252,7 @@ class ProgramFold:
         self.phases.take(record, origin)
 
     def take_failure(self, seen: SeenFailure, *, aside: bool = False) -> None:
-        """Take a stack that Python printed; `aside` if it ends no program."""
+        """Take a stack that Python printed; `aside` if it does not end the program."""
         if aside:
             self.asides = [*self.asides[-_MOST_FAILURES:], seen]
             return
@@ -266,7 +266,7 @@ class ProgramFold:
             del self.failures[1]
 
     def take_printed(self, line: Line, origin: Origin, *, sure: bool) -> None:
-        """Take a line with no header."""
+        """Take a line without a header."""
         seen = Seen(origin, "", "", line.text)
         if line.pattern == COLLECTIVE:
             self.collective = self.collective or seen
@@ -299,6 +299,6 @@ def _is_telling(line: Line) -> bool:
 
 
 def _same_message(before: Seen, now: Seen) -> bool:
-    """Whether a line only goes on with the message of the line before."""
+    """Whether a line continues the message of the line before."""
     same = before.origin.time == now.origin.time and before.module == now.module
     return same and before.meaning is None and now.meaning is None

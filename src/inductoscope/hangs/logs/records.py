@@ -48,7 +48,7 @@ class Record(NamedTuple):
 
 
 def read_record(data: bytes, header: re.Match[bytes], start: int, label: str) -> Record | None:
-    """The record whose JSON begins at `start`; None if it is of no kind that we look at."""
+    """The record whose JSON begins at `start`; None if we do not use its kind."""
     key = _KEY.match(data, start)
     reader = _KINDS.get(key[1]) if key else None
     if key is None or reader is None:

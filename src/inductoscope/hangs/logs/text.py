@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-# No line that we read is longer; the rest of one is not looked at.
+# The rest of a longer line is ignored.
 LONGEST = 1 << 16
 
 # Level, time, process, module, line.
@@ -25,7 +25,7 @@ _NAME = (
 )
 # In front of what is known to be a line of a program, more may be a name.
 _ANY_NAME = rb"\[[\w .:/=-]{1,60}\]:? ?|[A-Za-z][\w.-]*: ?"
-# Where torch's C++ part begins with a header of its own.
+# torch's C++ code writes its own header.
 _NO_NAME = rb"(?!" + _TIME + rb"|\[?[IWEF]\d{4} \d\d:)"
 _MARK = rb"[\xef\xbb\xbf\xff\xfe]*"
 _PREFIX = _TIME + rb"?" + _STREAM + rb"((?:" + _NO_NAME + rb"(?:%s))*)" + _TIME + rb"?"
@@ -49,7 +49,7 @@ def label_of(prefix: bytes) -> str:
 
 
 def is_prefix(text: bytes) -> bool:
-    """Whether it is what a launcher puts before a line, and no more."""
+    """Whether the whole text is a launcher's prefix."""
     return _LABEL.fullmatch(text) is not None
 
 

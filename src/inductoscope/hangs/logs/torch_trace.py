@@ -1,4 +1,4 @@
-"""The answer that a TORCH_TRACE gives: it holds phases, and no choice by name."""
+"""The answer from a TORCH_TRACE, which has phases but does not name choices."""
 
 from __future__ import annotations
 

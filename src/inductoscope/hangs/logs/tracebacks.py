@@ -1,6 +1,6 @@
 """Finds the stacks that Python itself printed into a log: an exception, Ctrl-C, or a dump.
 
-Those that torch logs stand behind torch's header, and are left to the lines that they explain.
+Stacks that torch logs follow torch's header and belong to the lines they explain.
 What a launcher put before the first line of a traceback, it put before every line of it, with
 other numbers where it counts or tells the time: so no list of launchers is needed.
 """
@@ -17,7 +17,7 @@ from inductoscope.processes.dumps import FORMATS, DumpFormat, StackFrame
 
 _BEGIN = b"Traceback (most recent call last):"
 _FRAME = re.compile(rb'\s+File "([^"\n]+)", line (\d+), in ([^\r\n]+)')
-# A traceback is looked for so far and no further.
+# How many bytes of a traceback are read.
 _REACH = 1 << 17
 _LONGEST_PREFIX = 200
 _LONGEST_HEAD = 400
@@ -60,18 +60,18 @@ class LoggedStack(NamedTuple):
 
     @property
     def is_of_launcher(self) -> bool:
-        """Whether a launcher tells that a program of its ended, or was told to end it."""
+        """Whether a launcher reports that its program ended, or that it had to end it."""
         innermost = self.frames[-3:]
         return any(_LAUNCHERS.search(frame.file.replace("\\", "/")) for frame in innermost)
 
     @property
     def is_of_thread(self) -> bool:
-        """Whether another thread than the main one raised it, so that it ended no program."""
+        """Whether a thread other than the main one raised it, so it did not end the program."""
         return bool(self.frames) and _place(self.frames[0]) in _THREAD_BEGINS
 
     @property
     def is_of_worker(self) -> bool:
-        """Whether it is of a child with nothing of torch's compiler in it."""
+        """Whether it comes from a child process outside torch's compiler."""
         begins = bool(self.frames) and _place(self.frames[0]) == ("process.py", "_bootstrap")
         return begins and not any("torch/_" in frame.file for frame in self.frames)
 
@@ -105,7 +105,7 @@ def _tracebacks(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
 
 
 def prefix_of(data: bytes, start: int, place: int) -> bytes | None:
-    """What stands on the line before `place`; None if the line is torch's, or of a record."""
+    """The text on the line before `place`; None if the line is torch's, or in a record."""
     prefix = data[max(start, place - _LONGEST_PREFIX - 1) : place].rpartition(b"\r")[2]
     too_long = len(prefix) > _LONGEST_PREFIX
     return None if too_long or prefix[:1] == b"\t" or HEADER.search(prefix) else prefix

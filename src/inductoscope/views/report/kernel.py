@@ -60,7 +60,7 @@ def _plain(value: Any) -> Any:
 
 
 def kernel_view(kernel: KernelFile, trials: Sequence[KernelTrial]) -> View:
-    """The file and what came of compiling it."""
+    """The file and the result of compiling it."""
     worst = min(trials, key=lambda trial: _WORST_FIRST.index(trial.outcome))
     return {
         **file_view(kernel),
@@ -120,7 +120,7 @@ def _summary(trials: Sequence[KernelTrial], worst: KernelTrial) -> str:
 
 
 def _consequence(trial: KernelTrial) -> str:
-    """What a compile that ended says about a hang; only one of the kernel's own says something."""
+    """What a finished compile says about a hang: nothing, unless target and configuration match."""
     own, config = trial.plan.kernel.target, trial.plan.config
     if own is not None and str(own) != str(trial.plan.target):
         return f"the kernel was generated for {own}, which this did not test"

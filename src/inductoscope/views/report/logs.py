@@ -1,4 +1,4 @@
-"""What logs say: the answer for each program, the choices that are stuck, what tells them apart."""
+"""What logs say: the answer for each program, the stuck choices, what sets them apart."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MOST_PROGRAMS = 12
 
 
 def logs_view(reading: LogReading, analysed: Sequence[AnalysedAnswer]) -> View:
-    """Everything as data; less is printed."""
+    """Everything as data; the terminal shows less."""
     answers = [one.answer for one in analysed]
     return {
         "schema": 1,

@@ -23,7 +23,7 @@ def stall_view(stall: Stall) -> View:
 
 
 def attached_view(attached: Attached) -> View:
-    """What was seen of a process, as data."""
+    """What `attach` saw of a process, as data."""
     return attached.as_data()
 
 
@@ -62,7 +62,7 @@ def print_stall(printer: Printer, view: View) -> None:
 
 
 def print_facts(printer: Printer, view: View) -> None:
-    """What is known of a stall, after its first line."""
+    """The details of a stall, after its first line."""
     judgement = view["judgement"]
     printer.line(judgement["title"], style=HEADING, indent=2)
     for name, value in _facts(view):
@@ -131,7 +131,7 @@ def _print_stack(printer: Printer, view: View) -> None:
 
 
 def print_attached(printer: Printer, view: View) -> None:
-    """What was seen of an attached process, as text."""
+    """What `attach` saw of a process, as text."""
     stall = view["stall"]
     if view["moves"]:
         printer.line(f"pid {view['pid']} is making progress: {view['moves']}", style=GOOD)
