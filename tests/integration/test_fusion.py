@@ -217,8 +217,8 @@ def test_what_might_help_is_tried_and_the_result_is_proven(on_cpu: Run) -> None:
     row = row_of(ledger(on_cpu.recording), "cpp.max_horizontal_fusion_size")
     found = inductoscope("fusion", on_cpu.path, "--why", row.first, row.second, "--try", "--quiet")
     assert found.exit_code == 0
-    assert "Tried, by compiling the graph again (nothing was run or timed)" in found.stdout
-    assert "Proven: with cpp.max_horizontal_fusion_size=1024 the two are fused." in found.words
+    assert "Tried by recompiling the graph (nothing was run or timed)" in found.stdout
+    assert "Proven: with cpp.max_horizontal_fusion_size=1024 torch fuses the two." in found.words
 
 
 # --- torch's reasons ------------------------------------------------------------------------------

@@ -15,7 +15,9 @@ from types import ModuleType
 import click
 import pytest
 
+from inductoscope.analysis.fusion.reasons import REASONS
 from inductoscope.cli import COMMANDS
+from inductoscope.views.report.explanation import catalogue
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -191,14 +193,18 @@ TRANSLATED = {
 
 
 def prose() -> Iterator[tuple[str, str]]:
-    """The documents, and the help of every command, with their names."""
+    """The documents, help, explanations, and torch's reasons in plain words, with their names."""
     for path in DOCUMENTS:
         yield path.name, path.read_text("utf-8")
     for name in COMMANDS:
         yield f"{name} --help", inductoscope(name, "--help").stdout
+    for name in sorted({name for entries in catalogue().values() for name in entries}):
+        yield f"explain {name}", inductoscope("explain", name).stdout
+    for reason in REASONS:
+        yield f"fusion: {reason.pattern}", f"{reason.words} {reason.change}"
 
 
-def test_docs_and_help_are_written_in_plain_english() -> None:
+def test_everything_to_read_is_written_in_plain_english() -> None:
     for where, text in prose():
         for phrase, better in TRANSLATED.items():
             found = re.search(phrase, " ".join(text.split()), re.IGNORECASE)

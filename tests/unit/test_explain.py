@@ -66,6 +66,26 @@ def test_a_stage_says_what_to_do_at_it(stage: StageEntry) -> None:
         assert other != stage.name
 
 
+# --- length ---------------------------------------------------------------------------------------
+
+
+@every_stage
+def test_a_stage_is_explained_in_a_few_lines(stage: StageEntry) -> None:
+    assert len(stage.does) < 400
+    entries = (*stage.look_here_when, *stage.symptoms, *(text for text, _ in stage.elsewhere))
+    pairs = (*stage.notions, *stage.commands)
+    notes = (*(text for _, text in pairs), *(flag.what for flag in stage.flags))
+    assert max(map(len, (*entries, *notes))) < 80
+
+
+def test_every_other_text_of_explain_is_short() -> None:
+    for kind, entries in catalogue().items():
+        for name, entry in entries.items():
+            assert len(entry["summary"]) < 240, (kind, name)
+            for part, text in entry.get("parts", {}).items():
+                assert len(text) < 500, (kind, name, part)
+
+
 # --- what torch really has ------------------------------------------------------------------------
 
 
@@ -141,7 +161,7 @@ def test_a_stage_in_words() -> None:
     for expected in (
         "ops.index_expr turns an index into a value, in the dtype that it names",
         "integer overflow with arange or large indices",
-        "the loop body is right and the code is not → codegen",
+        "the loop body is right but the code is not → codegen",
         "TORCH_LOGS=ir_post_fusion",
         "inductoscope show --stage loop-body",
     ):

@@ -256,7 +256,7 @@ def test_a_name_that_is_both_a_file_and_a_folder(tmp_path: Path) -> None:
 
 def test_an_export_that_grows_beyond_the_recording_is_stopped(tmp_path: Path) -> None:
     items = [Item(f"raw/{number}.txt", "", lambda: "x" * 1000) for number in range(10)]
-    with pytest.raises(ToolFailure, match=r"larger than 0 MiB, far more than is recorded"):
+    with pytest.raises(ToolFailure, match=r"larger than 0 MiB, far larger than the recording"):
         write_all(tmp_path, items, largest=3500)
     written = {f"raw/{number}.txt" for number in range(3)}
     assert files(tmp_path) == {*written, "manifest.json"}
@@ -281,7 +281,7 @@ def test_a_file_of_somebody_else_is_not_written_over(tmp_path: Path) -> None:
     own.write_text("mine")
     answer = inductoscope("export", stored("relu_add_sum"), "--to", own.parent)
     assert answer.exit_code == 2
-    assert "trace.json exists and is not of an export. Choose another --to." in answer.words
+    assert "trace.json exists and is not part of an export. Choose another --to." in answer.words
     assert (own.read_text(), files(own.parent)) == ("mine", {"trace.json"})
 
 
@@ -290,7 +290,7 @@ def test_a_file_that_was_changed_since_is_somebodys(tmp_path: Path) -> None:
     (folder / "trace.json").write_text("annotated")
     answer = inductoscope("export", stored("relu_add_sum"), "--to", folder)
     assert (answer.exit_code, (folder / "trace.json").read_text()) == (2, "annotated")
-    assert "trace.json was changed since the export." in answer.words
+    assert "trace.json has changed since the export." in answer.words
 
 
 def test_an_export_takes_the_place_of_another_recordings(tmp_path: Path) -> None:

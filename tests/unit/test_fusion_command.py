@@ -21,12 +21,12 @@ def test_the_table_reads_well_in_80_columns_and_the_costliest_comes_first() -> N
     assert max(map(len, found.stdout.splitlines())) <= 80
     assert "refused           8 pairs" in found.stdout
     assert "Costliest refusals" in found.stdout
-    assert "To change: max_autotune" in found.words
+    assert "To change: Set max_autotune" in found.words
 
 
 def test_time_is_told_from_bytes_where_the_bandwidth_is_known() -> None:
     unknown = inductoscope("fusion", stored("training_step"))
-    assert "not known for cpu; give --bandwidth GB/s" in unknown.words
+    assert "unknown for cpu; pass --bandwidth GB/s" in unknown.words
     found = inductoscope("fusion", stored("training_step"), "--bandwidth", "100", "--json", "-")
     assert found.data["time"]["established"] == "bytes / bandwidth, not measured"
     costly = max(found.data["rows"], key=lambda row: row["bytes"] or 0)
@@ -48,7 +48,7 @@ def why(first: str, second: str, *more: str, name: str = "training_step") -> Ans
 def test_nodes_that_share_nothing_were_no_candidates() -> None:
     found = why("op8", "op11", "--graph", "forward")
     assert found.exit_code == 0
-    assert "They use no common buffer, so torch makes no candidate of them" in found.words
+    assert "They share no buffer, so torch does not consider them" in found.words
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_kernels_stand_for_all_that_is_in_them() -> None:
 
 def test_operations_that_were_never_apart() -> None:
     found = why("sub_1", "exp", "--graph", "forward")
-    assert "Both stand for the same scheduler node (op9)" in found.words
+    assert "Both names mean the same scheduler node (op9)" in found.words
 
 
 def test_an_operation_is_where_it_is_computed_and_not_where_its_name_runs_on() -> None:
@@ -92,7 +92,7 @@ def test_an_operation_is_where_it_is_computed_and_not_where_its_name_runs_on() -
 def test_an_operation_that_is_computed_twice_is_told_for_each_place() -> None:
     found = why("add_3", "exp", "--graph", "forward")
     assert found.stdout.startswith("op8 amax -> op9 exp   (0/0 forward)")
-    assert "both have a part in op9: one loop from the start, before any fusion" in found.words
+    assert "both are in op9: one loop from the start, before any fusion" in found.words
 
 
 def test_a_graph_that_is_not_there(tmp_path: Path) -> None:

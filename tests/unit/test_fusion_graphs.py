@@ -138,7 +138,7 @@ def test_a_node_far_down_the_list_of_users_is_never_tried(tmp_path: Path) -> Non
         (
             "ExternKernelSchedulerNode",
             {"ir": "UserDefinedTritonKernel"},
-            "Triton kernel of the user's",
+            "user-defined Triton kernel",
         ),
     ],
 )

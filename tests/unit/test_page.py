@@ -267,7 +267,7 @@ def test_a_recording_that_goes_away_is_said_to_be_gone(server: LiveServer) -> No
     (path / "streams" / "9-9.jsonl").symlink_to(path / "vanished")
     assert fetch(server.address + "index.json")[0] == 200
     path.rename(path.with_name("moved"))
-    assert fetch(server.address + "index.json") == (503, b"the recording cannot be read now")
+    assert fetch(server.address + "index.json") == (503, b"cannot read the recording")
     assert fetch(server.address)[0] == 200
     path.with_name("moved").rename(path)
     assert fetch(server.address + "index.json")[0] == 200

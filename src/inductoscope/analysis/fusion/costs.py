@@ -1,6 +1,6 @@
-"""What a refusal costs: bytes as time on a device, by its published memory bandwidth.
+"""What a refusal costs: bytes as time on a device, from its published memory bandwidth.
 
-Never measured: `bytes / bandwidth` is what moving the data takes at the very least.
+Never measured: `bytes / bandwidth` is the least time that moving the data can take.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ ESTABLISHED = "bytes / bandwidth, not measured"
 
 @dataclass(frozen=True)
 class Bandwidth:
-    """Gigabytes (10^9) per second between a device and its memory, and who says so."""
+    """Gigabytes (10^9) per second between a device and its memory, and the source."""
 
     gigabytes: float
     source: str
 
     def microseconds(self, count: int | None) -> float | None:
-        """Time to move so many bytes."""
+        """Time to move this many bytes."""
         return None if count is None else round(count / (self.gigabytes * 1000), 3)
 
 
 @dataclass(frozen=True)
 class Published:
-    """A device by its name (a pattern) or by the target that stands for it."""
+    """A device, found by its name (a pattern) or by the target that stands for it."""
 
     pattern: str
     gigabytes: float
@@ -38,7 +38,7 @@ class Published:
     target: str = ""
 
 
-# The first that fits counts, so variants come before the plain name.
+# The first match counts, so variants come before the plain name.
 BANDWIDTHS: tuple[Published, ...] = (
     Published(r"\bB200\b", 8000, "NVIDIA HGX B200 data sheet", "cuda:100"),
     Published(r"\bH200\b", 4800, "NVIDIA H200 data sheet"),
@@ -63,7 +63,7 @@ BANDWIDTHS: tuple[Published, ...] = (
 def bandwidth_for(
     recording: Recording, device: str, *, given: float | None = None
 ) -> Bandwidth | None:
-    """The bandwidth of a device of a recording; None where it is not known."""
+    """The bandwidth of a device in a recording; None if unknown."""
     if given is not None:
         return Bandwidth(given, "given with --bandwidth")
     if device.startswith("cpu"):
@@ -79,7 +79,7 @@ def bandwidth_for(
 
 
 def device_names(recording: Recording) -> dict[str, str]:
-    """What the devices are called, as far as that was recorded."""
+    """The names of the devices, as far as recorded."""
     found: dict[str, str] = {}
     for graph in recording.graphs:
         found.update(_named(graph))

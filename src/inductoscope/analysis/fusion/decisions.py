@@ -1,7 +1,7 @@
-"""What torch decided about a pair, each time that it was considered.
+"""What torch decided about a pair, each time it considered the pair.
 
 torch decides about groups: 'op0_op1 with op2' in round 2 is a decision about op0 with op2 and about
-op1 with op2. Here every decision is led back to the single nodes.
+op1 with op2. This module traces every decision back to single nodes.
 """
 
 from __future__ import annotations
@@ -21,37 +21,37 @@ from inductoscope.vocabulary.verdicts import Confidence
 
 Key = tuple[str, str]
 
-# torch puts 64 nodes into a group; what has far more parts is no name of a group.
+# torch puts 64 nodes into a group; a text with far more parts is not a group's name.
 _MOST_PARTS = 2000
 
 
 @dataclass(frozen=True)
 class Consideration:
-    """One time that torch considered a pair, by itself or as parts of two groups."""
+    """One time that torch considered a pair, as single nodes or as parts of two groups."""
 
     round: int
     first: str
     second: str
-    # A candidate is only looked at; an attempt ends in a fusion unless it is refused.
+    # A candidate is only checked; an attempt ends in a fusion unless it is refused.
     step: Literal["candidate", "attempt"]
     # fused, possible (but not fused then) or refused.
     outcome: str
     kind: str
     torch: str = ""
-    # In plain words, and how they were established.
+    # In plain words, and how sure they are.
     reason: str = ""
     confidence: Confidence = "proven"
     shared_bytes: int | None = None
     score: Mapping[str, Any] | None = None
-    # What torch looked at, where it gave no reason.
+    # What torch looked at, if it gave no reason.
     looked_at: Mapping[str, Any] | None = None
-    # The two groups that were being decided about, where this was only a step on the way.
+    # The two groups to decide about, if this was only a step of that decision.
     within: tuple[str, ...] = ()
     explanation: Explanation = field(default=NOT_EXPLAINED, metadata=NOT_IN_JSON)
 
 
 class Groups:
-    """The single nodes inside the groups that torch speaks of by name."""
+    """The single nodes inside the groups that torch names."""
 
     def __init__(self, nodes: Iterable[ScheduledNode], fusions: Iterable[Fusion]) -> None:
         self._known: dict[str, tuple[str, ...]] = {node.name: (node.name,) for node in nodes}
@@ -61,13 +61,13 @@ class Groups:
                 self._known[fusion.result] = tuple(dict.fromkeys(both))
 
     def leaves(self, name: str) -> tuple[str, ...]:
-        """The nodes inside a group; the name itself where nothing is known of it."""
+        """The nodes inside a group; the name itself if the group is unknown."""
         if name not in self._known:
             self._known[name] = self._split(name) or (name,)
         return self._known[name]
 
     def _split(self, name: str) -> tuple[str, ...]:
-        """A group is called by its nodes' names, joined with '_'; a node's name may hold one."""
+        """A group is named after its nodes, joined with '_'; a node's name may contain '_'."""
         parts, found = name.split("_"), []
         while parts and len(parts) <= _MOST_PARTS:
             sizes = range(len(parts), 0, -1)
@@ -82,7 +82,7 @@ class Groups:
 def considered(
     graph: InductorGraph, nodes: Mapping[str, ScheduledNode], pairs: dict[Key, Pair]
 ) -> dict[Key, list[Consideration]]:
-    """What was decided about each pair, in order. Adds pairs to `pairs` that share no data."""
+    """The decisions about each pair, in order. Adds pairs without shared data to `pairs`."""
     groups = Groups(nodes.values(), graph.fusions)
     partners = _partners(pairs)
     position = {name: number for number, name in enumerate(nodes)}
@@ -108,16 +108,16 @@ def decisions_of(graph: InductorGraph, nodes: Mapping[str, ScheduledNode]) -> li
     decisions = [
         _decision(pair, settings, nodes, inner)
         for pair in graph.pairs
-        # The attempt that ended in a fusion is told by the fusion.
+        # The fusion itself stands for the attempt that led to it.
         if not (pair.attempted and pair.possible and (pair.round, pair.first, pair.second) in done)
     ]
     decisions += [_fused(fusion) for fusion in graph.fusions]
-    # Candidates first, then attempts, then what came of them.
+    # Candidates first, then attempts, then their results.
     return sorted(decisions, key=lambda d: (d.round, d.outcome == "fused", d.step == "attempt"))
 
 
 def fusion_settings(graph: InductorGraph) -> Mapping[str, Any]:
-    """torch's settings that decide about fusion, as they were; empty where not recorded."""
+    """torch's settings for fusion during the run; empty if not recorded."""
     return next((round_.settings for round_ in graph.rounds if round_.settings), {})
 
 
@@ -154,7 +154,7 @@ def _fused(fusion: Fusion) -> Consideration:
 
 
 def _reasons_inside(pairs: Iterable[FusionPair]) -> dict[Any, tuple[str, ...]]:
-    """Reasons that were given about the parts of two groups while those were being decided."""
+    """Reasons about the parts of two groups, given while torch decided about the groups."""
     found: dict[Any, tuple[str, ...]] = {}
     for pair in pairs:
         if pair.within and not pair.possible:
@@ -198,7 +198,7 @@ def _decision(
 
 
 def _guessed(pair: FusionPair, nodes: Mapping[str, ScheduledNode]) -> Mapping[str, Any]:
-    """What the C++ backend had before it, where a recording does not say: single nodes only."""
+    """What the C++ backend looked at, if not recorded; for single nodes only."""
     both = [nodes[name] for name in (pair.first, pair.second) if name in nodes]
     if len(both) != 2 or any(node.device != "cpu" or not node.group for node in both):
         return {}

@@ -1,4 +1,4 @@
-"""The values that decided about a pair: index expressions, loops, what lies between, limits."""
+"""The values that decided about a pair: index expressions, loops, nodes in between, limits."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _MOST_NAMED = 6
 
 @dataclass(frozen=True)
 class Accesses:
-    """Where one node reads and writes each buffer, and over which ranges."""
+    """Where a node reads and writes each buffer, and over which ranges."""
 
     ranges: str
     places: Mapping[tuple[str, str], tuple[str, ...]]
 
     def of(self, buffer: str) -> str:
-        """How the buffer is used, in a few words; empty where it is not."""
+        """How the buffer is used, in a few words; empty if it is not."""
         found = [
             f"{verb} {buffer}[{', '.join(indices)}]"
             for (verb, name), indices in self.places.items()
@@ -40,14 +40,14 @@ class Accesses:
 
 
 def read_accesses(body: str) -> Accesses:
-    """Index expressions of a loop body, as it was recorded."""
+    """The index expressions of a recorded loop body."""
     ranges = _RANGES.search(body)
     expressions = dict(_INDEX.findall(body))
     taken = {name: expressions.get(index, "?") for name, index in _GET.findall(body)}
     places: dict[tuple[str, str], tuple[str, ...]] = {}
     for operation, buffer, name in _ACCESS.findall(body):
         key = ("reads" if operation == "load" else "writes", buffer)
-        index = taken.get(name, "a place that depends on data")
+        index = taken.get(name, "a data-dependent place")
         if index not in places.get(key, ()):
             places[key] = (*places.get(key, ()), index)
     return Accesses(ranges[1] if ranges else "", places)
@@ -55,17 +55,17 @@ def read_accesses(body: str) -> Accesses:
 
 @dataclass(frozen=True)
 class Evidence:
-    """Finds values in one graph's schedule."""
+    """Finds the deciding values in one graph's schedule."""
 
     recording: Recording
     nodes: Mapping[str, ScheduledNode]
-    # The group that each node is in at the end.
+    # The final group of each node.
     finals: Mapping[str, str]
     settings: Mapping[str, Any]
     _bodies: dict[str, Accesses] = field(default_factory=dict, repr=False)
 
     def values(self, pair: Pair, last: Consideration) -> tuple[str, ...]:
-        """What the last decision about a pair hung on."""
+        """What the last decision about a pair depended on."""
         return tuple(dict.fromkeys(self._values(pair, last)))
 
     def _values(self, pair: Pair, last: Consideration) -> Iterator[str]:
@@ -89,7 +89,7 @@ class Evidence:
         return self._bodies[name]
 
     def in_common(self, pair: Pair) -> tuple[Moved, ...]:
-        """What two nodes really both read, as far as their index expressions tell."""
+        """What two nodes really both read, as far as their index expressions show."""
         return tuple(self._in_common(pair, moved) for moved in pair.moved)
 
     def _in_common(self, pair: Pair, moved: Moved) -> Moved:
@@ -146,7 +146,7 @@ class Evidence:
 
     @cached_property
     def _ancestors(self) -> tuple[dict[str, int], dict[str, int]]:
-        """For every group at the end its bit, and the bits of groups that have to run before."""
+        """The bit of every final group, and the bits of the groups that must run before it."""
         writers = {b.name: node.name for node in self.nodes.values() for b in node.buffers}
         direct: dict[str, set[str]] = {}
         for name, node in self.nodes.items():
@@ -160,7 +160,7 @@ class Evidence:
 def _closure(direct: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dict[str, int]:
     """Everything that comes before each name, as bits.
 
-    A graph that was damaged into a ring does no harm: what is under way counts as it stands.
+    A damaged graph may contain a cycle: a name in progress counts with what it has so far.
     """
     found: dict[str, int] = {}
     for start in direct:
@@ -170,7 +170,7 @@ def _closure(direct: Mapping[str, Iterable[str]], bit: Mapping[str, int]) -> dic
             needs = [need for need in direct[name] if need in bit]
             missing = [need for need in needs if need not in found]
             if name not in found and missing:
-                found[name] = 0  # Under way.
+                found[name] = 0  # In progress.
                 waiting += missing
                 continue
             waiting.pop()

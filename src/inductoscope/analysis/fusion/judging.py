@@ -1,4 +1,4 @@
-"""What became of a pair, by what torch decided each time that it considered the pair."""
+"""The outcome of a pair, from torch's decisions each time it considered the pair."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _OTHER_GROUPS = {"ForeachKernelSchedulerNode": "foreach kernel", "GroupedSchedul
 
 
 def judge_fused(pair: Pair, items: Sequence[Consideration], final: str, kind: str) -> Judgement:
-    """A pair that is one kernel in the end: the group `final`, which is of this kind."""
+    """A pair that ended up in one kernel: the group `final`, of this kind."""
     joined = next((item for item in items if item.outcome == FUSED), None)
     if joined is None:
-        # Put together outside of the fusion rounds, or each with a third.
+        # Joined outside the fusion rounds, or each with a third node.
         words = f"fused (through the group {final})"
         return Judgement(outcome=FUSED, kind=_OTHER_GROUPS.get(kind, ""), reason=words)
     direct = {joined.first, joined.second} == {pair.first, pair.second}
@@ -36,7 +36,7 @@ def judge_fused(pair: Pair, items: Sequence[Consideration], final: str, kind: st
 
 
 def _through(pair: Pair, joined: Consideration) -> str:
-    """The group by way of which two nodes came together."""
+    """The group through which two nodes were joined."""
     names = [
         name for name in (joined.first, joined.second) if name not in (pair.first, pair.second)
     ]
@@ -44,14 +44,14 @@ def _through(pair: Pair, joined: Consideration) -> str:
 
 
 def judge_refused(pair: Pair, items: Sequence[Consideration], evidence: Evidence) -> Judgement:
-    """The last refusal decides: later rounds ask again about what is left."""
+    """The last refusal decides: later rounds try the remaining pairs again."""
     last = next((item for item in reversed(items) if item.outcome == REFUSED), items[-1])
     if last.outcome != REFUSED or items[-1].round > last.round:
         last = items[-1]
         judgement = Judgement(
             outcome=REFUSED,
             kind=last.kind,
-            reason="torch found it possible and did not do it; why is not known.",
+            reason="torch found it possible but did not fuse; the reason is unknown.",
             condition="possible, not done",
             confidence="unknown",
         )
@@ -82,8 +82,8 @@ def _other_parts(judgement: Judgement) -> Judgement:
     return replace(
         judgement,
         condition="different parts of a buffer",
-        reason="They read different parts of the same buffer: they have no data in common.",
-        what_to_change="Nothing to change: fused, they would read as much as now.",
+        reason="They read different parts of the same buffer, so they share no data.",
+        what_to_change="Nothing to change: fused, they would read just as much.",
         tries=(),
     )
 
@@ -92,8 +92,8 @@ def _other_order(judgement: Judgement) -> Judgement:
     return replace(
         judgement,
         condition="no shared data: another order",
-        reason="They read the same data, but each walks through it in another order, or with "
-        "another number of steps; torch counts as shared only what is read in step.",
+        reason="They read the same data, but in different orders or with a different number of "
+        "steps. torch counts data as shared only if both read it in the same order.",
     )
 
 

@@ -1,4 +1,4 @@
-"""The fusion ledger: every pair of scheduler nodes that share data, and what became of it."""
+"""The fusion ledger: every pair of scheduler nodes that share data, and its outcome."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from inductoscope.recording.values import members, texts
 def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[LedgerRow, ...]:
     """Every pair of every graph, in the order of the schedule.
 
-    `bandwidth` in GB/s overrides what is known of the device.
+    `bandwidth` in GB/s overrides the device's published one.
     """
     return tuple(
         row
@@ -90,10 +90,10 @@ def _input_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) 
 def _final_groups(
     recording: Recording, graph: InductorGraph, nodes: Mapping[str, ScheduledNode]
 ) -> dict[str, tuple[str, str]]:
-    """The group that each node is in at the end: its name and its kind."""
+    """The final group of each node: its name and its kind."""
     groups = Groups(nodes.values(), graph.fusions)
     found = {name: (name, node.kind) for name, node in nodes.items()}
-    # Where the end of the schedule is missing, the fusions tell what has been done so far.
+    # If the end of the schedule is missing, the fusions show what was done so far.
     for fusion in graph.fusions:
         for leaf in groups.leaves(fusion.result):
             found[leaf] = (fusion.result, "FusedSchedulerNode")
@@ -104,7 +104,7 @@ def _final_groups(
 
 
 def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, dict[str, int]]:
-    """Nodes that use each buffer and can be fused with something, numbered in order."""
+    """Fusable nodes that use each buffer, numbered in order."""
     found: dict[str, dict[str, int]] = defaultdict(dict)
     for node in nodes.values():
         if unfusable(node) is None:
@@ -115,7 +115,7 @@ def _users(nodes: Mapping[str, ScheduledNode]) -> dict[str, dict[str, int]]:
 
 @dataclass(frozen=True)
 class _Scene:
-    """What is known of one graph."""
+    """What is known about one graph."""
 
     graph: InductorGraph
     nodes: Mapping[str, ScheduledNode]
@@ -124,7 +124,7 @@ class _Scene:
     settings: Mapping[str, Any]
     evidence: Evidence
     kernels: Mapping[str, str]
-    # By device; None where it is not known.
+    # By device; None if unknown.
     bandwidths: Mapping[str, Bandwidth | None]
 
     def row(self, pair: Pair, items: tuple[Consideration, ...]) -> LedgerRow:

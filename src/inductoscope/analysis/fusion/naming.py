@@ -1,7 +1,7 @@
 """Finds the pair that a user means: by scheduler node, buffer, kernel, FX node or operation.
 
-An operation is where its result is computed. Its name runs on in the origins of later nodes, up to
-library calls that only read what came of it, so origins alone tell only where nothing else does.
+An operation belongs to the node that computes its result. Its name also appears in the origins of
+later nodes, even of library calls that only read the result, so origins are the last resort.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from inductoscope.model.trace import by_operation
 
 _MOST_LISTED = 8
 _UNRELATED = (
-    "They use no common buffer, so torch makes no candidate of them: it pairs nodes that "
-    "use the same buffer (with aggressive_fusion also nodes with equal loops)."
+    "They share no buffer, so torch does not consider them: it pairs nodes that use the same "
+    "buffer (with aggressive_fusion, also nodes with equal loops)."
 )
 
 
@@ -31,15 +31,15 @@ class Meaning:
 
     graph: str
     nodes: tuple[str, ...]
-    # 'whole' for a kernel or a fused group, of which every node is meant.
+    # True for a kernel or a fused group: every node in it is meant.
     whole: bool = False
-    # False where nothing but origins tells the nodes.
+    # False if only origins identify the nodes.
     certain: bool = True
 
 
 @dataclass(frozen=True)
 class FoundPair:
-    """The pair that was asked about; `words` say what else is known, or all where there is none."""
+    """The requested pair; `words` say what else is known, or why there is no pair."""
 
     graph: str
     row: LedgerRow | None
@@ -56,7 +56,7 @@ def find_pair(
     graph: str = "",
     bandwidth: float | None = None,
 ) -> FoundPair:
-    """The pair called `first` and `second`; UsageError where it is unknown or ambiguous."""
+    """The pair called `first` and `second`; UsageError if it is unknown or ambiguous."""
     joins = [GraphJoin(recording, *item) for item in _graphs(recording, graph)]
     if not joins:
         _refuse_graph(recording, graph)
@@ -107,10 +107,10 @@ def _found(
 
 def _same(nodes: set[str]) -> str:
     if len(nodes) > 1:
-        return f"Both stand for the same kernel, of {_listed(nodes)}. Name two of these."
+        return f"Both names mean the same kernel, of {_listed(nodes)}. Name two of these."
     return (
-        f"Both stand for the same scheduler node ({_listed(nodes)}): what is inside "
-        "of one was put into one loop when the graph was lowered, before any fusion."
+        f"Both names mean the same scheduler node ({_listed(nodes)}): lowering put them into one "
+        "loop, before any fusion."
     )
 
 
@@ -118,8 +118,8 @@ def _partly_same(nodes: set[str], *, certain: bool) -> str:
     if not nodes:
         return ""
     if not certain:
-        return f"torch names both as origins of {_listed(nodes)}, maybe only as what it reads"
-    return f"both have a part in {_listed(nodes)}: one loop from the start, before any fusion"
+        return f"torch names both as origins of {_listed(nodes)}, maybe only because it reads them"
+    return f"both are in {_listed(nodes)}: one loop from the start, before any fusion"
 
 
 def _listed(nodes: set[str]) -> str:
@@ -132,7 +132,7 @@ def _meaning(join: GraphJoin, name: str) -> Meaning | None:
     if found := _by_node(nodes, name):
         return Meaning(key, tuple(found))
     if kernels := _by_kernel(join, name):
-        # A library function is called by the same name again and again.
+        # A library function has the same name in every call.
         every = tuple(node for kernel in kernels for node in kernel)
         return Meaning(key, every, whole=len(kernels) == 1)
     wanted = _fx_nodes(join, nodes, name)
@@ -147,14 +147,14 @@ def _by_node(nodes: Iterable[ScheduledNode], name: str) -> list[str]:
 
 
 def _by_kernel(join: GraphJoin, name: str) -> list[tuple[str, ...]]:
-    """The nodes of each kernel, or of each group, that is called so."""
+    """The nodes of each kernel, or of each group, with this name."""
     kernels = [kernel.nodes for kernel in join.graph.kernels if kernel.name == name]
     groups = [tuple(leaf.name for leaf in g.leaves) for g in join.after if g.name == name]
     return kernels or groups
 
 
 def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set[str]:
-    """The FX node that is called so, or else those of an operation, in order."""
+    """The FX node with this name, or else those of an operation, in order."""
     if any(name in node.origins for node in nodes):
         return {name: None}.keys()
     select = by_operation(name)
@@ -163,7 +163,7 @@ def _fx_nodes(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> Set
 
 
 def _computing(join: GraphJoin, nodes: Iterable[ScheduledNode], name: str) -> list[str]:
-    """Nodes that end in an FX node, or else those whose loops have lines of it."""
+    """Nodes that end in an FX node, or else those whose loop bodies contain it."""
     holding = [node for node in nodes if name in node.origins]
     ending = [node.name for node in holding if _ends_in(node, name)]
     if ending or not holding or join.final is None:
@@ -182,7 +182,7 @@ def _refuse_graph(recording: Recording, key: str) -> NoReturn:
 
 
 def check_graph(recording: Recording, key: str) -> None:
-    """UsageError where a graph is asked for that is not there."""
+    """Raise UsageError if the requested graph does not exist."""
     if key and not any(_graphs(recording, key)):
         _refuse_graph(recording, key)
 
@@ -194,7 +194,7 @@ def _refuse_unknown(joins: list[GraphJoin], names: tuple[str, str]) -> NoReturn:
                 f"Nothing is called {name!r}: no scheduler node, buffer, kernel, FX node or "
                 "operation. 'inductoscope show --stage scheduler' lists them."
             )
-    raise UsageError(f"{names[0]!r} and {names[1]!r} are in different graphs, never in one kernel.")
+    raise UsageError(f"{names[0]!r} and {names[1]!r} are in different graphs, so they cannot fuse.")
 
 
 def _ambiguous(first: str, second: str, found: list[FoundPair]) -> str:

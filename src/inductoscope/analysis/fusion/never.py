@@ -1,7 +1,7 @@
 """Why torch never considered a pair.
 
-It makes candidates from buffers: nodes that use the same buffer are paired, each with the next 64
-of them, except for nodes that can be fused with nothing at all.
+torch pairs nodes that use the same buffer, each with the next 64, and skips nodes that cannot be
+fused with anything.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _AUTOTUNE = ({"max_autotune": True, "max_autotune_gemm_backends": "CPP,TRITON"},
 
 @dataclass(frozen=True)
 class Never:
-    """Why a pair was never tried, and how that is known."""
+    """Why torch never tried a pair, and how sure that is."""
 
     explanation: Explanation
     confidence: Confidence
@@ -35,7 +35,7 @@ def why_never(
     users: Mapping[str, Mapping[str, int]],
     settings: Mapping[str, Any],
 ) -> Never:
-    """`users` numbers the nodes that use each buffer and can be fused, in schedule order."""
+    """`users` numbers the fusable nodes that use each buffer, in schedule order."""
     for name in (pair.first, pair.second):
         found = unfusable(nodes[name])
         if found is not None:
@@ -45,32 +45,32 @@ def why_never(
     if isinstance(limit, int) and distance is not None and distance > limit:
         words = (
             f"{distance - 1} other nodes that use the same buffer lie between them; torch pairs a "
-            f"node with the next {limit} only ({_SETTING})."
+            f"node only with the next {limit} ({_SETTING})."
         )
         tries = ({_SETTING: 4 * distance},)
         return Never(Explanation(words, f"Raise {_SETTING}.", tries, "too many users"), "likely")
-    words = "torch did not consider this pair; why is not known from the recording."
+    words = "torch did not consider this pair; the recording does not show why."
     return Never(Explanation(words, label="not known"), "unknown")
 
 
 def unfusable(node: ScheduledNode) -> Explanation | None:
-    """Why a node can be fused with nothing; None where it can."""
+    """Why a node cannot be fused with anything; None if it can."""
     if "Template" in node.ir:
         return None
     if node.kind == "NopKernelSchedulerNode":
         return Explanation(
-            f"{node.name} is no kernel: it only names memory that others write ({node.ir}).",
-            "Nothing to change: it costs no time of its own.",
+            f"{node.name} is not a kernel: it only names memory that others write ({node.ir}).",
+            "Nothing to change: it takes no time.",
             label="no kernel",
         )
     if node.kind != "ExternKernelSchedulerNode":
         return None
     if node.ir == "UserDefinedTritonKernel":
         return Explanation(
-            f"{node.name} is a Triton kernel of your own, into which torch does not fuse.",
-            "Do it inside of your kernel, or set epilogue_fusion_user_defined_triton_kernel.",
+            f"{node.name} is a user-defined Triton kernel, which torch does not fuse into.",
+            "Do it inside your kernel, or set epilogue_fusion_user_defined_triton_kernel.",
             ({"epilogue_fusion_user_defined_triton_kernel": True},),
-            "Triton kernel of the user's",
+            "user-defined Triton kernel",
         )
     if node.ir == "DeviceCopy":
         return Explanation(
@@ -81,19 +81,19 @@ def unfusable(node: ScheduledNode) -> Explanation | None:
     if is_matrix_product(node):
         return Explanation(
             f"{node.name} calls a library ({node.kernel}), whose loops torch cannot extend.",
-            "max_autotune: templates, into which torch can fuse, then take part in the choice.",
+            "Set max_autotune: torch then also tries templates, which it can fuse into.",
             _AUTOTUNE,
             "library call",
         )
     return Explanation(
         f"{node.name} calls a library ({node.kernel or node.ir}), whose loops torch cannot extend.",
-        "Only an operation that torch generates code for itself can be fused.",
+        "torch can only fuse operations that it generates code for.",
         label="library call without template",
     )
 
 
 def is_matrix_product(node: ScheduledNode) -> bool:
-    """Whether torch has templates for what a node calls."""
+    """Whether torch has templates for the library function that a node calls."""
     last = node.kernel.rpartition(".")[2]
     return last in ("mm", "addmm", "bmm", "baddbmm", "convolution", "_int_mm", "bias_addmm") or (
         "_mm_plus_mm" in last
@@ -101,7 +101,7 @@ def is_matrix_product(node: ScheduledNode) -> bool:
 
 
 def _distance(pair: Pair, users: Mapping[str, Mapping[str, int]]) -> int | None:
-    """How far apart the two are among the users of the buffer where they are nearest."""
+    """How far apart the two are among a buffer's users, for the buffer where they are closest."""
     found = [
         abs(places[pair.first] - places[pair.second])
         for moved in pair.moved

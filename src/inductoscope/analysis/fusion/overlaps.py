@@ -1,7 +1,7 @@
 """How many elements two nodes read in common, from the index expressions of their loops.
 
-Only sums of constants times loop variables, over ranges that are numbers, are understood; for
-everything else the answer is that it is not known.
+Understands only sums of constants times loop variables, over ranges that are numbers. For
+everything else the answer is None, for unknown.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Region:
 
 
 def read_region(index: str, ranges: Mapping[str, int]) -> Region | None:
-    """The places that an index runs through; None where that is not understood."""
+    """The places that an index runs through; None if it is too complex."""
     offset, steps = 0, []
     signed = index.replace(" - ", " + -").split(" + ")
     for part in signed:
@@ -81,7 +81,7 @@ def read_ranges(text: str) -> dict[str, int]:
 
 
 def common_elements(first: Region, second: Region) -> int | None:
-    """How many places both have; None where that is not known."""
+    """How many places both have; None if unknown."""
     if first.end <= second.offset or second.end <= first.offset:
         return 0
     if first.steps == second.steps:
@@ -99,7 +99,7 @@ def _shifted(steps: tuple[tuple[int, int], ...], distance: int) -> int:
     step, count = steps[-1]
     quotient = distance // step
     found = 0
-    # The rest has to be made up by the smaller steps, forwards or backwards.
+    # The smaller steps must make up the rest, forwards or backwards.
     for times in (quotient, quotient + 1):
         if times < count:
             rest = abs(distance - times * step)
@@ -110,7 +110,7 @@ def _shifted(steps: tuple[tuple[int, int], ...], distance: int) -> int:
 def common_share(
     first: Iterable[str], first_ranges: str, second: Iterable[str], second_ranges: str
 ) -> float | None:
-    """The share of what the smaller of two reads, that the other reads too; None: not known."""
+    """The share of the smaller read that the other reads too; None if unknown."""
     regions = [
         [read_region(index, read_ranges(ranges)) for index in indices]
         for indices, ranges in ((first, first_ranges), (second, second_ranges))

@@ -1,5 +1,5 @@
-"""Which scheduler nodes could share a kernel to some use: one reads what the other writes, or both
-read the same. Taken from the schedule before fusion."""
+"""Which scheduler nodes might gain from sharing a kernel: one reads what the other writes, or both
+read the same data. Taken from the schedule before fusion."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ PRODUCER = "producer-consumer"
 SHARED = "shared input"
 UNRELATED = "no common data"
 
-# A buffer that a thousand nodes read makes half a million pairs; torch looks at the next 64, and so
-# each reader is listed with the next few more than that.
+# A buffer that a thousand nodes read makes half a million pairs. torch looks at the next 64, so
+# each reader is paired with a few more than that.
 MOST_READERS = 80
 
 
 @dataclass(frozen=True)
 class Moved:
-    """Bytes of one buffer that a pair costs while it is not one kernel."""
+    """Bytes of one buffer that a pair costs because it is not one kernel."""
 
     buffer: str
     read_bytes: int | None
-    # The buffer itself, where nobody else needs it: fused, it would not have to exist.
+    # The buffer itself, if nothing else needs it: fused, it would not have to exist.
     written_bytes: int | None = None
-    # Whether `read_bytes` is what is really read twice, or only an upper bound.
+    # Whether `read_bytes` is exact, or only an upper bound.
     certain: bool = field(default=True, metadata=NOT_IN_JSON)
 
     @property
     def bytes(self) -> int | None:
-        """Both together; None where the size is not known."""
+        """Both together; None if the size is unknown."""
         return None if self.read_bytes is None else self.read_bytes + (self.written_bytes or 0)
 
 
@@ -48,13 +48,13 @@ class Pair:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that would not be moved if the two were one kernel; None where not known."""
+        """Bytes that one kernel would not have to move; None if unknown."""
         known = [moved.bytes for moved in self.moved if moved.bytes is not None]
         return sum(known) if known else None
 
     @property
     def certain(self) -> bool:
-        """Whether `bytes` is known exactly, or only as an upper bound."""
+        """Whether `bytes` is exact, or only an upper bound."""
         return all(moved.certain for moved in self.moved)
 
 
@@ -120,7 +120,7 @@ class _Schedule:
         return Moved(name, min(known) if known else None, certain=False)
 
     def _moved(self, node: ScheduledNode, name: str) -> int | None:
-        """What a node reads or writes of a buffer; all of it where that was not recorded."""
+        """Bytes of a buffer that a node reads or writes; all of it if that was not recorded."""
         if node.kind == "NopKernelSchedulerNode":
             return 0
         if name in node.bytes:

@@ -1,7 +1,7 @@
-"""torch's reasons for not fusing, in plain words, with what would have to change.
+"""torch's reasons for not fusing, in plain words, with what to change.
 
 One line of `REASONS` per reason (`why("...")` in torch's scheduler, its choices and its backends,
-2.11 to 2.15). A reason that is not there is shown as torch words it, and nothing is added.
+2.11 to 2.15). A reason that is not listed is shown in torch's words, without comment.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Reason:
-    """What torch says (a pattern for all of it), what it means, and which condition to change."""
+    """What torch says (a pattern for the whole text), what that means, and what to change."""
 
     pattern: str
     words: str
     change: str = ""
-    # Settings of torch._inductor.config that may lift the condition: each is worth a try.
+    # Settings of torch._inductor.config that may lift the condition, each worth trying.
     tries: tuple[Settings, ...] = ()
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """A refusal explained. Empty `words`: the reason is not known here."""
+    """An explained refusal. Empty `words`: the reason is unknown."""
 
     words: str
     change: str = ""
     tries: tuple[Settings, ...] = ()
-    # The condition in two or three words, the same for every pair that it decided about.
+    # The condition in two or three words, the same for every pair that it decided.
     label: str = ""
 
 
@@ -45,54 +45,54 @@ _REORDER = (
     {"pick_loop_orders": False},
 )
 _CLOSER = "Compute both with the same loops: the same shape and the same memory order."
-_PAIRWISE = "Nothing can be set for it."
+_PAIRWISE = "Nothing to change: no setting affects this."
 
 REASONS: tuple[Reason, ...] = (
     # --- do they share anything? ------------------------------------------------------------------
     Reason(
         r"no shared data( due to indexing mismatch)?",
-        "They touch no common data in the same order: where they use the same buffer, each walks "
-        "through it differently (another part, another order, or another shape).",
+        "They share no data in the same order. If they use the same buffer, each walks through it "
+        "differently: another part, another order, or another shape.",
         "Make both walk through the buffer in the same order (layout, transposed copy, reduced "
         "dimension), or let torch change the loop order.",
         ({"aggressive_fusion": True}, *_REORDER),
     ),
     Reason(
         r"score_fusion_memory_threshold",
-        "Fusing would save fewer bytes than score_fusion_memory_threshold asks for.",
+        "Fusing would save fewer bytes than score_fusion_memory_threshold requires.",
         "Lower score_fusion_memory_threshold.",
         ({"score_fusion_memory_threshold": 0}, *_REORDER),
     ),
     Reason(
         r"memory deps did not match",
-        "The second reads the buffer at other places, or in another order, than the first writes "
-        "it: the value is not there yet when the loop needs it.",
-        "Read the result as it is written: no shift, transpose, flip or gather in between; or let "
-        "torch change the loop order.",
+        "The second reads other places of the buffer than the first writes, or in another order: "
+        "a shared loop would need values that are not computed yet.",
+        "Read the result in the order it is written, without a shift, transpose, flip or gather in "
+        "between; or let torch change the loop order.",
         _REORDER,
     ),
     # --- the order of things ----------------------------------------------------------------------
     Reason(
         r"intermediate nodes between node1 & node2",
-        "Something that is not in this kernel has to run after the first and before the second.",
-        "What lies between has to be fused with the first before the second can join.",
+        "Something outside this kernel must run after the first and before the second.",
+        "Fuse what lies between with the first; then the second can join.",
     ),
     Reason(
         r"will create cycle",
-        "In one kernel, the two would wait for another kernel that waits for them.",
-        "What lies between has to be fused with them, or moved before or after both.",
+        "Fused, they would depend on another kernel that depends on them.",
+        "Fuse what lies between with them, or move it before or after both.",
     ),
-    Reason(r"node1 must go before node2", "The first needs the second's result; torch asks for "
-           "the pair in the other order as well."),
+    Reason(r"node1 must go before node2", "The first needs the second's result; torch also "
+           "tries the pair in the other order."),
     Reason(
         r"Nodes are too far away\. Fusing them may increase peak memory\.",
-        "They lie more than 64 steps apart; fused, buffers between them would live longer.",
+        "They are more than 64 steps apart; fused, buffers between them would live longer.",
         "Compute both next to each other in the program.",
     ),
     # --- limits -----------------------------------------------------------------------------------
     Reason(
         r"exceeds max fusion",
-        "Together they hold more operations than max_fusion_size allows in one kernel.",
+        "Together they have more operations than max_fusion_size allows in one kernel.",
         "Raise max_fusion_size.",
         ({"max_fusion_size": 1024},),
     ),
@@ -104,9 +104,9 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         r"Fusion will increase peak memory",
-        "Fused, buffers that could be reused one after the other would have to exist at the same "
-        "time, and the traffic saved is less than a 32nd of that.",
-        "Nothing can be set for it; it goes away when the two share more data.",
+        "Fused, buffers that could reuse the same memory would have to exist at the same time, and "
+        "the traffic saved is less than 1/32 of that memory.",
+        "Nothing to set; it goes away if the two share more data.",
     ),
     # --- shapes (Triton and other block kernels) --------------------------------------------------
     Reason(
@@ -119,45 +119,45 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         r"numel/rnumel mismatch \(non-reduce\) \((?P<a>.*), (?P<b>.*)\), \((?P<c>.*), (?P<d>.*)\)",
-        "The first computes {a} elements, the second {b}: one kernel has one number of elements.",
+        "The first computes {a} elements, the second {b}; in one kernel the numbers must match.",
         _CLOSER,
         ({"expand_dimension_for_pointwise_nodes": True},),
     ),
     Reason(
         r"numel/rnumel mismatch prologue mismatch "
         r"\((?P<a>.*), (?P<b>.*)\), \((?P<c>.*), (?P<d>.*)\)",
-        "The first computes {a} elements, what is fused before the template already {b}.",
+        "The first computes {a} elements, the prologue fused so far {b}.",
         _CLOSER,
     ),
     Reason(
         r"nodes numel/rnumel incompatibility",
-        "The element-wise part has as many elements as the reduction reads, but its dimensions "
+        "The pointwise part has as many elements as the reduction reads, but its dimensions "
         "cannot be split into the reduction's.",
         "Give both the same shape: no reshape across the reduced dimension.",
         _REORDER,
     ),
     Reason(
         r"nodes numel incompatibility",
-        "The element-wise part has neither as many elements as the reduction reads, nor as many "
-        "as it has results.",
+        "The number of elements in the pointwise part matches neither what the reduction reads nor "
+        "its results.",
         _CLOSER,
     ),
     Reason(
         r"tiling mismatch \((?P<rest>.*)\)",
-        "Each would be cut into blocks differently, and one of them would run slower: {rest}.",
-        "Give both the same memory order, or let torch fuse all the same.",
+        "They need different tilings, and one of them would run slower: {rest}.",
+        "Give both the same memory order, or let torch fuse them anyway.",
         ({"triton.tiling_prevents_pointwise_fusion": False},),
     ),
     Reason(
         r"invalid tiling for reduction",
-        "The element-wise part runs best in two-dimensional blocks (it reads in two memory "
-        "orders), which a reduction's loop cannot do.",
-        "Give its inputs the same memory order, or let torch fuse all the same.",
+        "The pointwise part runs best in two-dimensional blocks, since it reads in two memory "
+        "orders. A reduction's loop does not allow that.",
+        "Give its inputs the same memory order, or let torch fuse them anyway.",
         ({"triton.tiling_prevents_reduction_fusion": False},),
     ),
     Reason(
         r"invalid loop order and tiling for native matmul",
-        "The second's loops run in another order than those of the matrix product.",
+        "The second's loop order differs from that of the matrix product.",
         _CLOSER,
     ),
     Reason(
@@ -168,14 +168,14 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         r"(reduction|template) fusion does not preserve strict (sum|reduction) ordering"
         r"|incompatible reduction contracts",
-        "Fused, sums would be added up in another order than was asked for.",
-        "The strict order was asked for by a setting; without it they may fuse.",
+        "Fused, sums would be added in a different order than required.",
+        "A setting requires the strict order; without it they may fuse.",
     ),
     Reason(
         r"(nested reduction append|staged|sub-parent epilogue|invalid sub-parent).*"
         r"|consumer is not wholly in the sub-parent epilogue"
         r"|a consumer depends on another producer sub-node",
-        "A kernel with reductions inside reductions, or several parts, could not take it in.",
+        "A kernel with nested reductions, or with several parts, could not absorb it.",
         _PAIRWISE,
     ),
     # --- what kind of kernel ----------------------------------------------------------------------
@@ -186,15 +186,15 @@ REASONS: tuple[Reason, ...] = (
     ),
     Reason(
         r"fusion for buffer explicit disabled",
-        "A lowering asked that this buffer be fused with nothing.",
+        "A lowering turned fusion off for this buffer.",
         _PAIRWISE,
     ),
     Reason(
         r"node1 is nop|node2 is extern or nop|node1 is extern or nop"
         r"|node1 is extern but not a triton kernel",
-        "One of them is a call of a library or no kernel at all; there is no loop to fuse into.",
-        "For matrix products and convolutions: max_autotune, so that a template, into which torch "
-        "can fuse, takes part in the choice.",
+        "One of them is a library call, or not a kernel; there is no loop to fuse into.",
+        "For matrix products and convolutions, set max_autotune: torch then also tries templates, "
+        "which it can fuse into.",
         _TEMPLATE,
     ),
     Reason(
@@ -204,9 +204,9 @@ REASONS: tuple[Reason, ...] = (
         r"|node1 and node2 uses different buf layouts"
         r"|epilogue's read and write indices differ"
         r"|epilogue is not a unary read of the output buffer",
-        "The first is a Triton kernel of your own. torch fuses into it only an element-wise "
-        "operation that reads the kernel's one output, in the same layout, and nothing else.",
-        "Do it inside of your kernel, or set epilogue_fusion_user_defined_triton_kernel.",
+        "The first is a user-defined Triton kernel. torch fuses into it only a pointwise operation "
+        "that reads the kernel's one output, in the same layout, and nothing else.",
+        "Do it inside your kernel, or set epilogue_fusion_user_defined_triton_kernel.",
         ({"epilogue_fusion_user_defined_triton_kernel": True},),
     ),
     Reason(
@@ -222,20 +222,20 @@ REASONS: tuple[Reason, ...] = (
     Reason(
         r"candidate (producer|consumer) is a reduction, foreach ops cannot be fused with "
         r"reductions currently",
-        "torch fuses no reduction with a torch._foreach kernel.",
+        "torch does not fuse reductions with torch._foreach kernels.",
         _PAIRWISE,
     ),
     Reason(
         r"candidate producer is not dep of any foreach consumer"
         r"|candidate consumer has no dep in any foreach producer",
-        "They share an input, but none of the torch._foreach kernel's parts uses the other's "
-        "result; only that would be fused.",
+        "They share an input, but no part of the torch._foreach kernel uses the other's result. "
+        "torch fuses only such parts.",
         _PAIRWISE,
     ),
     # --- templates --------------------------------------------------------------------------------
     Reason(
         r"prologue fusion turned off",
-        "Fusing what comes before a template (prologue_fusion) is switched off.",
+        "Fusion of what comes before a template (prologue_fusion) is turned off.",
         "Set prologue_fusion.",
         ({"prologue_fusion": True},),
     ),
@@ -244,55 +244,54 @@ REASONS: tuple[Reason, ...] = (
         r"|template has no allowed prologue inputs"
         r"|prologue fusion not implemented for kernel for these inputs"
         r"|template prologue can only fuse functional pointwise nodes",
-        "Into a template's input torch fuses only element-wise operations that change nothing in "
-        "place, and only where the template allows it.",
+        "torch fuses only pointwise operations without mutation into a template's input, and only "
+        "if the template allows it.",
         _PAIRWISE,
     ),
     Reason(
         r"template prologue can only fuse nodes with a single use( into template)?",
-        "The first's result is used elsewhere too; torch fuses it into the template's input only "
-        "if the template is its only user.",
+        "The first's result has other users. torch fuses it into the template's input only if the "
+        "template is its only user.",
         "Use the result once, or compute it twice.",
     ),
     Reason(
         r"prologue fusion will not increase amount of bytes read in kernel",
         "The template would read more bytes than the buffer between them has (a conversion to a "
-        "smaller type, or several inputs): slower, since a template reads its input many times.",
+        "smaller type, or several inputs). It reads its input many times, so it would be slower.",
         "Nothing to change: fusing would cost more than it saves.",
     ),
     Reason(
         r"prologue fusion will not increase attempt to fuse in padding .*",
         "The first pads the template's input; fused, its reads would no longer be aligned.",
-        "Pad the data once, outside of the compiled function.",
+        "Pad the data once, outside the compiled function.",
     ),
     Reason(
         r"prologue fusion that must be upcast to fp32 not profitable .*",
         "The first computes in float32 what the template takes in half precision.",
-        "Nothing to change: torch holds it for slower.",
+        "Nothing to change: torch expects it to be slower.",
     ),
     Reason(
         r"template epilogue not satisfied",
-        "After a template torch fuses only what is no reduction and changes nothing in place, and "
-        "only with epilogue_fusion.",
-        "Set epilogue_fusion; avoid operations in place on the template's result.",
+        "After a template, torch fuses only operations that neither reduce nor mutate, and only "
+        "with epilogue_fusion.",
+        "Set epilogue_fusion; avoid in-place operations on the template's result.",
         ({"epilogue_fusion": True},),
     ),
     Reason(
         r"multi-output template epilogue requires ComputedBuffer",
-        "The template has several results; only an element-wise operation can be fused into it.",
+        "The template has several results; torch fuses only pointwise operations into it.",
         _PAIRWISE,
     ),
     Reason(
         r"register spilling of the (?P<which>first|second|fused) kernel",
-        "Measured: the {which} kernel needs more registers than there are, so the fused one was "
-        "not taken.",
-        "Without benchmark_fusion they are fused unmeasured.",
+        "Measured: the {which} kernel spills registers, so torch did not fuse.",
+        "Without benchmark_fusion, torch fuses them without measuring.",
         ({"benchmark_fusion": False},),
     ),
     # --- CUTLASS ----------------------------------------------------------------------------------
     Reason(
         r"cutlass epilogue fusion is not enabled",
-        "Fusing into CUTLASS kernels is switched off.",
+        "Fusing into CUTLASS kernels is turned off.",
         "Set cutlass.cutlass_epilogue_fusion_enabled and epilogue_fusion.",
         ({"cutlass.cutlass_epilogue_fusion_enabled": True, "epilogue_fusion": True},),
     ),
@@ -303,19 +302,19 @@ REASONS: tuple[Reason, ...] = (
         r"|.* is a reduction which is not yet supported by EVT"
         r"|Cannot fuse epilogue node .* into .*(unsupported operation|Reason): .*"
         r"|external read .* which CUTLASS EVT cannot align to the accumulator shape",
-        "The CUTLASS kernel cannot take it in as an epilogue: torch's own words say why.",
+        "The CUTLASS kernel cannot absorb it as an epilogue; torch's reason says why.",
         _PAIRWISE,
     ),
 )  # fmt: skip
 
-# Longer ones quote whole nodes; looking for numbers in them could take for ever.
+# Longer texts quote whole nodes; matching patterns against them could take forever.
 _LONGEST = 400
 
 _COMPILED = tuple((re.compile(reason.pattern, re.DOTALL), reason) for reason in REASONS)
 
 
 def explain_reason(text: str) -> Explanation:
-    """torch's words in plain ones; `words` is empty where they are not known."""
+    """Put torch's words in plain ones; `words` is empty if they are unknown."""
     for pattern, reason in _COMPILED if len(text) <= _LONGEST else ():
         match = pattern.fullmatch(text.strip())
         if match is not None:

@@ -1,4 +1,4 @@
-"""A row of the fusion ledger. `fusion --json` and the page show these fields as they are."""
+"""A row of the fusion ledger. `fusion --json` and the page use these fields as they are."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _ARROWS = {"producer-consumer": "->", "shared input": "&"}
 
 @dataclass(frozen=True, kw_only=True)
 class Judgement:
-    """What became of a pair, and why."""
+    """The outcome of a pair, and why."""
 
     outcome: Outcome
     kind: str = ""
-    # torch's score of the fusion; None where it was not fused, or not recorded.
+    # torch's score of the fusion; None if it was not fused, or not recorded.
     score: float | None = None
-    # In plain words; in torch's; how the plain words were established.
+    # In plain words; in torch's; how sure the plain words are.
     reason: str = ""
     torch: str = ""
     confidence: Confidence = "proven"
@@ -42,7 +42,7 @@ class Judgement:
 
 @dataclass(frozen=True, kw_only=True)
 class LedgerRow(Judgement):
-    """One pair of scheduler nodes and what became of it."""
+    """One pair of scheduler nodes and its outcome."""
 
     graph: str
     first: str
@@ -50,16 +50,16 @@ class LedgerRow(Judgement):
     first_operations: tuple[str, ...]
     second_operations: tuple[str, ...]
     relation: str
-    # Bytes that are moved once more because the two are not one kernel, or no longer are.
+    # Bytes that are moved again because the two are not one kernel, or saved because they are.
     bytes: int | None
     # Whether `bytes` is an upper bound.
     at_most: bool
-    # The time to move them at the device's memory bandwidth; None where that is not known.
+    # The time to move them at the device's memory bandwidth; None if that is unknown.
     microseconds: float | None
-    # The fusion rounds in which the pair was considered.
+    # The fusion rounds that considered the pair.
     rounds: tuple[int, ...]
     buffers: tuple[str, ...]
-    # The final group of nodes that each is in, and the kernels that these became.
+    # The final group of each node, and the kernels that these became.
     groups: tuple[str, str]
     kernels: tuple[str, str]
     device: str = field(metadata=NOT_IN_JSON)
@@ -75,5 +75,5 @@ class LedgerRow(Judgement):
 
 
 def _node_label(name: str, operations: Sequence[str]) -> str:
-    """A node by its name and its last operation, which its result is named after."""
+    """A node's name with its last operation, which names its result."""
     return f"{name} {operations[-1]}" if operations else name

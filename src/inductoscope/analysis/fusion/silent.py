@@ -1,8 +1,8 @@
-"""Refusals for which torch gives no reason: told from what its C++ backend looked at.
+"""Refusals without a reason: derived from what torch's C++ backend looked at.
 
-`CppScheduling.can_fuse_vertical` and `can_fuse_horizontal` answer no without a word. The recording
-holds what they were given (loops, number of operations, kind of each side); the conditions here
-are theirs, in their order.
+`CppScheduling.can_fuse_vertical` and `can_fuse_horizontal` refuse without a reason. The recording
+holds their inputs (loops, number of operations, kind of each side). The conditions here are theirs,
+in their order.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LOOPS = (
 
 @dataclass(frozen=True)
 class Loops:
-    """The ranges that a kernel loops over, and those of them that it reduces."""
+    """The ranges that a kernel loops over, and those that it reduces."""
 
     kept: tuple[str, ...]
     reduced: tuple[str, ...]
@@ -40,7 +40,7 @@ class Loops:
 
 
 def read_loops(text: str) -> Loops | None:
-    """Loops from what a scheduler node calls its group: '((64,), (128,))'."""
+    """Loops from the group of a scheduler node: '((64,), (128,))'."""
     inner = text.strip()
     if not (inner.startswith("((") and inner.endswith("))")):
         return None
@@ -53,20 +53,19 @@ def _ranges(text: str) -> tuple[str, ...]:
 
 
 def explain_silence(decided: Mapping[str, Any], settings: Mapping[str, Any]) -> Explanation:
-    """What decided; empty words where that cannot be told."""
+    """Which condition decided; empty words if that is unknown."""
     gate = decided.get("gate")
     if gate == "speedup_by_fusion":
         return Explanation(
-            "An atomic addition would have to be done in a template's epilogue.",
+            "It would need an atomic addition in a template's epilogue.",
             "Set epilogue_fusion_with_atomic_add.",
             ({"epilogue_fusion_with_atomic_add": True},),
             label="atomic addition",
         )
     if gate == "benchmark":
         return Explanation(
-            "torch left it to a measurement: the fused kernel was compiled and timed, and the "
-            "separate ones were kept.",
-            "Without benchmark_fusion, kernels other than templates are fused unmeasured.",
+            "torch compiled and timed the fused kernel, and kept the separate ones.",
+            "Without benchmark_fusion, torch fuses all but templates without measuring.",
             ({"benchmark_fusion": False},),
             label="measured",
         )
@@ -81,14 +80,14 @@ def explain_silence(decided: Mapping[str, Any], settings: Mapping[str, Any]) -> 
 def _template(gate: str, first: bool) -> Explanation:
     if gate == VERTICAL and first:
         return Explanation(
-            "The C++ template cannot take this in as an epilogue: only element-wise operations of "
-            "its own shape, in its own memory order.",
+            "The C++ template cannot absorb this as an epilogue: only pointwise operations of the "
+            "same shape, in the same memory order.",
             "Keep shape and memory order after the matrix product.",
             label="C++ template",
         )
     return Explanation(
-        "A C++ template takes in only what uses its result, nothing before or beside it.",
-        "Nothing can be set for it.",
+        "A C++ template absorbs only what uses its result, not what comes before or beside it.",
+        "Nothing to change: no setting affects this.",
         label="C++ template",
     )
 
@@ -100,8 +99,8 @@ def _limit(decided: Mapping[str, Any], settings: Mapping[str, Any]) -> Explanati
     if len(counts) != 2 or not isinstance(limit, int) or sum(counts) <= limit:
         return None
     return Explanation(
-        f"Together they hold {counts[0]} + {counts[1]} operations; beside each other the C++ "
-        f"backend puts at most {limit} (cpp.max_horizontal_fusion_size).",
+        f"Together they have {counts[0]} + {counts[1]} operations; the C++ backend fuses at most "
+        f"{limit} horizontally (cpp.max_horizontal_fusion_size).",
         "Raise cpp.max_horizontal_fusion_size.",
         ({"cpp.max_horizontal_fusion_size": 1024},),
         "cpp.max_horizontal_fusion_size",
@@ -118,29 +117,29 @@ def _loops(gate: str, decided: Mapping[str, Any]) -> Explanation:
 def _differing(gate: str, first: Loops, second: Loops, classes: tuple[str, ...]) -> Explanation:
     if "OuterLoopFusedSchedulerNode" in classes:
         return Explanation(
-            "One of them is several loops inside one outer loop already. The C++ backend adds to "
-            f"it only what uses its result and shares that outer loop (here {first}; {second}).",
-            "Nothing can be set for it.",
+            "One of them already has several loops inside one outer loop. The C++ backend adds "
+            f"only what uses its result and shares that outer loop (here {first}; {second}).",
+            "Nothing to change: no setting affects this.",
             label="outer loop taken",
         )
     if first.reduced and not second.reduced and second.kept == first.kept + first.reduced:
         return Explanation(
             f"The first reduces ({first}), the second does not ({second}): the C++ backend can put "
-            "an element-wise operation into a reduction's loop only before the reduction.",
-            "Compute the element-wise one first in the program, if it does not need the other.",
+            "a pointwise operation into a reduction's loop only before the reduction.",
+            "Compute the pointwise one first in the program, if it does not need the other.",
             label="reduction comes first",
         )
     if gate == VERTICAL and not first.kept and not second.kept:
         return Explanation(
-            f"Both reduce everything to one element (over {first}; over {second}): there is no "
-            "outer loop that they could share.",
-            "Nothing can be set for it.",
+            f"Both reduce everything to one element (over {first}; over {second}): they have no "
+            "outer loop to share.",
+            "Nothing to change: no setting affects this.",
             label="no outer loop",
         )
     return Explanation(
         f"Their loops differ. The first runs over {first}; the second over {second}.",
         "Give both the same shape. torch may have merged the first's dimensions into one loop; "
-        "keep a dimension apart that the other needs (another layout, no reshape between them).",
+        "keep a dimension that the other needs separate (another layout, no reshape in between).",
         _LOOPS,
         "different loops",
     )

@@ -1,4 +1,4 @@
-"""Sizes of buffers in bytes, and how they are written for people."""
+"""Sizes of buffers in bytes, and as readable text."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat)(\d+)")
 
 
 def buffer_bytes(buffer: Buffer) -> int | None:
-    """Bytes of a buffer by its recorded layout; None where a size is no number."""
+    """Bytes of a buffer by its recorded layout; None if a size is not a number."""
     return bytes_of(buffer.dtype, buffer.size)
 
 
 def bytes_of(dtype: str, size: Iterable[str]) -> int | None:
-    """Bytes of a tensor; None where a size is no number or the type not known."""
+    """Bytes of a tensor; None if a size is not a number or the type is unknown."""
     sizes = list(size)
     width = type_width(dtype)
     if width is None or not all(part.isdecimal() and len(part) < 19 for part in sizes):

@@ -1,7 +1,7 @@
-"""Sums over the ledger in which nothing counts twice.
+"""Sums over the ledger that count nothing twice.
 
-Ten pairs may go back to one buffer that one kernel reads: the read is counted once, and so is the
-write of a buffer that nobody else needs.
+Ten pairs may involve one buffer that one kernel reads: the read counts once, and so does the
+write of a buffer that nothing else needs.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from inductoscope.model.as_json import NOT_IN_JSON
 
 @dataclass(frozen=True, kw_only=True)
 class Loss:
-    """Rows between the same two kernels that one condition decided about: the costliest stands
-    for all."""
+    """Rows between the same two kernels that one condition decided; the costliest represents
+    them."""
 
     graph: str
     first: str
@@ -34,7 +34,7 @@ class Loss:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition:
-    """Rows that the same condition decided about; the words are those of the costliest."""
+    """Rows that the same condition decided, with the texts of the costliest."""
 
     number: int
     outcome: Outcome
@@ -51,13 +51,13 @@ class Condition:
 
 
 def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
-    """Bytes that would not be moved if all these pairs were fused; None where none is known."""
+    """Bytes that would not be moved if all these pairs were fused; None if all are unknown."""
     reads: dict[tuple[str, str, str], int] = {}
     writes: dict[tuple[str, str], int] = {}
     for row in rows:
         for moved in row.moved:
             if moved.read_bytes is not None:
-                # A kernel reads a buffer once; fused, every node but the first got it for free.
+                # A kernel reads a buffer once; when fused, all nodes but the first get it free.
                 reader = row.second if row.outcome == FUSED else row.groups[1]
                 key = (row.graph, moved.buffer, reader)
                 reads[key] = max(reads.get(key, 0), moved.read_bytes)
@@ -67,7 +67,7 @@ def bytes_moved(rows: Iterable[LedgerRow]) -> int | None:
 
 
 def losses(rows: Iterable[LedgerRow]) -> list[Loss]:
-    """Rows between the same two kernels put together, the costliest first."""
+    """Rows grouped by their two kernels, the costliest first."""
     found = _grouped(rows, lambda row: (row.graph, *row.groups, row.outcome, row.condition))
     return sorted(map(_loss, found), key=lambda loss: -(loss.bytes or 0))
 
@@ -90,7 +90,7 @@ def _loss(rows: Sequence[LedgerRow]) -> Loss:
 
 
 def conditions(rows: Iterable[LedgerRow], outcome: Outcome) -> list[Condition]:
-    """Rows of one outcome put together by what decided about them, the costliest first."""
+    """Rows of one outcome grouped by the deciding condition, the costliest first."""
     chosen = [row for row in rows if row.outcome == outcome]
     found = _grouped(chosen, lambda row: (row.condition,))
     summed = sorted(

@@ -1,6 +1,6 @@
-"""Tries what might make a pair fuse: compiles the recorded graph again with other settings.
+"""Tries to make a pair fuse: recompiles the recorded graph with other settings.
 
-First with the settings as they were: only a refusal that comes again can be seen to go away.
+The original settings come first: only a refusal that can be reproduced can be seen to go away.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from inductoscope.targets.recompile import RecompileLimits, recompile
 
 Say = Callable[[str], None]
 
-# Settings of the recorded program that are kept for the trials; a stranger's recording must not set
-# anything else. Timing decides nothing there.
+# Settings of the recorded program that the trials keep; a recording from elsewhere must not set
+# anything else. Trials do not time anything.
 _KEPT = tuple(name for name in FUSION_SETTINGS if name != "benchmark_fusion")
 
 
 @dataclass(frozen=True)
 class Trial:
-    """One compile with changed settings, and what became of the pair."""
+    """One compile with changed settings, and the pair's outcome."""
 
     settings: Mapping[str, Any]
-    # fused, refused, never tried, or empty where the pair could not be found again.
+    # fused, refused, never tried, or empty if the pair was not found again.
     outcome: str
     reason: str
     kernels: int | None = None
@@ -42,7 +42,7 @@ class Trial:
 
     @property
     def fused(self) -> bool:
-        """Whether the pair came into one kernel."""
+        """Whether the pair ended up in one kernel."""
         return self.outcome == FUSED
 
 
@@ -53,9 +53,9 @@ def try_settings(
     limits: RecompileLimits | None = None,
     say: Say = lambda text: None,
 ) -> Iterator[Trial]:
-    """Compile with the settings as they were, then with each that might help; stop when one does.
+    """Compile with the original settings, then with each that might help; stop when one does.
 
-    The first trial has no settings. Where it does not give what was recorded, it is the last.
+    The first trial changes nothing. If its outcome differs from the recorded one, it is the last.
     """
     only = _only_compile(recording, row.graph)
     for settings in ({}, *row.tries):
@@ -83,7 +83,7 @@ def _trial(
     limits: RecompileLimits | None,
     say: Say,
 ) -> Trial:
-    # What was compiled for a device that is not there is compiled for it again.
+    # A graph compiled for a missing device is compiled for that device again.
     target = recording_target(recording)
     with tempfile.TemporaryDirectory(prefix="inductoscope-fusion-") as folder:
         try:
@@ -101,13 +101,13 @@ def _trial(
 
 
 def _kept(recording: Recording, key: str) -> dict[str, Any]:
-    """What was set in the recorded run, as far as it decides about fusion."""
+    """The recorded run's settings that affect fusion."""
     found = next((fusion_settings(g) for g in recording.graphs if g.key == key), {})
     return {name: found[name] for name in _KEPT if isinstance(found.get(name), (bool, int, float))}
 
 
 def _judge(again: Recording, row: LedgerRow, settings: Mapping[str, Any]) -> Trial:
-    """What became of the pair in the new recording, found by what the nodes compute."""
+    """The pair's outcome in the new recording; the pair is found by what its nodes compute."""
     for compile_ in again.compiles:
         for graph in compile_.inductor:
             if graph.phase != row.graph.partition(" ")[2] and graph.key != row.graph:
@@ -115,7 +115,7 @@ def _judge(again: Recording, row: LedgerRow, settings: Mapping[str, Any]) -> Tri
             for other in graph_ledger(again, compile_, graph):
                 if _is_same(row, other):
                     return Trial(settings, other.outcome, other.reason, _kernels(graph))
-    error = "the graph was compiled into other nodes, among which this pair is not found"
+    error = "the new compile has different nodes, and this pair is not among them"
     if not again.graphs:
         error = next((e.message for c in again.compiles for e in c.errors), "nothing was compiled")
     return Trial(settings, "", "", error=error)

@@ -1,7 +1,7 @@
 """What each stage of the compiler does, when to look at it, and which symptoms live there.
 
 The texts are data, in the order of the compiler: one entry per stage in `STAGES`. Findings and
-stalls are explained by the docstrings of their own rules, so they are not here.
+stalls are not here: the docstrings of their rules explain them.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = [
 
 STAGES: tuple[StageEntry, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
 
-# Words that every symptom may hold.
+# Words too common to tell symptoms apart.
 _COMMON = {"a", "an", "the", "is", "are", "in", "of", "and", "or", "to", "it", "with", "my", "on"}
 
 
 def find_stage(name: str) -> StageEntry | None:
-    """The stage called `name`, or known by it."""
+    """The stage with this name or alias."""
     wanted = name.strip().lower().replace("_", "-")
     by_name = (stage for stage in STAGES if stage.name == wanted)
     by_alias = (stage for stage in STAGES if wanted in stage.aliases)
@@ -48,19 +48,19 @@ def find_stage(name: str) -> StageEntry | None:
 
 
 def stage_summary(name: str) -> str:
-    """One or two sentences about a stage; empty where there is no such stage."""
+    """One or two sentences about a stage; empty if there is no such stage."""
     stage = find_stage(name)
     return stage.summary if stage else ""
 
 
 def one_line(stage: str) -> str:
-    """One line to put at the head of a stage's view; empty where there is no such stage."""
+    """The line above a stage's view; empty if there is no such stage."""
     summary = stage_summary(stage)
     return f"{summary} More: 'inductoscope explain {stage}'." if summary else ""
 
 
 def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str, ...]]]:
-    """Stages with symptoms that hold the words, best first, and those symptoms."""
+    """Stages whose symptoms contain the words, best match first, with those symptoms."""
     wanted = {_stem(word) for text in words for word in _words(text)}
     if not wanted:
         raise UsageError("Describe a symptom in words, for example 'wrong gradient'.")
@@ -87,7 +87,7 @@ def _words(text: str) -> list[str]:
 
 
 def _stem(word: str) -> str:
-    """Enough for 'hangs' and 'hang', 'gradients' and 'gradient', 'fused' and 'fusion'."""
+    """Just enough to match 'hangs' with 'hang', and 'fused' with 'fusion'."""
     for ending in ("ing", "ion", "ed", "es", "s"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
@@ -95,5 +95,5 @@ def _stem(word: str) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Names like the one that was meant, best first."""
+    """Known names similar to `name`, best match first."""
     return difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""What is explained: a stage of the compiler, a verdict, a view."""
+"""What `explain` explains: stages of the compiler, verdicts, views of the page."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class TorchSwitch:
-    """A switch that torch itself offers."""
+    """A switch that torch offers."""
 
-    # A log is a word for TORCH_LOGS, a setting a name of a config module, a variable one of the
-    # environment.
+    # A word for TORCH_LOGS, a name in a config module, or an environment variable.
     kind: Literal["log", "setting", "variable"]
     name: str
     what: str
@@ -28,13 +27,13 @@ def log(name: str, what: str) -> TorchSwitch:
 
 
 def setting(name: str, what: str) -> TorchSwitch:
-    """A setting of Inductor; of another part of torch where the name says so."""
+    """A setting of Inductor, or of another part of torch if `name` is a full path."""
     full = name if name.startswith("torch.") else f"torch._inductor.config.{name}"
     return TorchSwitch("setting", full, what)
 
 
 def variable(name: str, what: str) -> TorchSwitch:
-    """A variable of the environment."""
+    """An environment variable."""
     return TorchSwitch("variable", name, what)
 
 
@@ -43,26 +42,26 @@ class StageEntry:
     """One stage of the compiler, or one view of what it did."""
 
     name: str
-    # One sentence that stands alone.
+    # One sentence that makes sense alone.
     summary: str
     # What goes in, what comes out, how.
     does: str
-    # Files of torch.
+    # torch's source files.
     lives: tuple[str, ...] = ()
     notions: tuple[tuple[str, str], ...] = ()
     look_here_when: tuple[str, ...] = ()
     symptoms: tuple[str, ...] = ()
-    # Symptoms that look like this stage's and are another's: (symptom, stage).
+    # Symptoms that look like this stage's but belong to another: (symptom, stage).
     elsewhere: tuple[tuple[str, str], ...] = ()
     flags: tuple[TorchSwitch, ...] = ()
-    # Commands of inductoscope, with what they show.
+    # inductoscope commands, with what they show.
     commands: tuple[tuple[str, str], ...] = ()
     aliases: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class Topic:
-    """A verdict of the doctor, a word for how sure it is, or a view of the page."""
+    """A verdict of the doctor, a confidence level, or a view of the page."""
 
     name: str
     summary: str

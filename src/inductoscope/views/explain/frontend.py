@@ -7,11 +7,11 @@ from inductoscope.vocabulary import stages
 
 USER = StageEntry(
     name=stages.USER,
-    summary="The program itself, outside of everything that is compiled.",
-    does="Runs as Python. What fails in eager as well, waits for another rank, or is not seeded is "
-    "the program's own, whatever the compiler did before.",
+    summary="The program itself, outside the compiled code.",
+    does="Runs as ordinary Python. If it also fails in eager, waits for another rank, or is not "
+    "seeded, the problem is in the program, not in the compiler.",
     look_here_when=(
-        "the failure is there with TORCH_COMPILE_DISABLE=1 as well",
+        "it also fails with TORCH_COMPILE_DISABLE=1",
         "results differ from run to run in eager too",
     ),
     symptoms=(
@@ -20,44 +20,43 @@ USER = StageEntry(
         "unseeded random numbers or uninitialised memory",
     ),
     elsewhere=(("fails only when compiled", stages.DYNAMO),),
-    flags=(variable("TORCH_COMPILE_DISABLE", "1 runs the program without the compiler"),),
-    commands=(("inductoscope doctor SCRIPT", "compares with eager before it blames anything"),),
+    flags=(variable("TORCH_COMPILE_DISABLE", "1 turns torch.compile off"),),
+    commands=(("inductoscope doctor SCRIPT", "compares with eager before it blames a stage"),),
 )
 
 DYNAMO = StageEntry(
     name=stages.DYNAMO,
-    summary="Dynamo reads the bytecode of a frame and takes an FX graph of torch operations from "
-    "it.",
+    summary="Dynamo reads a frame's bytecode and captures its torch operations in an FX graph.",
     does="Before a frame runs, Dynamo interprets its bytecode symbolically. Tensor operations go "
-    "into an FX graph, Python is executed away, and what the graph relies on becomes guards. Where "
-    "it cannot go on it breaks the graph and lets Python run.",
+    "into an FX graph, Python code runs at trace time, and assumptions become guards. Where "
+    "Dynamo cannot continue, it breaks the graph and lets Python run.",
     lives=("torch/_dynamo/symbolic_convert.py", "torch/_dynamo/output_graph.py"),
     notions=(
         ("frame", "one call of a Python function; the unit that is compiled"),
         ("FX graph", "operations as Python calls them (torch.relu), one node each"),
-        ("guard", "what has to hold for the compiled code to be used again"),
+        ("guard", "a condition that must hold to reuse the compiled code"),
         ("graph break", "where one graph ends, Python runs, and another graph begins"),
     ),
     look_here_when=(
-        "the graph misses an operation or has a wrong constant",
-        "the Python around the tensors behaves differently when compiled",
+        "the graph lacks an operation or has a wrong constant",
+        "Python code around the tensors behaves differently when compiled",
     ),
     symptoms=(
         "graph break, or torch._dynamo.exc.Unsupported",
         "a Python side effect is lost or happens in another order",
-        "a value of the first call is baked into the graph",
+        "a value from the first call is baked into the graph",
         "compile time grows with the number of calls",
     ),
     elsewhere=(
-        ("the graph is right and the numbers are wrong", stages.AOT),
+        ("the graph is right but the numbers are wrong", stages.AOT),
         ("the same frame compiles again and again", "recompiles"),
     ),
     flags=(
-        log("dynamo", "everything that Dynamo says"),
-        log("graph_code", "the graph it took, as Python"),
+        log("dynamo", "everything that Dynamo logs"),
+        log("graph_code", "the captured graph, as Python"),
         log("trace_source", "each line of the program as it is traced"),
         log("bytecode", "the bytecode before and after"),
-        variable("TORCHDYNAMO_VERBOSE", "1 gives internal stacks of errors"),
+        variable("TORCHDYNAMO_VERBOSE", "1 shows internal stack traces"),
     ),
     commands=(
         ("inductoscope show --stage dynamo", "the graph with the user's lines"),
@@ -68,13 +67,13 @@ DYNAMO = StageEntry(
 
 BREAKS = StageEntry(
     name="breaks",
-    summary="Places where Dynamo had to stop, with the reason and the line.",
+    summary="Places where Dynamo had to end a graph, with the reason and the line.",
     does="At a construct that it cannot trace, Dynamo compiles what it has, lets Python "
-    "execute the construct and starts a new graph behind it. A loop or a `with` block "
-    "around the place can make it leave the whole frame to eager.",
+    "run the construct and starts a new graph after it. A loop or a `with` block around "
+    "the break can make Dynamo run the whole frame in eager.",
     lives=("torch/_dynamo/graph_break_hints.py", "torch/_dynamo/exc.py"),
     notions=(
-        ("resume function", "the rest of a frame behind a break, compiled as a frame of its own"),
+        ("resume function", "the rest of a frame after a break, compiled separately"),
         ("fullgraph", "torch.compile(fullgraph=True) makes every break an error"),
     ),
     look_here_when=("the compiled program is no faster than eager", "there are many small graphs"),
@@ -86,21 +85,21 @@ BREAKS = StageEntry(
 
 GUARDS = StageEntry(
     name="guards",
-    summary="What has to hold for compiled code to be used again, checked on every call.",
+    summary="Conditions for reusing compiled code, checked on every call.",
     does="Each assumption that tracing made becomes a check: types, shapes, strides, global "
-    "values, object identities. If one fails, the next entry for the frame is tried, then "
-    "it is compiled anew.",
+    "values, object identities. If one fails, torch tries the frame's next cache entry, and "
+    "recompiles if none matches.",
     lives=("torch/_dynamo/guards.py", "torch/_guards.py"),
     notions=(
         ("shape guard", "a relation between sizes, such as Ne(s0, 1)"),
-        ("dynamic shape", "a size that is a symbol (s0) and not a number in the graph"),
+        ("dynamic shape", "a size that is a symbol (s0) in the graph, not a number"),
     ),
-    look_here_when=("small calls are slow although nothing compiles", "something recompiles"),
+    look_here_when=("short calls are slow although nothing compiles", "something recompiles"),
     symptoms=("overhead per call", "a stale value is used because nothing guards it"),
     elsewhere=(("compiles on every call", "recompiles"),),
     flags=(
-        log("guards", "the guards of every compile"),
-        log("dynamic", "how symbols and shape guards come about"),
+        log("guards", "the guards of each compile"),
+        log("dynamic", "how symbols and shape guards are created"),
     ),
     commands=(("inductoscope show --stage guards", "guards with the lines that made them"),),
 )
@@ -109,11 +108,11 @@ RECOMPILES = StageEntry(
     name="recompiles",
     summary="Frames that were compiled again because a guard failed.",
     does="A call with another shape, type or Python value fails a guard and compiles the frame "
-    "again. After recompile_limit compiles torch gives up and runs the frame in eager.",
+    "again. After recompile_limit compiles, torch gives up and runs the frame in eager.",
     lives=("torch/_dynamo/guards.py", "torch/_dynamo/config.py"),
     notions=(
-        ("automatic dynamic", "a size that changed once is made a symbol in the second compile"),
-        ("recompile limit", "after this many compiles a frame is left to eager"),
+        ("automatic dynamic", "a size that changed becomes a symbol in the next compile"),
+        ("recompile limit", "after this many compiles, the frame runs in eager"),
     ),
     look_here_when=("every step is slow, not only the first",),
     symptoms=(
@@ -121,7 +120,7 @@ RECOMPILES = StageEntry(
         "recompile limit reached",
         "slow with changing shapes or batch sizes",
     ),
-    elsewhere=(("the first call alone is slow", "native"),),
+    elsewhere=(("only the first call is slow", "native"),),
     flags=(
         log("recompiles", "which guard failed"),
         setting("torch._dynamo.config.recompile_limit", "compiles per frame, 8 by default"),

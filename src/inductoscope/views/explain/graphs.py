@@ -8,7 +8,7 @@ from inductoscope.vocabulary import stages
 AOT = StageEntry(
     name=stages.AOT,
     summary="AOTAutograd traces forward and backward into ATen graphs without mutation or aliases.",
-    does="Dynamo's graph is run on fake tensors. Autograd is traced with it, mutations become "
+    does="Runs Dynamo's graph on fake tensors and traces autograd with it. Mutations become "
     "functional, views are regenerated, operations are decomposed into ATen, and the "
     "joint graph is partitioned into forward and backward.",
     lives=(
@@ -18,13 +18,13 @@ AOT = StageEntry(
     ),
     notions=(
         ("joint graph", "forward and backward in one"),
-        ("partitioner", "decides what the forward saves and what the backward computes again"),
+        ("partitioner", "decides what the forward saves and what the backward recomputes"),
         ("fake tensor", "a tensor with shape, stride and dtype but no data"),
         ("functionalization", "an in-place operation becomes a new value, written back at the end"),
     ),
     look_here_when=(
-        "gradients are wrong and the forward is right",
-        "a mutation of an input is lost, or an output aliases what it should not",
+        "gradients are wrong but the forward is right",
+        "a mutation of an input is lost, or an output has a wrong alias",
     ),
     symptoms=(
         "gradient missing or wrong",
@@ -33,14 +33,14 @@ AOT = StageEntry(
         "memory use of training too high",
     ),
     elsewhere=(
-        ("an operation was split into wrong ones", stages.DECOMPOSITION),
-        ("the AOT graphs are right, the result is not", stages.POST_GRAD_PASS),
+        ("an operation was decomposed wrongly", stages.DECOMPOSITION),
+        ("the AOT graphs are right but the result is not", stages.POST_GRAD_PASS),
     ),
     flags=(
         log("aot_graphs", "forward and backward graphs"),
         log("aot_joint_graph", "the joint graph"),
-        variable("AOT_PARTITIONER_DEBUG", "1 tells what the partitioner saves and why"),
-        variable("TORCHDYNAMO_REPRO_AFTER", "aot dumps a failing graph; dynamo does so earlier"),
+        variable("AOT_PARTITIONER_DEBUG", "1 prints what the partitioner saves and why"),
+        variable("TORCHDYNAMO_REPRO_AFTER", "dumps the graph that fails: dynamo or aot"),
     ),
     commands=(("inductoscope show --stage aot", "joint, forward and backward graphs"),),
     aliases=("autograd", "aten"),
@@ -48,18 +48,18 @@ AOT = StageEntry(
 
 DECOMPOSITION = StageEntry(
     name=stages.DECOMPOSITION,
-    summary="An operation is replaced by simpler ATen or prims operations.",
+    summary="Replaces an operation with simpler ATen or prims operations.",
     does="While AOTAutograd traces, operations in Inductor's table are replaced: layer_norm "
     "becomes var_mean, sub, rsqrt, mul, add. Fewer operations then need a lowering, and "
     "the parts can fuse.",
     lives=("torch/_inductor/decomposition.py", "torch/_decomp/decompositions.py"),
     notions=(("prims", "the smallest operations that a decomposition may use"),),
-    look_here_when=("one operation alone is wrong when compiled, in every dtype and shape",),
+    look_here_when=("a single operation is wrong when compiled, in every dtype and shape",),
     symptoms=("an operation's result or dtype differs from eager", "an edge case is mishandled"),
     elsewhere=(("the decomposed graph is right", stages.LOWERING),),
     flags=(
         log("aot_graphs", "the graphs after decomposition"),
-        setting("fallback_by_default", "calls ATen's kernels unless a node asks for more"),
+        setting("fallback_by_default", "calls ATen's kernels, except for annotated nodes"),
     ),
     commands=(("inductoscope show --stage aot", "what was decomposed, and how often"),),
 )
@@ -70,14 +70,14 @@ PRE_GRAD = StageEntry(
     does="Patterns of whole torch operations are rewritten: conv with batch norm, split and cat, "
     "batches of linear layers. The graph may still mutate and is not normalised.",
     lives=("torch/_inductor/fx_passes/pre_grad.py",),
-    look_here_when=("the first graph that gives another result is the pre-grad one",),
+    look_here_when=("the pre-grad graph is the first with a different result",),
     symptoms=("wrong result with a pattern of split, cat, stack or conv and batch norm",),
     elsewhere=(("the pre-grad graph is right", stages.AOT),),
     flags=(
         log("pre_grad_graphs", "the graph after these passes"),
-        setting("use_pre_grad_passes", "False leaves all of them out"),
+        setting("use_pre_grad_passes", "False skips all of them"),
         setting("fx_passes_numeric_check", "compares results before and after"),
-        variable("TORCHINDUCTOR_DISABLED_PASSES", "leaves out passes by part of their name"),
+        variable("TORCHINDUCTOR_DISABLED_PASSES", "skips passes by part of their name"),
     ),
     commands=(("inductoscope show --stage passes", "each pass that changed the graph, as a diff"),),
     aliases=("pre-grad",),
@@ -85,9 +85,9 @@ PRE_GRAD = StageEntry(
 
 JOINT = StageEntry(
     name=stages.JOINT_PASS,
-    summary="Passes over the joint graph, before it is cut into forward and backward.",
+    summary="Passes over the joint graph, before it is partitioned into forward and backward.",
     does="Constant folding, removal of operations that do nothing, attention patterns and other "
-    "rewrites that have to see forward and backward at once.",
+    "rewrites that need to see forward and backward together.",
     lives=(
         "torch/_inductor/fx_passes/joint_graph.py",
         "torch/_inductor/fx_passes/fuse_attention.py",
@@ -97,10 +97,10 @@ JOINT = StageEntry(
     symptoms=("attention pattern replaced wrongly", "a folded constant has a wrong dtype or shape"),
     elsewhere=(("the joint graph is right", stages.POST_GRAD_PASS),),
     flags=(
-        setting("use_joint_graph_passes", "False leaves all of them out"),
-        setting("joint_graph_constant_folding", "False leaves constants alone"),
-        setting("pattern_matcher", "False leaves all pattern passes out"),
-        variable("TORCHINDUCTOR_DISABLED_PASSES", "leaves out passes by part of their name"),
+        setting("use_joint_graph_passes", "False skips all of them"),
+        setting("joint_graph_constant_folding", "False skips constant folding"),
+        setting("pattern_matcher", "False skips all pattern passes"),
+        variable("TORCHINDUCTOR_DISABLED_PASSES", "skips passes by part of their name"),
     ),
     commands=(("inductoscope show --stage passes", "each pass that changed the graph, as a diff"),),
     aliases=("joint", "joint-graph"),
@@ -110,17 +110,17 @@ POST_GRAD = StageEntry(
     name=stages.POST_GRAD_PASS,
     summary="The last passes over the ATen graph; what they leave is what Inductor lowers.",
     does="Patterns over ATen, reordering for locality, reinplacing of mutations, removal of views "
-    "and casts. Runs for forward and backward each.",
+    "and casts. They run separately for forward and backward.",
     lives=("torch/_inductor/fx_passes/post_grad.py", "torch/_inductor/fx_passes/reinplace.py"),
-    notions=(("reinplacing", "an operation writes in place again where nobody sees it"),),
-    look_here_when=("the AOT graph gives the right result and the post-grad graph does not",),
+    notions=(("reinplacing", "an operation writes in place again where that is safe"),),
+    look_here_when=("the AOT graph gives the right result but the post-grad graph does not",),
     symptoms=("an update is lost or happens twice", "a matched pattern changes the result"),
     elsewhere=(("the post-grad graph is right", stages.LOWERING),),
     flags=(
-        log("post_grad_graphs", "the graph that is lowered"),
-        setting("use_post_grad_passes", "False leaves all of them out"),
+        log("post_grad_graphs", "the graph that Inductor lowers"),
+        setting("use_post_grad_passes", "False skips all of them"),
         setting("reorder_for_locality", "False keeps the order"),
-        variable("TORCHINDUCTOR_DISABLED_PASSES", "leaves out passes by part of their name"),
+        variable("TORCHINDUCTOR_DISABLED_PASSES", "skips passes by part of their name"),
     ),
     commands=(
         ("inductoscope show --stage passes", "each pass that changed the graph, as a diff"),
@@ -132,18 +132,18 @@ POST_GRAD = StageEntry(
 PASSES = StageEntry(
     name="passes",
     summary="All passes that changed a graph: pre-grad, joint and post-grad, with a diff each.",
-    does="A view of the three groups of passes. Passes that changed nothing are not in it.",
+    does="A view of the three groups of passes, without those that changed nothing.",
     lives=("torch/fx/passes/graph_transform_observer.py", "torch/_inductor/pattern_matcher.py"),
-    look_here_when=("a graph is right before and wrong after",),
+    look_here_when=("a graph is right before a pass and wrong after it",),
     symptoms=("an operation vanished, or another one took its place",),
     elsewhere=(("no pass touched the operation", stages.LOWERING),),
     flags=(
-        variable("TORCHINDUCTOR_DISABLED_PASSES", "leaves out passes by part of their name"),
-        setting("trace.log_url_for_graph_xform", "where pictures of each change are written"),
+        variable("TORCHINDUCTOR_DISABLED_PASSES", "skips passes by part of their name"),
+        setting("trace.log_url_for_graph_xform", "folder for pictures of each change"),
     ),
     commands=(
         ("inductoscope show --stage passes", "each pass with a diff"),
-        ("inductoscope diff A B", "passes that apply in one run alone"),
+        ("inductoscope diff A B", "passes that apply in only one of two runs"),
     ),
 )
 

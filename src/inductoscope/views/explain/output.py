@@ -8,14 +8,14 @@ from inductoscope.vocabulary import stages
 WRAPPER = StageEntry(
     name=stages.WRAPPER,
     summary="The generated program that allocates buffers and calls the kernels in order.",
-    does="A Python module (C++ with cpp_wrapper) with one call function: checks of the inputs, "
-    "allocations, kernel launches, frees, the outputs.",
+    does="A Python module (C++ with cpp_wrapper) with one call function: it checks the inputs, "
+    "allocates buffers, launches kernels, frees buffers and returns the outputs.",
     lives=(
         "torch/_inductor/codegen/wrapper.py",
         "torch/_inductor/codegen/cpp_wrapper_cpu.py",
     ),
     notions=(("call", "the function that runs instead of the graph"),),
-    look_here_when=("each kernel is right and the whole is not", "overhead between kernels"),
+    look_here_when=("each kernel is right but the result is not", "overhead between kernels"),
     symptoms=(
         "a kernel gets a wrong argument or grid",
         "assert_size_stride fails",
@@ -23,13 +23,13 @@ WRAPPER = StageEntry(
         "time between kernels",
     ),
     elsewhere=(
-        ("which buffer takes over which", "memory"),
+        ("which buffer reuses which", "memory"),
         ("one kernel is wrong", stages.CODEGEN),
     ),
     flags=(
         log("output_code", "the wrapper"),
-        setting("cpp_wrapper", "generates it in C++"),
-        setting("size_asserts", "False leaves checks of sizes out"),
+        setting("cpp_wrapper", "generates the wrapper in C++"),
+        setting("size_asserts", "False omits the size checks"),
         setting("nan_asserts", "checks inputs and outputs for NaN"),
         setting("profiler_mark_wrapper_call", "marks the call in a profile"),
     ),
@@ -39,19 +39,19 @@ WRAPPER = StageEntry(
 NATIVE = StageEntry(
     name="native",
     summary="Every run of a native compiler: g++ for C++ kernels, Triton and ptxas for GPU ones.",
-    does="A view of commands, seconds, exit codes, messages, registers and spills. On CPU it "
-    "is most of the compile time as a rule.",
+    does="A view of commands, seconds, exit codes, messages, registers and spills. On CPU "
+    "this is usually most of the compile time.",
     lives=("torch/_inductor/cpp_builder.py", "torch/_inductor/async_compile.py"),
     look_here_when=("the first call takes long", "a native compiler fails"),
     symptoms=("compile time", "slow first call", "compiler error in generated code"),
     elsewhere=(("the generated source is wrong", stages.CODEGEN),),
     flags=(
-        log("async_compile", "the pool of workers"),
-        variable("TORCHINDUCTOR_COMPILE_THREADS", "how many at once; 1 compiles in the program"),
+        log("async_compile", "the pool of compile workers"),
+        variable("TORCHINDUCTOR_COMPILE_THREADS", "how many at once; 1 uses no workers"),
     ),
     commands=(
-        ("inductoscope show --stage native", "all runs of compilers"),
-        ("inductoscope export --to DIR --form perfetto", "them on a timeline"),
+        ("inductoscope show --stage native", "every compiler run"),
+        ("inductoscope export --to DIR --form perfetto", "the compiler runs on a timeline"),
     ),
     aliases=("compile",),
 )
@@ -59,16 +59,16 @@ NATIVE = StageEntry(
 CPP_COMPILE = StageEntry(
     name=stages.CPP_COMPILE,
     summary="g++ or clang++ turns a generated C++ kernel into a library.",
-    does="A file with the kernel and a binding is compiled with the flags of the chosen "
-    "instruction set, and loaded. A precompiled header and ten probes of the instruction "
-    "set come first in an empty cache.",
+    does="Compiles a file with the kernel and a binding for the chosen instruction set, and loads "
+    "it. With an empty cache, a precompiled header and ten probes of the instruction set "
+    "come first.",
     lives=("torch/_inductor/cpp_builder.py", "torch/_inductor/codecache.py"),
-    notions=(("vec ISA", "the vector instructions that the probes found to work"),),
-    look_here_when=("CppCompileError", "a C++ kernel is wrong and its source is right"),
+    notions=(("vec ISA", "the vector instructions that passed the probes"),),
+    look_here_when=("CppCompileError", "a C++ kernel is wrong but its source is right"),
     symptoms=(
         "CppCompileError",
-        "g++ hangs or needs minutes",
-        "wrong with -O3 or fast-math and right without",
+        "g++ hangs or takes minutes",
+        "wrong only with -O3 or fast-math",
         "illegal instruction",
     ),
     elsewhere=(("the source does not compile because it is wrong", stages.CODEGEN),),
@@ -90,20 +90,20 @@ TRITON_COMPILE = StageEntry(
     name=stages.TRITON_COMPILE,
     summary="Triton turns a kernel into TTIR, TTGIR, LLVM IR, PTX and a cubin (AMD: AMDGCN, "
     "hsaco).",
-    does="Per configuration: Triton's own passes, LLVM, then ptxas. Runs in a pool of worker "
-    "processes once that is ready, in threads of the program before.",
+    does="Per configuration: Triton's own passes, LLVM, then ptxas. Runs in threads of the "
+    "program until the pool of worker processes is ready, then in the pool.",
     lives=("torch/_inductor/runtime/triton_heuristics.py", "torch/_inductor/async_compile.py"),
     notions=(
-        ("TTIR, TTGIR", "Triton's IR, without and with the layout over threads"),
-        ("spills", "registers that did not fit and go through memory"),
-        ("num_warps, num_stages", "what a configuration chooses besides block sizes"),
+        ("TTIR, TTGIR", "Triton's IR, before and after layouts are assigned to threads"),
+        ("spills", "values that did not fit in registers and go through memory"),
+        ("num_warps, num_stages", "chosen by a configuration, besides block sizes"),
     ),
-    look_here_when=("ptxas or LLVM fails or does not end", "a kernel spills or is slow"),
+    look_here_when=("ptxas or LLVM fails or does not finish", "a kernel spills or is slow"),
     symptoms=(
         "hang in ptxas",
         "out of shared memory or registers",
         "Triton compilation error",
-        "a GPU kernel is wrong and its source is right",
+        "a GPU kernel is wrong but its source is right",
     ),
     elsewhere=(
         ("one of many choices is stuck", stages.AUTOTUNE),
@@ -111,44 +111,44 @@ TRITON_COMPILE = StageEntry(
     ),
     flags=(
         setting("worker_suppress_logging", "False lets workers print"),
-        setting("compile_worker_wait_timeout", "seconds until waiting for a worker ends"),
-        setting("triton.spill_threshold", "configurations that spill more are left out"),
+        setting("compile_worker_wait_timeout", "seconds to wait for a worker"),
+        setting("triton.spill_threshold", "configurations that spill more are dropped"),
     ),
     commands=(
-        ("inductoscope show --kernel NAME --form ptx", "a form of the kernel"),
-        ("inductoscope kernel FILE --timeout 60", "compile it alone, with a time limit"),
+        ("inductoscope show --kernel NAME --form ptx", "one form of the kernel"),
+        ("inductoscope kernel FILE --timeout 60", "compile only this kernel, with a time limit"),
     ),
     aliases=("ptxas", "ptx"),
 )
 
 AUTOTUNE = StageEntry(
     name=stages.AUTOTUNE,
-    summary="Several implementations of one operation are compiled and timed; the fastest stays.",
-    does="With max_autotune a matrix product gets ATen, Triton templates in many "
-    "configurations and C++ or CUTLASS templates as choices. They are precompiled, then "
-    "timed on random data of the right shape. Pointwise kernels time a few block sizes "
-    "when they first run.",
+    summary="Compiles and times several implementations of an operation, and keeps the fastest.",
+    does="With max_autotune, the choices for a matrix product are ATen, Triton templates in many "
+    "configurations, and C++ or CUTLASS templates. They are precompiled, then timed on "
+    "random data of the right shape. Pointwise kernels time a few block sizes when they "
+    "first run.",
     lives=("torch/_inductor/select_algorithm.py", "torch/_inductor/autotune_process.py"),
     notions=(
         ("choice", "one implementation with one configuration"),
         ("template", "a kernel with holes, for products and convolutions"),
-        ("epilogue", "what is fused behind a template"),
+        ("epilogue", "operations fused onto the output of a template"),
     ),
-    look_here_when=("compile hangs or takes minutes with max-autotune", "the winner looks wrong"),
+    look_here_when=("compiling hangs or takes minutes with max-autotune", "the winner looks wrong"),
     symptoms=(
         "hang while autotuning, DDP waits",
         "No valid triton configs",
-        "another kernel is chosen from run to run",
-        "wrong result with max-autotune alone",
+        "the chosen kernel differs from run to run",
+        "wrong result only with max-autotune",
     ),
     elsewhere=(("one configuration never compiles", stages.TRITON_COMPILE),),
     flags=(
-        log("autotuning", "choices and their times; says nothing on CPU"),
-        setting("max_autotune", "searches at all"),
+        log("autotuning", "choices and their times; silent on CPU"),
+        setting("max_autotune", "turns autotuning on"),
         setting("max_autotune_gemm_backends", "which kinds of choices"),
-        setting("autotune_in_subproc", "times in another process"),
-        variable("TORCHINDUCTOR_PRECOMPILATION_TIMEOUT_SECONDS", "after which a choice fails"),
-        variable("TORCHINDUCTOR_AUTOTUNE_CHOICE_NAME_REGEX", "only choices with such names"),
+        setting("autotune_in_subproc", "times choices in another process"),
+        variable("TORCHINDUCTOR_PRECOMPILATION_TIMEOUT_SECONDS", "seconds until a choice fails"),
+        variable("TORCHINDUCTOR_AUTOTUNE_CHOICE_NAME_REGEX", "only choices whose names match"),
     ),
     commands=(
         ("inductoscope show --stage autotune", "choices, times, the winner"),
@@ -159,19 +159,19 @@ AUTOTUNE = StageEntry(
 
 CACHE = StageEntry(
     name="cache",
-    summary="Look-ups in torch's caches: a hit skips every stage behind it.",
-    does="AOTAutograd's cache gives compiled forward and backward, the FX graph cache a compiled "
-    "graph, the code cache a library or cubin. After a hit there is no IR and no fusion to see.",
+    summary="Lookups in torch's caches: a hit skips every later stage.",
+    does="AOTAutograd's cache holds compiled forwards and backwards, the FX graph cache compiled "
+    "graphs, the code cache libraries and cubins. After a hit there is no IR or fusion to show.",
     lives=("torch/_inductor/codecache.py", "torch/_functorch/_aot_autograd/autograd_cache.py"),
-    notions=(("bypass", "the graph cannot be cached, for the reason that is given"),),
-    look_here_when=("a change of a setting has no effect", "every start recompiles everything"),
+    notions=(("bypass", "the graph cannot be cached; the reason is shown"),),
+    look_here_when=("changing a setting has no effect", "every start recompiles everything"),
     symptoms=("nothing to see after the first run", "stale code", "cache miss at every start"),
     elsewhere=(("the same run compiles twice", "recompiles"),),
     flags=(
-        log("cache", "look-ups, keys and reasons"),
+        log("cache", "lookups, keys and reasons"),
         setting("fx_graph_cache", "False compiles every graph"),
-        setting("force_disable_caches", "True uses no cache"),
-        variable("TORCHINDUCTOR_CACHE_DIR", "another folder, for instance an empty one"),
+        setting("force_disable_caches", "True turns all caches off"),
+        variable("TORCHINDUCTOR_CACHE_DIR", "another folder, such as an empty one"),
     ),
     commands=(
         ("inductoscope show --stage cache", "hits, misses, bypasses"),
@@ -183,15 +183,15 @@ CACHE = StageEntry(
 ERRORS = StageEntry(
     name="errors",
     summary="Exceptions that left the compiler, with the stage that raised them.",
-    does="A view of each exception with its stage, the operation under way and the user's line. An "
-    "exception that torch swallowed, so that the frame runs in eager, is in it too.",
+    does="A view of each exception with its stage, the current operation and the user's line. It "
+    "includes exceptions that torch suppressed by running the frame in eager.",
     lives=("torch/_inductor/exc.py", "torch/_dynamo/exc.py"),
-    look_here_when=("compile fails",),
+    look_here_when=("compiling fails",),
     symptoms=("InductorError", "BackendCompilerFailed", "exception while compiling"),
     elsewhere=(("the process dies without an exception", stages.RUNTIME),),
     flags=(
-        setting("torch._dynamo.config.suppress_errors", "runs in eager what does not compile"),
-        variable("TORCHDYNAMO_VERBOSE", "1 gives internal stacks"),
+        setting("torch._dynamo.config.suppress_errors", "runs code that does not compile in eager"),
+        variable("TORCHDYNAMO_VERBOSE", "1 shows internal stack traces"),
     ),
     commands=(
         ("inductoscope show --stage errors", "all exceptions in full"),
@@ -203,10 +203,10 @@ ERRORS = StageEntry(
 RUNTIME = StageEntry(
     name=stages.RUNTIME,
     summary="Compiled code runs: kernels on real data, guards, CUDA graphs.",
-    does="The wrapper's call function runs. What goes wrong here and is right in the source is a "
-    "matter of inputs, alignment, memory, devices or CUDA graphs.",
+    does="The wrapper's call function runs. If the source is right, a failure here comes from "
+    "inputs, alignment, memory, devices or CUDA graphs.",
     lives=("torch/_inductor/cudagraph_trees.py", "torch/_inductor/runtime/triton_heuristics.py"),
-    look_here_when=("it compiles, and dies or hangs when it is called",),
+    look_here_when=("it compiles, but crashes or hangs when called",),
     symptoms=(
         "segmentation fault or illegal memory access",
         "NaN at run time",
@@ -214,25 +214,25 @@ RUNTIME = StageEntry(
         "wrong only with CUDA graphs",
         "slow although compiled",
     ),
-    elsewhere=(("dies while it compiles", stages.INDUCTOR), ("NaN in eager too", stages.USER)),
+    elsewhere=(("crashes while compiling", stages.INDUCTOR), ("NaN in eager too", stages.USER)),
     flags=(
         setting("nan_asserts", "checks inputs and outputs for NaN"),
-        setting("triton.cudagraphs", "CUDA graphs"),
+        setting("triton.cudagraphs", "turns CUDA graphs on"),
         setting("triton.debug_sync_kernel", "waits after every kernel, so an error names it"),
-        setting("assert_indirect_indexing", "checks indices that are data"),
+        setting("assert_indirect_indexing", "checks data-dependent indices"),
         setting("profile_bandwidth", "bandwidth of every kernel"),
-        log("cudagraphs", "what is captured, and why not"),
+        log("cudagraphs", "what is captured, and what is not and why"),
     ),
     commands=(
         ("inductoscope doctor SCRIPT", "the first kernel whose output is wrong"),
-        ("inductoscope attach PID", "where a process that hangs is"),
+        ("inductoscope attach PID", "where a hanging process is"),
     ),
 )
 
 NONE = StageEntry(
     name=stages.NO_STAGE,
     summary="No stage: nothing is wrong, or nothing shows where.",
-    does="Stands in a verdict where no stage is to blame, or where the evidence names none.",
+    does="Used in a verdict when no stage is to blame, or the evidence does not name one.",
     commands=(("inductoscope show", "what was recorded"),),
 )
 

@@ -1,4 +1,4 @@
-"""Verdicts of the doctor, how sure they are, and views of the page."""
+"""The doctor's verdicts, its confidence levels, and the views of the page."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from inductoscope.vocabulary import verdicts
 VERDICTS = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.VERDICTS)
 CONFIDENCES = tuple(Topic(one.name, one.meaning, one.what_to_do) for one in verdicts.CONFIDENCES)
 
-# The views of the HTML page, besides those that are called like a stage.
+# The views of the HTML page that are not named after a stage.
 VIEWS = (
     Topic(
         "overview",
-        "Findings first, then the program, its compiles and where the time went.",
+        "Findings first, then the program, its compiles and the time they took.",
         "Start with the first finding; each names its stage.",
     ),
     Topic(
         "timeline",
-        "Which stage each process, worker and compiler was in, and when; nested as they ran.",
-        "Look for the longest span without an inner one. A span that never ended is marked.",
+        "When each process, worker and compiler was in which stage; spans are nested.",
+        "Look for the longest span without inner spans. Spans that never ended are marked.",
     ),
     Topic(
         "panes",
         "Python, FX, IR, scheduler, loop body, kernel and machine code side by side.",
-        "Select a line in one pane: its operations are highlighted in all the others.",
+        "Select a line in one pane: all other panes highlight its operations.",
     ),
     Topic(
         "schedule",

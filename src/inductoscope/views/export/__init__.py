@@ -1,7 +1,6 @@
 """A recording in forms that other programs read: one function per form, listed in `FORMS`.
 
-A form says which files it is made of; one place writes them, safely. A new form is one file and
-one line.
+A form yields its files; `folder` writes them safely. A new form is one file and one line.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ FORMS: dict[str, Form] = {
 
 
 def export(recording: Recording, folder: Path, forms: tuple[str, ...] = ()) -> tuple[Written, ...]:
-    """Write the forms, all where none is named, into a folder; returns what was written."""
+    """Write the forms (all if none is named) into a folder; returns what was written."""
     chosen = forms or tuple(FORMS)
     items = [item for form in chosen for item in FORMS[form](recording)]
     largest = max(LARGEST, 64 * _size(recording.path))
@@ -41,6 +40,6 @@ def _size(folder: str) -> int:
     total = 0
     for place, _, names in os.walk(folder):
         for name in names:
-            with contextlib.suppress(OSError):  # A run that goes on removes files as well.
+            with contextlib.suppress(OSError):  # A running program may also remove files.
                 total += os.lstat(os.path.join(place, name)).st_size
     return total

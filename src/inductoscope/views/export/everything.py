@@ -19,12 +19,12 @@ _DIGEST = re.compile(r"[0-9a-f]{32}")
 
 
 def everything(recording: Recording) -> Iterator[Item]:
-    """One file that needs no other."""
+    """One self-contained file."""
     yield Item("recording.json", "everything", lambda: json.dumps(as_data(recording), indent=1))
 
 
 def as_data(recording: Recording) -> dict[str, Any]:
-    """The recording as plain data. `payloads` holds what the digests in it stand for."""
+    """The recording as plain data. `payloads` holds the texts behind its digests."""
     data = {
         "schema": SCHEMA,
         "tool": f"inductoscope {__version__}",
@@ -36,7 +36,7 @@ def as_data(recording: Recording) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """Dataclasses as objects and tuples as lists; readers of payloads are left out."""
+    """Dataclasses as objects and tuples as lists, without readers of payloads."""
     if is_dataclass(value) and not isinstance(value, type):
         names = (field.name for field in fields(value) if field.name != "payloads")
         return {name: plain(getattr(value, name)) for name in names}
@@ -48,7 +48,7 @@ def plain(value: Any) -> Any:
 
 
 def _payloads(recording: Recording, data: Any) -> dict[str, str]:
-    """All texts that are referred to, from other texts as well; missing ones are left out."""
+    """All referenced texts, also those that other texts reference, except missing ones."""
     found: dict[str, str] = {}
     waiting = _digests(data)
     while waiting:
@@ -56,7 +56,7 @@ def _payloads(recording: Recording, data: Any) -> dict[str, str]:
         text = recording.payloads.payload(digest) if digest not in found else None
         if text is not None:
             found[digest] = text
-            # A scheduler list refers to loop bodies.
+            # A list of scheduler nodes references loop bodies.
             waiting += _DIGEST.findall(text) if text.startswith("[") else []
     return found
 

@@ -1,8 +1,8 @@
-"""Writes an export into a folder, over nothing that it has not written itself.
+"""Writes an export into a folder, and overwrites only files from an earlier export.
 
-A manifest in the folder says what each file is, with its digest: a file is replaced or removed only
-if it is listed there and has not been changed since. The files of another recording are removed, so
-that a folder holds one export; what else lies there is listed as `kept`.
+A manifest in the folder lists each file with its digest: a file is replaced or removed only if it
+is listed there and unchanged since. Files exported from another recording are removed, so that a
+folder holds one export; all other files in it are listed as `kept`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from inductoscope.views.export.item import Item
 
 MANIFEST = "manifest.json"
 SCHEMA = 1
-# A recording may name one text any number of times, and an export writes it out each time.
+# A recording may reference one text many times, and an export writes it each time.
 LARGEST = 4 << 30
 _MOST_KEPT = 100
 
@@ -44,7 +44,7 @@ class Written:
 def write_all(
     folder: Path, items: Iterable[Item], *, largest: int = LARGEST, **about: Any
 ) -> tuple[Written, ...]:
-    """Write every item and the manifest; UsageError before anything is written over."""
+    """Write every item and the manifest; UsageError before it would overwrite other files."""
     items = _with_unique_paths(items)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -62,9 +62,9 @@ def write_all(
         try:
             written.extend(_write_up_to(largest, folder, items))
         finally:
-            # Also after a failure: what is listed may be written over by the next export.
+            # Also after a failure: the next export may overwrite what is listed.
             paths = {file.path for file in written}
-            # What an earlier export of another form left stays its own.
+            # Files of another form, from an earlier export, stay listed.
             kept = [row for row in earlier if str(row.get("path")) not in {*paths, MANIFEST}]
             rows = [*map(vars, written), *kept]
             left = {"kept": _others(folder, paths)} if replaces else {}
@@ -75,9 +75,9 @@ def write_all(
 
 
 def _with_unique_paths(items: Iterable[Item]) -> list[Item]:
-    """Numbers names that are there already, also where only the case of letters differs."""
+    """Number repeated names, also if they differ only in case."""
     items = list(items)
-    # No file takes the name of a folder that another one lies in.
+    # No file may take the name of a folder that another file is in.
     taken = {MANIFEST, *(folder for item in items for folder in _folders(item.path.lower()))}
     last: dict[str, int] = {}
     found = []
@@ -105,8 +105,8 @@ def _write_up_to(largest: int, folder: Path, items: Iterable[Item]) -> Iterator[
         left -= len(data)
         if left < 0:
             raise ToolFailure(
-                f"The export would be larger than {largest >> 20} MiB, far more than is recorded. "
-                "Choose fewer forms with --form."
+                f"The export would be larger than {largest >> 20} MiB, far larger than the "
+                "recording. Choose fewer forms with --form."
             )
         _create(folder, item.path, data)
         yield Written(item.path, item.what, item.graph, item.stage, len(data), _digest(data))
@@ -119,12 +119,12 @@ def _write_manifest(folder: Path, files: list[dict[str, Any]], about: dict[str, 
 
 
 def kept_files(folder: Path) -> list[str]:
-    """What lies in the folder beside an export that took the place of another recording's."""
+    """Other files in the folder, if the export replaced another recording's."""
     return list(texts(_earlier_manifest(folder).get("kept")))
 
 
 def _earlier_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of an earlier export; empty where there is none."""
+    """The manifest of an earlier export; empty if there is none."""
     try:
         known = members(parse((folder / MANIFEST).read_bytes()))
     except (OSError, ValueError):
@@ -133,7 +133,7 @@ def _earlier_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _earlier_files(known: dict[str, Any]) -> list[dict[str, Any]]:
-    """What the manifest of an earlier export lists, and that manifest itself."""
+    """The files listed in an earlier manifest, and that manifest itself."""
     if not known:
         return []
     files = known.get("files")
@@ -142,13 +142,13 @@ def _earlier_files(known: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def _is_of_another(known: dict[str, Any], about: dict[str, Any]) -> bool:
-    """Whether the earlier export was made of another recording."""
+    """Whether the earlier export is of another recording."""
     recordings = [str(one.get("recording") or "") for one in (known, about)]
     return all(recordings) and len({os.path.realpath(name) for name in recordings}) > 1
 
 
 def _remove_unchanged(folder: Path, own: dict[str, str], keep: set[str]) -> None:
-    """Remove the files of an earlier export, and the folders that are empty then."""
+    """Remove the files of an earlier export, and folders that become empty."""
     for path in own.keys() - keep:
         target = folder / path
         if own[path] and _lies_in(folder, path) and _is_unchanged(target, own[path]):
@@ -159,7 +159,7 @@ def _remove_unchanged(folder: Path, own: dict[str, str], keep: set[str]) -> None
 
 
 def _lies_in(folder: Path, path: str) -> bool:
-    """Whether a path of a manifest, which anybody can write, leads nowhere else."""
+    """Whether a path in a manifest, which anybody can write, stays inside the folder."""
     parts = path.split("/")
     if os.path.isabs(path) or any(part in ("", ".", "..") for part in parts) or "\0" in path:
         return False
@@ -173,7 +173,7 @@ def _is_unchanged(target: Path, digest: str) -> bool:
 
 
 def _others(folder: Path, paths: set[str]) -> list[str]:
-    """Files that are not of the export, as far as they can be named."""
+    """The first files that are not part of the export."""
     found: list[str] = []
     for place, _, names in os.walk(folder):
         inner = (os.path.relpath(os.path.join(place, name), folder) for name in sorted(names))
@@ -188,15 +188,13 @@ def _refuse_foreign(folder: Path, path: str, own: dict[str, str]) -> None:
     for parent in target.relative_to(folder).parents[:-1]:
         place = folder / parent
         if place.is_symlink() or (place.exists() and not place.is_dir()):
-            raise UsageError(f"{place} is not a folder of an export. Choose another --to.")
+            raise UsageError(f"{place} is not a plain folder. Choose another --to.")
     if not os.path.lexists(target):
         return
     if path not in own or target.is_symlink() or not target.is_file():
-        raise UsageError(f"{target} exists and is not of an export. Choose another --to.")
+        raise UsageError(f"{target} exists and is not part of an export. Choose another --to.")
     if own[path] and not _is_unchanged(target, own[path]):
-        raise UsageError(
-            f"{target} was changed since the export. Move it away, or choose another --to."
-        )
+        raise UsageError(f"{target} has changed since the export. Move it, or choose another --to.")
 
 
 def _digest(data: bytes) -> str:
@@ -207,6 +205,6 @@ def _create(folder: Path, path: str, data: bytes) -> None:
     target = folder / path
     target.parent.mkdir(parents=True, exist_ok=True)
     target.unlink(missing_ok=True)
-    # Exclusively: a link that somebody puts there meanwhile is not followed.
+    # Exclusive: does not follow a link that somebody creates in the meantime.
     with open(target, "xb") as file:
         file.write(data)

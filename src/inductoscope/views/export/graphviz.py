@@ -60,7 +60,7 @@ def _later(make: Callable[..., str], *arguments: object) -> Callable[[], str]:
 
 
 def fx_picture(graph: FxGraph, title: str) -> str:
-    """Operations and what flows between them."""
+    """Operations and the data flow between them."""
     numbers = {node.name: f"n{number}" for number, node in enumerate(graph.nodes)}
     lines = [
         f"  {numbers[node.name]} [label={_quoted(_fx_label(node))}{_fx_style(node)}];"
@@ -88,7 +88,7 @@ def _inputs(node: FxNode, known: Iterable[str]) -> list[str]:
 
 
 def schedule_picture(nodes: tuple[ScheduledNode, ...], title: str) -> str:
-    """Single scheduler nodes; those that were fused lie in one box."""
+    """Single scheduler nodes; fused nodes share a box."""
     leaves = [leaf for node in nodes for leaf in node.leaves]
     numbers = {leaf.name: f"n{number}" for number, leaf in enumerate(leaves)}
     lines: list[str] = []
@@ -132,7 +132,7 @@ def _picture(title: str, lines: list[str]) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of GraphViz: nothing in it is an escape, a control character or an end."""
+    """A GraphViz string: escapes, quotes and control characters in it have no effect."""
     shown = text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…"
     shown = _CONTROL.sub(lambda match: f"\\x{ord(match[0]):02x}", shown)
     escaped = shown.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,4 +1,4 @@
-"""A file that an export is made of."""
+"""One file of an export."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _LONGEST = 80
 
 @dataclass(frozen=True)
 class Item:
-    """Where a file goes, relative to the folder, what it is, and how its text is made."""
+    """A file's path in the folder, what it is, and a function that makes its text."""
 
     path: str
     what: str
@@ -22,6 +22,6 @@ class Item:
 
 
 def safe_name(text: str, otherwise: str = "unnamed") -> str:
-    """A name for a file or folder that leads nowhere, whatever the recording says."""
+    """A name for a file or folder, without path separators or other unsafe characters."""
     name = _UNSAFE.sub("_", text).lstrip("._-")[:_LONGEST].rstrip("._-")
     return name or otherwise

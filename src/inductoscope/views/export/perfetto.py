@@ -25,7 +25,7 @@ def perfetto(recording: Recording) -> Iterator[Item]:
 
 
 def trace(found: Timeline) -> dict[str, Any]:
-    """The trace as data: named processes and threads, then spans in the order of their times."""
+    """The trace as data: named processes and threads, then spans in order of time."""
     numbers = _process_numbers(found)
     threads = _thread_numbers(found)
     events = [
@@ -46,7 +46,7 @@ def trace(found: Timeline) -> dict[str, Any]:
 
 
 def _process_numbers(found: Timeline) -> dict[str, int]:
-    """Process ids, made unique: the system gives an id out again."""
+    """Process ids, made unique: the system reuses ids."""
     ids = {lane.process: lane.pid if 0 < lane.pid < 2**31 else 1 for lane in found.lanes}
     spare = itertools.count(max(ids.values(), default=0) + 1)
     taken: set[int] = set()

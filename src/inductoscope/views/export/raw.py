@@ -1,4 +1,4 @@
-"""What the compiler made, as files: graphs, IR, loop bodies, kernels, wrappers, PTX."""
+"""The compiler's output as files: graphs, IR, loop bodies, kernels, wrappers, PTX."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUFFIXES = {"C++": "cpp", "Triton": "py"}
 
 
 def raw(recording: Recording) -> Iterator[Item]:
-    """One folder per compile, one in it per graph that Inductor compiled."""
+    """One folder per compile, with a folder for each graph that Inductor compiled."""
     natives = NativeIndex(recording)
     for compile_ in recording.compiles:
         folder = f"raw/{safe_name(compile_.id)}-{safe_name(compile_.function, 'frame')}"
@@ -119,7 +119,7 @@ def _kernel(
 def _forms(
     recording: Recording, natives: NativeIndex, graph: InductorGraph, kernel: Kernel, folder: str
 ) -> Iterator[Item]:
-    """A Triton kernel on its way to machine code, once per configuration."""
+    """A Triton kernel's forms from TTIR to machine code, once per configuration."""
     for native in natives.of(kernel):
         config = f"-{safe_name(native.config)}" if native.config else ""
         for form, digest in native.forms.items():
@@ -129,7 +129,7 @@ def _forms(
 
 
 def _natives(recording: Recording) -> Iterator[Item]:
-    """Files that were given to the C++ compiler, and what it said of them."""
+    """Files passed to the C++ compiler, and its messages."""
     for number, native in enumerate(recording.natives, start=1):
         file = native.source.rpartition("/")[2].removesuffix(".cpp")
         name = f"raw/native/{number:03}-{safe_name(file, safe_name(native.tool))}"

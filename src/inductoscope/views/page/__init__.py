@@ -1,1 +1,1 @@
-"""One self-contained HTML page of a recording: its data, and the file that holds them."""
+"""One self-contained HTML page of a recording: its data, and the HTML file."""

@@ -1,4 +1,4 @@
-"""What the chunks of a page hold: the parts that are inflated when they are looked at."""
+"""What the chunks of a page hold: the parts that are unpacked when they are shown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LineNumber = NewType("LineNumber", int)
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PagePane:
-    """One level of a graph as text. `numbers` are shown beside the lines, where they have some."""
+    """One level of a graph as text. `numbers` are shown beside the lines, if there are any."""
 
     id: str
     title: str
@@ -45,7 +45,7 @@ class FormHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaneKernel:
-    """A kernel, and where in the pane of kernels it is."""
+    """A kernel, and its place in the kernel pane."""
 
     name: str
     first_line: int
@@ -86,7 +86,7 @@ class Pass:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class ScheduleNode:
-    """A node of the scheduler."""
+    """A scheduler node."""
 
     id: str
     kind: str
@@ -120,7 +120,7 @@ class ScheduleGroup:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Schedule:
-    """The scheduler's picture of one graph."""
+    """The schedule of one graph."""
 
     nodes: tuple[ScheduleNode, ...]
     edges: tuple[ScheduleEdge, ...]
@@ -182,6 +182,6 @@ class PageTimeline:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Guards:
-    """The guards of one compile, one in a line."""
+    """The guards of one compile, one per line."""
 
     text: str

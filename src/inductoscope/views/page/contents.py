@@ -1,4 +1,4 @@
-"""What the page shows: an index that is there at once, and chunks that are made when asked for."""
+"""What the page shows: an index that loads at once, and chunks that are made on demand."""
 
 from __future__ import annotations
 
@@ -51,17 +51,17 @@ Chunk = Callable[[], Any]
 
 
 class Contents:
-    """The page as data; each part is made when it is asked for."""
+    """The page as data; each part is made on demand."""
 
     def __init__(self, recording: Recording, *, live: bool = False, assembly: int = 0) -> None:
-        """`assembly`: of how many C++ kernels machine code is made; a live page makes it late."""
+        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand."""
         self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
 
     @cached_property
     def index(self) -> Index:
-        """What is there at once."""
+        """What loads at once."""
         recording = self._recording
         target = recording_target(recording)
         return Index(
@@ -95,7 +95,7 @@ class Contents:
 
     @cached_property
     def chunks(self) -> dict[str, Chunk]:
-        """What is shown on demand, by name. The largest come first."""
+        """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
         for number, (compile_, graph) in enumerate(self._graphs):
             join = GraphJoin(self._recording, compile_, graph)
@@ -108,7 +108,7 @@ class Contents:
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
-        """Chunks that the index needs too, so that making both costs no more than one."""
+        """Chunks that the index needs too, so that making both costs no extra."""
         numbers = _numbers(self._recording)
         return {
             "ledger": lambda: self._ledger,
@@ -117,7 +117,7 @@ class Contents:
 
     @property
     def compiles(self) -> bool:
-        """Whether chunks take compilers, and so seconds."""
+        """Whether chunks run compilers, and so take seconds."""
         return len(self._assembled) > 1
 
     @cached_property
@@ -176,7 +176,7 @@ def _started(recording: Recording) -> str:
 def _ending(recording: Recording) -> str:
     ending = recording.ending
     if recording.manifest.get("recompiled_from"):
-        return "recorded graphs, compiled again"
+        return "recompiled from recorded graphs"
     if ending is None:
         return "the recording has no end"
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
@@ -194,7 +194,7 @@ def _finding(finding: Finding) -> PageFinding:
     )
 
 
-# Problems that cost time but leave the result correct.
+# Problems that cost time but keep the result correct.
 _SLOW = ("graph_breaks", "recompiles")
 
 
@@ -212,7 +212,7 @@ def _notes(recording: Recording) -> tuple[str, ...]:
         notes += [f"A hook failed: {error}" for error in process.hook_errors]
         if process.stopped:
             notes.append(f"Process {process.pid} stopped recording: {process.stopped}")
-    notes += [f"Compile {name} was left out: {why}" for name, why in left_out(recording)]
+    notes += [f"Compile {name} was skipped: {why}" for name, why in left_out(recording)]
     notes += [f"Compile {name}: {text}" for name, text in target_notes(recording)]
     cached = [graph.key for graph in recording.graphs if graph.cached]
     if cached:
@@ -222,7 +222,7 @@ def _notes(recording: Recording) -> tuple[str, ...]:
         )
     if recording.unknown_events:
         kinds = ", ".join(recording.unknown_events)
-        notes.append(f"Events of a newer version were skipped: {kinds}.")
+        notes.append(f"Skipped events of a newer version: {kinds}.")
     return tuple(dict.fromkeys(notes))
 
 

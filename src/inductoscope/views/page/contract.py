@@ -1,8 +1,8 @@
-"""What the page is given: every key of its index and of its chunks, with its type.
+"""The page's data: every key of its index and of its chunks, with its type.
 
 `python -m inductoscope.views.page.typescript` writes `web/src/contract.ts` from these classes: the
-types that the page's code uses, and functions that read them whatever a damaged page holds. A test
-fails when the two differ, or when nothing in `web/src` reads a key.
+types that the page's code uses, and functions that read them even from a damaged page. A test
+fails if the two differ, or if nothing in `web/src` reads a key.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from inductoscope.views.page.chunk_contract import (
 )
 from inductoscope.vocabulary.verdicts import Confidence
 
-# The last one stands for what is not known.
+# The last one means unknown.
 Severity = Literal["error", "warning", "note"]
 
 Row = TypeVar("Row")
@@ -33,19 +33,19 @@ Row = TypeVar("Row")
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageTable(Generic[Row]):
-    """Many rows of one class: the keys are written once, not with every row."""
+    """Many rows of one class: the keys are written once, not in every row."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[Any, ...], ...]
 
     @classmethod
     def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
-        """Rows that are all of this class."""
+        """A table of rows that all have this class."""
         keys = json_keys(kind)  # type: ignore[arg-type]
         return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
 
 
-# --- the index: what is there at once -------------------------------------------------------------
+# --- the index: what loads at once ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -62,7 +62,7 @@ class PageProgram:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageTarget:
-    """The device that it was compiled for, where nothing ran on it."""
+    """The device that graphs were compiled for without running there."""
 
     name: str
     note: str
@@ -83,7 +83,7 @@ class PageFinding:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PageEvidence:
-    """How something is known."""
+    """A piece of evidence, and where it comes from."""
 
     what: str
     where: str
@@ -91,7 +91,7 @@ class PageEvidence:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Reproducer:
-    """The script that shows the failure."""
+    """The script that reproduces the failure."""
 
     path: str
     verified: bool
@@ -103,7 +103,7 @@ class Reproducer:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageWorkaround:
-    """What avoids the failure."""
+    """A workaround for the failure."""
 
     text: str
     verified: bool
@@ -148,7 +148,7 @@ class PageFailure:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageCompile:
-    """One compile of a frame. `graphs` are places in the index; `guards` names a chunk."""
+    """One compile of a frame. `graphs` are positions in the index; `guards` names a chunk."""
 
     id: str
     process: str
@@ -169,7 +169,7 @@ class PageCompile:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageGraph:
-    """One graph of Inductor. `chunk`, `passes` and `schedule` name chunks."""
+    """One graph that Inductor compiled. `chunk`, `passes` and `schedule` name chunks."""
 
     key: str
     compile: int | None
@@ -187,7 +187,7 @@ class PageGraph:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KernelRow:
-    """One kernel. `graph` is a place in the index."""
+    """One kernel. `graph` is a position in the index."""
 
     name: str
     language: str
@@ -202,7 +202,7 @@ class KernelRow:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LedgerHead:
-    """How many pairs became what; `chunk` has the rows."""
+    """How many pairs had each outcome; `chunk` has the rows."""
 
     chunk: str
     fused: int
@@ -212,7 +212,7 @@ class LedgerHead:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AutotuneHead:
-    """How much was autotuned; `chunk` has it."""
+    """How many searches autotuning made; `chunk` has them."""
 
     chunk: str
     searches: int
@@ -229,7 +229,7 @@ class TimelineHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Index:
-    """The page's first view, and which chunks there are."""
+    """The page's first view, and the list of chunks."""
 
     schema: int
     inductoscope: str
@@ -263,7 +263,7 @@ CHUNKS: dict[str, Any] = {
     "timeline": PageTimeline,
 }
 
-# Keys that nothing on the page reads, and why they are there all the same.
+# Keys that nothing on the page reads, and why they exist.
 UNREAD: dict[tuple[type, str], str] = {
     (Index, "schema"): "the version of the format, for programs that read `report --json`",
     (PageCompile, "stages"): "for programs that read `report --json`",

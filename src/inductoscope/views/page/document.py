@@ -36,7 +36,7 @@ def asset(name: str) -> str:
 
 
 def write_page(contents: Contents, path: Path) -> int:
-    """Write the page beside its place first, so that a page is whole or not there; its bytes."""
+    """Write to a temporary file first, so that the page is complete or absent; returns its size."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         with unfinished.open("w", encoding="utf-8") as file:
@@ -44,14 +44,14 @@ def write_page(contents: Contents, path: Path) -> int:
         size = unfinished.stat().st_size
         unfinished.replace(path)
     except OSError as error:
-        raise ToolFailure(f"The page cannot be written to {path}: {error.strerror}.") from error
+        raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
     finally:
         unfinished.unlink(missing_ok=True)
     return size
 
 
 def _parts(contents: Contents) -> Iterator[str]:
-    with packed_chunks(contents) as chunks:  # They are being made while the index is.
+    with packed_chunks(contents) as chunks:  # Made in parallel with the index.
         yield head(contents.index.title, live=False)
         yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
         yield f"<script>{asset('page.js')}</script>\n"
@@ -76,5 +76,5 @@ def head(title: str, *, live: bool) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON that no text can end the element with: `</script>` and `<!--` have their `<` escaped."""
+    """JSON that cannot end the script element: escapes the `<` of `</script>` and `<!--`."""
     return dumps(value, ascii_only=True).replace("<", "\\u003c")

@@ -1,4 +1,4 @@
-"""Chunks of one graph: linked panes, native forms of kernels, passes, the scheduler's picture."""
+"""Chunks of one graph: linked panes, native forms of kernels, passes, the schedule."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.views.page.chunk_contract import (
 from inductoscope.views.page.panes import LinkedGraph
 from inductoscope.views.report.graph_stages import node_text
 
-# Forms in the order in which a kernel goes through them, with the language that colours them.
+# Forms in the order in which a kernel is compiled, with the language for highlighting.
 _FORMS = {
     "ttir": "ir",
     "ttgir": "ir",
@@ -55,7 +55,7 @@ class Form:
 def forms_of(
     number: int, graph: InductorGraph, natives: NativeIndex, assembled: Container[Kernel]
 ) -> list[Form]:
-    """All native forms of a graph's kernels; assembly of those in `assembled`."""
+    """All native forms of a graph's kernels; assembly only for those in `assembled`."""
     found: list[Form] = []
     for kernel in graph.kernels:
         if kernel in assembled:
@@ -70,7 +70,7 @@ def forms_of(
 
 
 def form_chunk(recording: Recording, form: Form) -> Callable[[], FormText]:
-    """What makes the chunk of a form."""
+    """A function that makes the chunk of a form."""
 
     def make() -> FormText:
         text, lines = _assembled(recording, form) if form.name == "asm" else _read(recording, form)
@@ -130,10 +130,10 @@ def _missing(join: GraphJoin) -> dict[str, str]:
         names = ("post-grad", "ir", "scheduler", "fused", "loop-body", "kernel")
         return dict.fromkeys(names, why)
     if not join.graph.finished:
-        why = "The compile did not get this far, or ended before this was recorded."
+        why = "The compile failed earlier, or ended before this was recorded."
         return dict.fromkeys(("ir", "scheduler", "fused", "loop-body", "kernel"), why)
     return {
-        "python": "No line of the program is known for these operations.",
+        "python": "The program's lines for these operations are unknown.",
         "loop-body": "No loops: only library calls or templates.",
         "kernel": "No kernel was generated.",
     }
@@ -163,7 +163,7 @@ def _facts(natives: Iterable[NativeCompile]) -> dict[str, float]:
 
 
 def passes(join: GraphJoin) -> tuple[Pass, ...]:
-    """Passes that changed this graph, or the joint one that it was cut from."""
+    """Passes that changed this graph, or the joint graph that it is part of."""
     return tuple(
         Pass(
             stage=change.stage,
@@ -183,11 +183,11 @@ def _graph_text(graph: FxGraph | None) -> str:
     return "\n".join(node_text(node) for node in graph.nodes)
 
 
-# --- the scheduler's picture ----------------------------------------------------------------------
+# --- the schedule ---------------------------------------------------------------------------------
 
 
 def schedule(join: GraphJoin) -> Schedule:
-    """Nodes, edges with what flows along them, and groups."""
+    """Nodes, edges with their buffers, and groups."""
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
     kernel_of = {name: kernel.name for kernel in join.graph.kernels for name in kernel.nodes}

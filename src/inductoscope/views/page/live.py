@@ -1,8 +1,8 @@
-"""The page while a run goes on, for a browser on the same machine.
+"""The page during a run, for a browser on the same machine.
 
-It listens on the loopback address only, behind a random token in the path, answers GET alone, and
-refuses requests that were sent to another name: a web page that a browser has open elsewhere can
-neither guess the address nor be made to reach it under a name of its own.
+It listens only on the loopback address, behind a random token in the path, answers only GET, and
+refuses requests sent to another host name. Another web page in the browser can thus neither guess
+the address nor reach it through a host name that it controls.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _HEADERS = {
 }
 
 
-# The page asks for the real index as soon as it is there.
+# The page then requests the real index.
 _NOTHING_YET = (
     '<script type="application/json" id="index">'
     '{"schema":1,"live":true,"finished":false}</script>\n'
@@ -39,7 +39,7 @@ _NOTHING_YET = (
 
 @dataclass
 class ServedRecording:
-    """A recording that may still grow; read again when it has."""
+    """A recording that may still grow; it is read again after it has grown."""
 
     path: Path
     _seen: tuple[tuple[str, int], ...] = ()
@@ -58,7 +58,7 @@ class ServedRecording:
 def _sizes(path: Path) -> tuple[tuple[str, int], ...]:
     found = []
     for file in stream_paths(path):
-        with contextlib.suppress(OSError):  # It has vanished meanwhile.
+        with contextlib.suppress(OSError):  # It has been deleted.
             found.append((file.name, file.lstat().st_size))
     return tuple(found)
 
@@ -75,7 +75,7 @@ class LiveServer(ThreadingHTTPServer):
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """The address to open in a browser."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
 
@@ -88,14 +88,14 @@ class _Handler(BaseHTTPRequestHandler):
         """The page, its index, or a chunk."""
         name = self._asked_for()
         if name is None:
-            self._answer(HTTPStatus.NOT_FOUND, b"not here", "text/plain; charset=utf-8")
+            self._answer(HTTPStatus.NOT_FOUND, b"not found", "text/plain; charset=utf-8")
         elif name == "":
             self._answer(HTTPStatus.OK, self._page(), "text/html; charset=utf-8")
         else:
             self._answer_data(name)
 
     def _asked_for(self) -> str | None:
-        """The path behind the token; None where the request is not for this page."""
+        """The path after the token; None if the request is not for this page."""
         names = {f"127.0.0.1:{self.server.server_port}", f"localhost:{self.server.server_port}"}
         token, _, rest = self.path.removeprefix("/").partition("?")[0].partition("/")
         is_known = secrets.compare_digest(token.encode(), self.server.token.encode())
@@ -110,14 +110,14 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             body = self._data(name)
         except (OSError, InductoscopeError):
-            text = b"the recording cannot be read now"
+            text = b"cannot read the recording"
             self._answer(HTTPStatus.SERVICE_UNAVAILABLE, text, "text/plain; charset=utf-8")
         else:
             status = HTTPStatus.NOT_FOUND if body is None else HTTPStatus.OK
             self._answer(status, body or b"null", "application/json")
 
     def _data(self, name: str) -> bytes | None:
-        """The index or a chunk; None where there is no such thing."""
+        """The index or a chunk; None if there is no such chunk."""
         found = self.server.recording.contents()
         kind, _, chunk = name.partition("/")
         if name == "index.json":

@@ -1,4 +1,4 @@
-"""Makes and compresses the chunks of a page, on as many cores as there are."""
+"""Makes and compresses the chunks of a page, on all cores."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from typing import Any
 from inductoscope.model.as_json import as_json
 from inductoscope.views.page.contents import Contents
 
-# A few chunks are made sooner than a process.
+# Making a few chunks takes less time than starting a process.
 _FEW_CHUNKS = 40
 _MOST_PROCESSES = 8
 
-# What a child works on: inherited, because chunks are functions that cannot be sent.
+# What a child works on: inherited, because the functions that make chunks cannot be pickled.
 _inherited: list[Contents] = []
 
 
 @contextlib.contextmanager
 def packed_chunks(contents: Contents) -> Iterator[Iterator[tuple[str, str]]]:
-    """All chunks by name, compressed, in their order. They are being made from the start."""
+    """All chunks by name, compressed, in order. Work on them starts at once."""
     executor = _executor(contents)
     if executor is None:
         yield ((name, pack(make())) for name, make in contents.chunks.items())
@@ -44,7 +44,7 @@ def packed_chunks(contents: Contents) -> Iterator[Iterator[tuple[str, str]]]:
         try:
             yield _collected(contents, futures)
         except BaseException:
-            executor.shutdown(cancel_futures=True)  # Ctrl-C: what has not begun is not begun.
+            executor.shutdown(cancel_futures=True)  # Ctrl-C: starts nothing new.
             raise
 
 
@@ -62,7 +62,7 @@ def _collected(
 
 
 def _executor(contents: Contents) -> Executor | None:
-    """Processes that have the recording already; None where that is not worth it or cannot be."""
+    """Processes that share the loaded recording; None if not worthwhile or not possible."""
     cores = min(_MOST_PROCESSES, os.cpu_count() or 1)
     can_fork = "fork" in multiprocessing.get_all_start_methods()
     is_quick = len(contents.chunks) < _FEW_CHUNKS and not contents.compiles
@@ -70,13 +70,13 @@ def _executor(contents: Contents) -> Executor | None:
         return None
     _inherited[:] = [contents]
     gc.collect()
-    gc.freeze()  # What is there by now is not gone through, and so not copied, in each child.
+    gc.freeze()  # Keeps the collector in a child from touching, and so copying, objects.
     context = multiprocessing.get_context("fork")
     return ProcessPoolExecutor(cores, mp_context=context, initializer=_leave_interrupts_alone)
 
 
 def _leave_interrupts_alone() -> None:
-    """Ctrl-C reaches all processes of a terminal; the parent says what becomes of the others."""
+    """Ignore Ctrl-C, which reaches all processes of a terminal; the parent handles it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
@@ -90,7 +90,7 @@ def pack(value: Any) -> str:
 
 
 def compact(value: Any) -> bytes:
-    """JSON without blanks, as UTF-8."""
+    """JSON without whitespace, as UTF-8."""
     return dumps(value, ascii_only=False).encode("utf-8", "backslashreplace")
 
 

@@ -16,7 +16,7 @@ from inductoscope.views.report.graph_stages import node_text
 from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
 from inductoscope.vocabulary.frames import Frame
 
-# Which pane is in which language, in the order in which they are shown.
+# The language of each pane, in the order in which they are shown.
 LANGUAGES = {
     "python": "python",
     "dynamo": "fx",
@@ -39,7 +39,7 @@ _TITLES = {
     "fused": "After fusion",
     "loop-body": "Loop bodies",
     "kernel": "Kernels",
-    "wrapper": "Calls of the kernels",
+    "wrapper": "Kernel calls",
 }
 _CALLING = re.compile(r"\s*(?:class Runner|def call)\b")
 _WORD = re.compile(r"[\w.]+")
@@ -47,15 +47,15 @@ _WORD = re.compile(r"[\w.]+")
 
 @dataclass
 class Pane:
-    """Lines under construction, and where in them something is."""
+    """The lines of a pane, and the lines that each key is on."""
 
     lines: list[str] = field(default_factory=list)
     numbers: list[int | None] = field(default_factory=list)
-    # Anything that has lines of its own: a node, a loop body's step, a place in the program.
+    # A key is anything with its own lines: a node, a step of a loop body, a line of the program.
     places: dict[Any, list[LineNumber]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, text: str, *keys: Any, number: int | None = None) -> None:
-        """Append a text, of one line or several, that belongs to `keys`."""
+        """Append one or more lines of text that belong to `keys`."""
         for line in text.split("\n"):
             self.lines.append(line)
             self.numbers.append(number)
@@ -64,7 +64,7 @@ class Pane:
 
 
 class LinkedGraph:
-    """The panes of one graph, built one after the other from what was recorded."""
+    """The panes of one graph, built one after another from the recording."""
 
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
@@ -137,7 +137,7 @@ class LinkedGraph:
             self.kernels.append((kernel, first, len(pane.lines)))
 
     def _fill_wrapper(self) -> None:
-        """The part that calls: the kernels themselves have a pane of their own."""
+        """The part that calls kernels; the kernels have a separate pane."""
         lines = self._join.recording.payload(self._join.graph.wrapper).splitlines()
         start = next((n for n, line in enumerate(lines) if _CALLING.match(line)), len(lines))
         named: dict[str, list[Kernel]] = {}
@@ -146,7 +146,7 @@ class LinkedGraph:
         for line in lines[start:]:
             words = set(_WORD.findall(line))
             called = [k for word in words & named.keys() for k in named[word]]
-            # The same kernel is called more than once: what it writes tells the calls apart.
+            # The same kernel may be called more than once: its outputs identify each call.
             keys = [k.nodes for k in called if len(called) == 1 or words & set(k.writes)]
             self.panes["wrapper"].add(line, *keys)
 
@@ -192,7 +192,7 @@ class LinkedGraph:
         return tuple(sorted({line for key in keys for line in places.get(key, ())}))
 
     def views(self, missing: dict[str, str]) -> tuple[PagePane, ...]:
-        """The panes as data; `missing` says why an empty one is empty."""
+        """The panes as data; `missing` says why a pane is empty."""
         return tuple(self._view(name, pane, missing) for name, pane in self.panes.items())
 
     def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
@@ -210,12 +210,12 @@ class LinkedGraph:
 
 
 def _whole(kernel: Kernel) -> list[tuple[str, ...]]:
-    """What stands for a kernel as a whole: only one that is a call has no lines to tell apart."""
+    """The key of a whole kernel: only a library call, which has no lines of code, has one."""
     return [(kernel.name, *kernel.nodes)] if kernel.language == "extern" else []
 
 
 def _aot_graph(join: GraphJoin) -> FxGraph | None:
-    """The graph that AOTAutograd handed over: forward, backward, or of inference."""
+    """The graph from AOTAutograd: forward, backward or inference."""
     phase = join.graph.phase
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
         for item in reversed(join.compile.graphs):

@@ -17,7 +17,7 @@ from inductoscope.views.page.chunk_contract import (
 
 
 def autotune(recording: Recording) -> tuple[Search, ...]:
-    """Every search, with its choices."""
+    """Every autotuning search, with its choices."""
     return tuple(
         Search(
             graph=graph.key,
@@ -42,7 +42,7 @@ def _choice(choice: TimedChoice) -> PageChoice:
 
 
 def guards(recording: Recording, compile_: Compile) -> Guards:
-    """The guards of one compile, one in a line."""
+    """The guards of one compile, one per line."""
     rows = recording.data(compile_.guards)
     lines = []
     for row in rows if isinstance(rows, list) else ():

@@ -18,7 +18,7 @@ _LARGEST = 8 << 20
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:
-    """What the doctor concluded; None where it did not run, or the file is damaged."""
+    """What the doctor concluded; None if it did not run or the file is damaged."""
     try:
         found = members(parse(read_file(Path(recording.path) / VERDICT, _LARGEST)))
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """Writes the page's contract as TypeScript: `python -m inductoscope.views.page.typescript`.
 
-Each class becomes an interface and a function that reads it from JSON of any shape: a key that is
-missing or holds something else becomes an empty value, never an exception.
+Each class becomes an interface and a function that reads it from any JSON: a key that is missing or
+has the wrong type becomes an empty value, never an exception.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _HEAD = """/**
 import { IMPORTS } from "./values";
 """
 
-# For each plain type: as TypeScript has it, and what reads it.
+# For each plain type: its TypeScript type, and the function that reads it.
 _PLAIN: dict[Any, tuple[str, str]] = {
     str: ("string", "text"),
     bool: ("boolean", "flag"),
@@ -36,10 +36,10 @@ _PLAIN: dict[Any, tuple[str, str]] = {
     float: ("number", "real"),
     LineNumber: ("number", "count"),
 }
-# What reads a plain value that may be null, and a list of plain values.
+# The functions that read a plain value that may be null, and a list of plain values.
 _NULLABLE = {int: "whole", float: "number"}
 _LISTS = {str: "texts", int: "wholes", LineNumber: "lineNumbers"}
-# The functions of values.ts that a reader may be made of.
+# The functions of values.ts that readers may use.
 _READERS = (
     *("byName", "count", "flag", "flagUnlessFalse", "lineNumbers", "list", "number", "object"),
     *("oneOf", "orNull", "real", "table", "text", "texts", "whole", "wholes"),
@@ -47,7 +47,7 @@ _READERS = (
 
 
 def type_name(kind: type) -> str:
-    """What a class is called in TypeScript, where no other room has classes of the same name."""
+    """A class's name in TypeScript, where names in other packages do not matter."""
     return kind.__name__.removeprefix("Page")
 
 
@@ -58,7 +58,7 @@ def hints_of(kind: type) -> dict[str, Any]:
 
 
 def inner_type(hint: Any) -> Any:
-    """What may also be null, or else nothing."""
+    """The type X of `X | None`; None for other types."""
     if typing.get_origin(hint) not in (types.UnionType, Union):
         return None
     (inner,) = (one for one in typing.get_args(hint) if one is not type(None))
@@ -66,7 +66,7 @@ def inner_type(hint: Any) -> Any:
 
 
 def classes(hint: Any) -> Iterator[type]:
-    """Every class that a type is made of, those that others need first."""
+    """Every class that a type uses, dependencies first."""
     if dataclasses.is_dataclass(hint) and isinstance(hint, type):
         for inner in hints_of(hint).values():
             yield from classes(inner)
@@ -77,7 +77,7 @@ def classes(hint: Any) -> Iterator[type]:
 
 
 def _typed(hint: Any) -> str:
-    """A type as TypeScript writes it."""
+    """A type in TypeScript."""
     if hint in _PLAIN:
         return _PLAIN[hint][0]
     inner, arguments = inner_type(hint), typing.get_args(hint)
@@ -95,7 +95,7 @@ def _typed(hint: Any) -> str:
 
 
 def _reader(hint: Any) -> str:
-    """What reads a type."""
+    """The function that reads a type."""
     if hint in _PLAIN:
         return _PLAIN[hint][1]
     inner, arguments = inner_type(hint), typing.get_args(hint)
@@ -128,7 +128,7 @@ def _class_text(kind: type) -> str:
 
 
 def _meanings() -> str:
-    """What the words for how sure something is mean."""
+    """The meaning of each confidence level."""
     lines = "".join(f"  {one.name}: {json.dumps(one.meaning)},\n" for one in CONFIDENCES)
     return (
         f"export type Confidence = {_typed(Confidence)};\n"

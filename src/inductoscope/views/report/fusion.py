@@ -24,7 +24,7 @@ SORTS = ("bytes", "order", "score", "reason")
 
 _MOST_VALUES = 4
 _MOST_EXAMPLES = 3
-# Of an operation's name, less says nothing.
+# A shorter part of an operation's name would say nothing.
 _SHORTEST = 4
 
 
@@ -43,7 +43,7 @@ class Selection:
 
 
 def fusion_view(recording: Recording, selection: Selection) -> View:
-    """The ledger, its sums, and what decided, costliest first."""
+    """The ledger, its sums, and the deciding conditions, costliest first."""
     every = [
         row
         for row in ledger(recording, bandwidth=selection.bandwidth)
@@ -72,7 +72,7 @@ def fusion_view(recording: Recording, selection: Selection) -> View:
 
 
 def is_graph(key: str, wanted: str) -> bool:
-    """Whether a graph is the one that was asked for: '0/0 forward', '0/0' or 'forward'."""
+    """Whether a graph is the requested one: '0/0 forward', '0/0' or 'forward'."""
     return not wanted or key == wanted or wanted in key.split(" ", 1)
 
 
@@ -114,23 +114,21 @@ def _notes(recording: Recording, wanted: str) -> list[str]:
     if not graphs:
         known = ", ".join(graph.key for graph in recording.graphs)
         what = f"graph {wanted!r}" if wanted and known else "graph that Inductor compiled"
-        notes.append(
-            f"There is no {what} in the recording." + (f" It has: {known}." if known else "")
-        )
+        notes.append(f"The recording has no {what}." + (f" It has: {known}." if known else ""))
     return notes
 
 
 def _missing(recording: Recording, graph: InductorGraph) -> str:
     if graph.cached:
-        return f"{graph.key} came from torch's cache, where nothing is fused: nothing to show."
+        return f"{graph.key} came from torch's cache, so fusion did not run."
     if not graph.scheduled_before:
-        return f"{graph.key}: no scheduler nodes were recorded, so nothing is known of fusion."
+        return f"{graph.key}: no scheduler nodes were recorded, so its fusions are unknown."
     if not read_schedule(recording, graph.scheduled_before):
         return f"{graph.key}: the list of scheduler nodes is missing or damaged."
     if not graph.rounds:
-        return f"{graph.key}: no fusion round was recorded, or none had ended yet."
+        return f"{graph.key}: no finished fusion round was recorded."
     if not graph.scheduled_after:
-        return f"{graph.key}: the end of scheduling is missing; shown is what was done until then."
+        return f"{graph.key}: the end of scheduling is missing; this is what was done before."
     return ""
 
 
@@ -145,7 +143,7 @@ def print_fusion(printer: Printer, view: View) -> None:
         printer.line(note, style=WARN)
     if not any(total["pairs"] for total in view["totals"].values()):
         if not view["notes"]:
-            printer.line("No two scheduler nodes share data: there was nothing to fuse.")
+            printer.line("No scheduler nodes share data: there was nothing to fuse.")
         return
     _print_totals(printer, view)
     if view["outcome"] == FUSED:
@@ -163,8 +161,8 @@ def print_fusion(printer: Printer, view: View) -> None:
 def _print_totals(printer: Printer, view: View) -> None:
     said = {
         FUSED: "no longer moved",
-        REFUSED: "moved once more because of it",
-        NEVER: "moved once more",
+        REFUSED: "moved again because of it",
+        NEVER: "moved again",
     }
     printer.heading("Fusion ledger")
     for outcome, words in said.items():
@@ -177,7 +175,7 @@ def _print_totals(printer: Printer, view: View) -> None:
         printer.pair("time", f"{view['time']['established']}: {text}")
     if view["time"]["unknown"]:
         devices = ", ".join(view["time"]["unknown"])
-        printer.pair("time", f"not known for {devices}; give --bandwidth GB/s")
+        printer.pair("time", f"unknown for {devices}; pass --bandwidth GB/s")
     printer.line()
 
 
@@ -214,7 +212,7 @@ def _print_rows(printer: Printer, view: View, title: str) -> None:
 
 
 def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> None:
-    """Rows of size, graph, pair and reason; operations give way where a pair is too long."""
+    """Rows of size, graph, pair and reason; operations are shortened if a pair is too long."""
     if not table:
         printer.line("none", indent=2)
         return
@@ -233,7 +231,7 @@ def _print_table(printer: Printer, table: list[tuple[str, str, str, Any]]) -> No
 
 
 def shortened_pair(label: str, room: int) -> str:
-    """Both nodes by name, as --why takes them; what is left of the room is for operations."""
+    """Both nodes by name, as --why takes them; operations get the remaining room."""
     words = label.split(" ")
     if len(label) <= room or len(words) != 5:
         return _shortened(label, room)

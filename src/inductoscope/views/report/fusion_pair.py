@@ -1,4 +1,4 @@
-"""One pair of the fusion ledger in full: each time it was considered, and what would change it."""
+"""One pair of the fusion ledger in full: each time it was considered, and what to change."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _STYLES = {"fused": GOOD, "refused": BAD, "possible": "", "never tried": WARN}
 
 
 def pair_view(recording: Recording, found: FoundPair, *, bandwidth: float | None = None) -> View:
-    """What is known of a pair; `bandwidth` is the one that the pair was found with."""
+    """What is known about a pair; `bandwidth` must be the one passed to `find_pair`."""
     row = found.row
     view: View = {
         "schema": 1,
@@ -59,7 +59,7 @@ def pair_view(recording: Recording, found: FoundPair, *, bandwidth: float | None
 
 
 def trials_view(row: LedgerRow, trials: Iterable[Trial]) -> list[View]:
-    """What became of the pair with other settings."""
+    """The pair's outcome with other settings."""
     return [
         {
             "settings": dict(trial.settings),
@@ -111,14 +111,14 @@ def print_pair(printer: Printer, view: View) -> None:
 def _kernels(pair: LedgerRow) -> str:
     names = list(dict.fromkeys(filter(None, pair.kernels)))
     if len(names) == 1 and pair.outcome != FUSED:
-        # The C++ backend writes loops that follow each other into one function.
+        # The C++ backend writes consecutive loops into one function.
         return f"{names[0]} (one function, but separate loops)"
     return " and ".join(names) or "?"
 
 
 def _established(pair: LedgerRow) -> str:
     if pair.confidence == "proven":
-        return "torch says so" if pair.torch else "proven by what was recorded"
+        return "torch says so" if pair.torch else "proven by the recording"
     return f"{pair.confidence}: concluded from the recording"
 
 
@@ -140,10 +140,10 @@ def _print_costs(printer: Printer, view: View) -> None:
 
 def _print_considered(printer: Printer, items: Iterable[Consideration]) -> None:
     if not items:
-        printer.line("torch never considered it.")
+        printer.line("torch never considered this pair.")
         printer.line()
         return
-    printer.heading("Each time it was considered")
+    printer.heading("Each time torch considered it")
 
     def same(item: Consideration) -> tuple[str, ...]:
         return item.first, item.second, item.outcome, item.torch, item.reason
@@ -161,9 +161,9 @@ def _print_consideration(printer: Printer, item: Consideration, rounds: list[int
     groups = f"{group_text(item.first)} with {group_text(item.second)}"
     about = f"{when}: {groups}: {item.outcome}"
     if item.outcome == "possible":
-        about += ", not done then"
+        about += ", but not fused in that round"
     if item.within:
-        about += f" (asked for {' with '.join(map(group_text, item.within))})"
+        about += f" (as part of {' with '.join(map(group_text, item.within))})"
     printer.line(about, indent=2, style=_STYLES.get(item.outcome, ""))
     if item.outcome == "refused":
         printer.pair("torch", item.torch or "gives no reason", indent=4, width=8)
@@ -174,7 +174,7 @@ def _print_consideration(printer: Printer, item: Consideration, rounds: list[int
 
 
 def group_text(name: str) -> str:
-    """A group by its first and last node, where it has many."""
+    """A group; by its first and last node if it has many."""
     parts = name.split("_")
     if len(parts) <= _MOST_PARTS:
         return name
@@ -186,10 +186,10 @@ def _print_trials(printer: Printer, view: View) -> None:
     if not trials:
         if view["tries"] and view["pair"].outcome != FUSED:
             settings = " or ".join(settings_text(item) for item in view["tries"])
-            printer.line(f"Worth a try (--try does it): {settings}", indent=4)
+            printer.line(f"Worth trying (--try does it): {settings}", indent=4)
         return
     printer.line()
-    printer.heading("Tried, by compiling the graph again (nothing was run or timed)")
+    printer.heading("Tried by recompiling the graph (nothing was run or timed)")
     for trial in trials:
         printer.line(settings_text(trial["settings"]), indent=2)
         style = GOOD if trial["fused"] else ""
@@ -199,7 +199,7 @@ def _print_trials(printer: Printer, view: View) -> None:
 
 def _trial_text(trial: View) -> str:
     if trial["error"]:
-        return f"not known: {trial['error']}"
+        return f"unknown: {trial['error']}"
     kernels = f"; {trial['kernels']} kernels in the graph" if trial["kernels"] else ""
     reason = "" if trial["fused"] else f": {trial['reason']}"
     return f"{trial['outcome']}{kernels}{reason}"
@@ -207,10 +207,10 @@ def _trial_text(trial: View) -> str:
 
 def _conclusion(trials: list[View]) -> str:
     if not trials[0]["as_recorded"]:
-        return "The recorded outcome did not come again, so nothing can be concluded."
+        return "The recorded outcome was not reproduced, so the trial proves nothing."
     helped = [trial for trial in trials[1:] if trial["fused"]]
     if helped:
-        return f"Proven: with {settings_text(helped[0]['settings'])} the two are fused."
+        return f"Proven: with {settings_text(helped[0]['settings'])} torch fuses the two."
     if len(trials) == 1:
-        return "No setting is known that could change it."
+        return "No known setting could change it."
     return "None of these settings makes the two fuse."
