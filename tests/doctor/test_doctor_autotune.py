@@ -127,7 +127,7 @@ def test_a_choice_that_waits_for_a_thread_is_not_stuck(tmp_path: Path) -> None:
 def test_without_a_kernel_alone_the_verdict_is_only_likely(tmp_path: Path) -> None:
     found = stuck_choices(stuck_recording(tmp_path / "recording"))
     assert found is not None
-    verdict = verdict_on_stuck(analyse(found), None, "the file of no stuck kernel could be read")
+    verdict = verdict_on_stuck(analyse(found), None, "no file of a stuck kernel could be read")
     assert (verdict.verdict, verdict.confidence) == ("hang", "likely")
     assert verdict.culprit.config == "num_warps=8"
     assert any("could be read" in item["what"] for item in verdict.evidence)

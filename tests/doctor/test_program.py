@@ -118,7 +118,7 @@ def test_a_process_that_is_gone_has_not_stalled(
 @pytest.mark.parametrize(
     ("run", "said"),
     [
-        ({"stalled": True}, "has not moved"),
+        ({"stalled": True}, "made no progress"),
         ({"over_time": True}, "did not end in time"),
         ({}, "died of SIGKILL"),
     ],

@@ -1,6 +1,6 @@
 """Compares whole compiled functions with the same Python code in eager.
 
-Dynamo may capture something else than what the program says, and no graph can show that. So the
+Dynamo may capture something other than what the program says, and no graph can show that. So the
 first calls of every compiled function are also made uncompiled, in a fork, where they cannot change
 the program's memory, and the results are compared. What they write to files is written twice.
 """

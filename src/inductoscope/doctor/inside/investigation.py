@@ -1,7 +1,7 @@
-"""From a failure that was noticed to its place, the smallest graph that shows it, and a way round.
+"""From a failure to its cause, the smallest graph that shows it, and a workaround.
 
-Runs inside the program's process, which stands still meanwhile; everything is tried in forks of
-it. What is known is written down after every step, so that an interruption loses one step.
+Runs inside the program's process, which waits meanwhile; everything is tried in forks of it. The
+findings are written after every step, so that an interruption loses one step.
 """
 
 from __future__ import annotations
@@ -56,19 +56,19 @@ from inductoscope.errors import ToolFailure
 from inductoscope.processes.status import is_alive
 from inductoscope.vocabulary import stages
 
-# How long a compile may take before it is said to hang, and the least that may be waited while
-# candidates are tried; both longer where a native compiler or a kernel may be at work.
+# How long a compile may take before it counts as a hang, and the shortest limit while candidates
+# are tried; both are longer if a native compiler or a kernel may be running.
 _HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _FORK_SECONDS = 120.0
-# How long to look for something smaller; a candidate that hangs costs its time limit.
+# How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
 
 def investigate_and_stop(
     candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
 ) -> NoReturn:
-    """Find out what can be found out, write it down, and end the program."""
+    """Investigate, write the findings, and end the program."""
     _wait_for_others(place)
     try:
         say(place, f"found: {failure.text.partition(chr(10))[0]}")
@@ -80,14 +80,14 @@ def investigate_and_stop(
 
 
 def stop_with(found: Found, place: Path) -> NoReturn:
-    """Write down what was found, and end the program."""
+    """Write the findings, and end the program."""
     write_found(found, place)
     SCOPE.close()
     os._exit(STOPPED)
 
 
 def describe_own_process() -> str:
-    """Which one this is among the processes of the program."""
+    """Which of the program's processes this is."""
     rank = os.environ.get("RANK")
     if rank is not None:
         return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
@@ -95,9 +95,9 @@ def describe_own_process() -> str:
 
 
 def _wait_for_others(place: Path) -> None:
-    """One process investigates. Others that find something stand still until it is done.
+    """One process investigates. Others that find something wait until it is done.
 
-    Were they to go on, or to end, whoever started the processes could end all of them.
+    If they continued or ended, their launcher could end all of them.
     """
     mark = place / INVESTIGATING
     try:
@@ -115,7 +115,7 @@ def _wait_for_others(place: Path) -> None:
 
 def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
     """An operation that is wrong on its own, though rounding explains what the graph gives."""
-    say(place, "differences within rounding; looking at every operation on its own")
+    say(place, "differences within rounding; checking every operation on its own")
     oracle = Oracle(Forks(seconds=_FORK_SECONDS))
     recorded = record_values(candidate)
     for names in nodes_wrong_alone(recorded, oracle):
@@ -190,7 +190,7 @@ class Investigation:
         return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
 
     def _wait_less(self, failure: Failure) -> None:
-        """One that hangs is waited for in full: so wait no longer than a healthy one would take.
+        """A hang costs the whole limit, so wait no longer than a healthy candidate would take.
 
         That is told by when the whole graph had come to the place where it hangs.
         """
@@ -209,13 +209,13 @@ class Investigation:
     # --- steps --------------------------------------------------------------------------------
 
     def _reproduce(self) -> None:
-        """The failure must show in a fork, before anything is searched for."""
-        self._say(f"checking that it shows again in a fork ({self._whole.size} nodes)")
+        """The failure must show in a fork before the search starts."""
+        self._say(f"reproducing it in a fork ({self._whole.size} nodes)")
         earlier = self._whole.earlier
         self._whole = replace(self._whole, earlier=None)
         again = self._oracle.failure(self._whole)
         if earlier is not None and (again is None or not _is_again(again, self._failure)):
-            self._say("it needs an earlier call; trying with that")
+            self._say("it may need an earlier call; trying with that call")
             self._whole = replace(self._whole, earlier=earlier)
             again = self._oracle.failure(self._whole)
         self._found.reproduces = again is not None and _is_again(again, self._failure)
@@ -244,7 +244,7 @@ class Investigation:
     def _shrink(self, suspects: Sequence[Sequence[str]]) -> None:
         if self._whole.earlier is not None:
             self._keep(self._whole)
-            return  # Two calls have to fit together: it is left as it is.
+            return  # Two calls have to fit together, so the graph is not reduced.
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
         subject = Subject(self._whole, self._failure, suspects)
@@ -273,14 +273,14 @@ class Investigation:
         return candidate
 
     def _locate(self) -> None:
-        """In the smallest graph there is little left to be wrong."""
+        """Locate the failure in the smallest graph, where little is left to be wrong."""
         self._oracle.deadline = math.inf
         self._oracle.stage = ""
         short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         final = self._oracle.failure(self._smallest, label=" in full")
         self._oracle.forks.seconds = short
         if final is None or not final.is_same_as(self._failure):
-            # A slow one was taken for one that hangs, or it fails now and then.
+            # A slow candidate was mistaken for a hang, or it fails intermittently.
             self._keep(self._whole)
         else:
             self._found.failure = self._found.failure.updated_with(final)
@@ -299,11 +299,9 @@ class Investigation:
     def _write_script(self) -> None:
         try:
             if self._smallest.earlier is not None:
-                raise ToolFailure("the failure needs two calls with inputs that fit together")
+                raise ToolFailure("the failure needs two calls with matching inputs")
             if any(not recipe for recipe in self._smallest.recipes):
-                raise ToolFailure(
-                    "an input is too large, or of a kind, to be written into a script"
-                )
+                raise ToolFailure("a script cannot hold an input of this size or type")
             self._found.script = script_text(self._repeatable(), self._failure, self._title())
         except ToolFailure as error:
             self._found.no_script = str(error)
@@ -322,16 +320,16 @@ class Investigation:
     def _title(self) -> str:
         operations = ", ".join(self._found.operations[:4])
         kinds = {
-            WRONG: "torch.compile gives another result than eager",
+            WRONG: "torch.compile gives a different result from eager",
             NAN: "torch.compile gives NaN or Inf where eager is finite",
             ERROR: f"torch.compile fails with {self._failure.aspect}",
             SIGNAL: f"torch.compile ends the process with {self._failure.aspect}",
-            HANG: "torch.compile never ends",
+            HANG: "torch.compile never finishes",
         }
         return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
 
     def _find_suppressing_axes(self) -> None:
-        """Axes without which the failure vanishes."""
+        """Axes without which the failure disappears."""
         axes = relevant_axes(self._smallest, self._failure, self._location)
         self._say(f"trying without: {', '.join(axis.name for axis in axes)}")
         self._found.suppressing_axes = find_suppressing_axes(

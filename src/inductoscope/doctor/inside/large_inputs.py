@@ -45,7 +45,7 @@ def compared(
         for number, (one, two) in enumerate(zip(eager, outputs, strict=True)):
             form = [(v.dtype, v.shape) for v in (one, two) if isinstance(v, torch.Tensor)]
             if len({*form}) > 1:
-                return f"output {number} has another type or shape than in eager"
+                return f"output {number} has a different type or shape from eager"
             if not is_close(one, two):
                 return f"output {number} is not close to eager"
         return ""

@@ -1,4 +1,4 @@
-"""Choices whose compile never ends: which condition they share, one of them alone, a way past."""
+"""Choices whose compile never finishes: the condition they share, one of them alone, a filter."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from inductoscope.vocabulary import verdicts as v
 Say = Callable[[str], None]
 Rerun = Callable[[Instructions, str], ProgramRun]
 
-# Beyond this many times what the slowest choice took that came back, a kernel alone is given up.
+# A kernel compiled alone gets this many times as long as the slowest choice that finished.
 _PATIENCE = 5.0
 _LEAST_SECONDS = 15.0
 _TIMES = 3
@@ -40,17 +40,17 @@ _MOST_TRIALS = 8
 
 
 def look_further(known: Analysis, say: Say) -> Analysis:
-    """Compile waiting choices alone on which the conditions do not agree, until they do.
+    """Compile waiting choices alone while the conditions disagree on one.
 
-    Choices that wait for a thread were not tried; those that would tell one condition from another
-    are, and no others.
+    Choices that wait for a thread were not tried yet; only those that would separate one condition
+    from another are.
     """
     analyst, files = Analyst(), KernelFiles()
     for _ in range(_MOST_TRIALS):
         telling = next(filter(_is_telling(known, files), known.choices.waiting), None)
         if telling is None:
             break
-        say(f"compiling a waiting choice alone, to tell {_or(known.conditions)}")
+        say(f"compiling a waiting choice alone to separate {_or(known.conditions)}")
         trial, _ = _compile_alone(files.kernel(telling), known.choices.longest, None, times=1)
         known = analyst.analyse(_settled(known.choices, telling, trial))
     return known
@@ -83,9 +83,9 @@ def _settled(choices: StuckChoices, choice: Choice, trial: KernelTrial | None) -
 
 
 def try_kernel_alone(known: Analysis, folder: Path, say: Say) -> tuple[KernelTrial | None, str]:
-    """Compile a stuck kernel by itself as often as a reproducer is run; or say why not."""
+    """Compile a stuck kernel alone as often as a reproducer is run, or say why not."""
     if known.kernel is None:
-        return None, "the file of no stuck kernel could be read"
+        return None, "no file of a stuck kernel could be read"
     say(f"compiling {known.kernel.name} alone, {_TIMES} times")
     return _compile_alone(known.kernel, known.choices.longest, folder, times=_TIMES)
 
@@ -97,7 +97,7 @@ def _say_nothing(text: str) -> None:
 def _compile_alone(
     kernel: KernelFile | None, longest: float, folder: Path | None, *, times: int
 ) -> tuple[KernelTrial | None, str]:
-    """Under a limit well above what it took those that finished. With a folder, keep the script."""
+    """Under a limit well above what finished choices took. With a folder, keep the script."""
     limits = ChildLimits(seconds=max(_LEAST_SECONDS, _PATIENCE * longest))
     try:
         if kernel is None:
@@ -107,7 +107,7 @@ def _compile_alone(
             (folder / "repro.py").write_text(script_text(plan), "utf-8")
         output = folder / "kernel" if folder is not None else None
         request = TrialRequest(limits, 1, output)
-        # Side by side: one that hangs waits, more often than not.
+        # In parallel: a kernel that hangs usually waits.
         with ThreadPoolExecutor(times) as beside:
             tried = [beside.submit(try_alone, plan, request, _say_nothing) for _ in range(times)]
             trials = [each.result() for each in tried]
@@ -117,11 +117,11 @@ def _compile_alone(
         return None, str(error)
 
 
-# --- a way past -----------------------------------------------------------------------------------
+# --- workarounds ----------------------------------------------------------------------------------
 
 
 def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
-    """Leave out what is stuck, by the condition that says least else; tried on the program."""
+    """Exclude stuck choices by the narrowest condition, and try that on the program."""
     told: list[str] = []
     for condition in known.conditions:
         snippet = snippet_for(condition)
@@ -135,7 +135,7 @@ def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround
             text = f"leave out choices with {condition.text}, which never finish compiling"
             told.append(_written(known, condition, folder))
             return Workaround(text, True, None, snippet), [line for line in told if line]
-        told.append(f"without choices that have {condition.text} the program does not end either")
+        told.append(f"the program does not end without choices that have {condition.text} either")
     return _without_templates(rerun, told)
 
 
@@ -151,7 +151,7 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
     code += '"ATEN"'
     run = rerun(
         Instructions(calls=0, workaround=code, investigate=False),
-        "running the program with the kernels of eager alone",
+        "running the program with eager's kernels only",
     )
     works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
     return Workaround("use eager's kernels for matrix products", works, None, code), told
@@ -171,7 +171,7 @@ def _remaining(run: ProgramRun) -> str:
 
 
 def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> str:
-    """The same for at once, without a change of the program."""
+    """The same filter as an environment variable, without changing the program."""
     stuck = [suspect.configuration for suspect in known.stuck]
     pattern = pattern_for(condition, stuck)
     run = rerun(
@@ -220,13 +220,13 @@ def _summary(known: Analysis, best: ChoiceCondition | None) -> str:
     share = f": all have {best.text}, {best.counts}" if best is not None and best.separates else ""
     number = len(choices.stuck)
     return (
-        f"Autotuning does not end: {number} of {number + len(choices.finished)} kernels that it is "
-        f"to {doing}{of} never come back{share}."
+        f"Autotuning does not end: {number} of {number + len(choices.finished)} kernels to {doing}"
+        f"{of} never finish{share}."
     )
 
 
 def _unfinished(trial: KernelTrial | None) -> str | None:
-    """What a kernel alone was at when its time was up."""
+    """What a kernel compiled alone was doing when its time was up."""
     if trial is None or trial.outcome != "does not end":
         return None
     worst = trial.worst
@@ -247,7 +247,7 @@ def _add_evidence(result: Verdict, known: Analysis) -> None:
     for condition in known.conditions:
         result.add(f"{condition.text}: {condition.counts}", "stuck against finished choices")
         if condition.decided_by:
-            result.add(f"to tell it from the next: {condition.decided_by}")
+            result.add(f"preferred to the next condition: {condition.decided_by}")
     if not known.choices.finished:
         result.add("no choice of the operation finished, so there is nothing to compare")
     differing = _differing([*known.choices.stuck, *known.choices.finished])
@@ -255,8 +255,8 @@ def _add_evidence(result: Verdict, known: Analysis) -> None:
         values = _values(choice, differing)
         result.add(f"stuck: {choice.short_name or choice.kind} ({values})", choice.path)
     if known.choices.waiting:
-        text = f"{len(known.choices.waiting)} more choices wait for a thread, so they say nothing"
-        result.add(text, "not begun")
+        text = f"{len(known.choices.waiting)} more choices wait for a thread and prove nothing"
+        result.add(text, "not started")
     for cause in known.causes[:3]:
         result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")
 

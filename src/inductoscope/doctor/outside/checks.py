@@ -8,12 +8,12 @@ from inductoscope.model.fold import load
 
 
 def functions_that_differ(recording: Recording) -> list[CallableCheck]:
-    """Compiled functions that gave something else than their Python code, as a whole."""
+    """Compiled functions that gave a different result from their Python code."""
     return [check for check in recording.callable_checks if check.verdict == "differs"]
 
 
 def every_check_passed(run: ProgramRun) -> bool:
-    """Whether a run went through with every check passed; a long one may have been ended early."""
+    """Whether a run ended well with every check passed; a long one may have been ended early."""
     if run.stalled or not (run.over_time or run.ending.exit_code == 0):
         return False
     recording = load(run.folder)

@@ -13,7 +13,7 @@ from inductoscope.vocabulary import verdicts as v
 
 
 def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
-    """Nothing is wrong with what was compiled, as these checks show."""
+    """These checks show that nothing is wrong with what was compiled."""
     result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, "proven")
     for check in checks[:4]:
         how = "eager" if check.verdict == "right" else "eager and float64"
@@ -60,7 +60,7 @@ def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
 
 
 def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
-    """Compiled code has a generator of its own, and draws in an order of its own."""
+    """Compiled code has its own generator and draws in its own order."""
     operations = case.random_operations
     result = not_a_bug(
         f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
@@ -74,7 +74,7 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
 
 
 def nothing_found(case: ProgramCase) -> Verdict:
-    """Every call that was compared gives what eager gives."""
+    """Every call that was compared matches eager."""
     compiled = len(case.recording.compiles)
     if not compiled:
         text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
@@ -118,7 +118,7 @@ def _add_uncompared(result: Verdict, case: ProgramCase) -> None:
 
 
 def add_own_mistakes(result: Verdict, case: ProgramCase) -> None:
-    """What went wrong inside the tool while it watched the first run."""
+    """Add the errors in the tool itself during the first run."""
     for process in case.recording.processes:
         for mistake in process.hook_errors[:4]:
             result.add(mistake, "an error in inductoscope")

@@ -1,7 +1,7 @@
 """A part of the compiler that can be run without what comes after it: Dynamo, AOTAutograd.
 
-What a run of the whole program shows is weak evidence: it may fail for a reason of its own, now and
-then, or because it is watched. So a level is blamed only by two runs in a row.
+A run of the whole program is weak evidence: it may fail for another reason, intermittently, or
+because of the tool. So a level is blamed only after two runs in a row.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The doctor from outside: runs the program, and weighs hypotheses about what is wrong."""
+"""The doctor from outside: runs the program and tests hypotheses about what is wrong."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Doctor:
         return self._case.found if self._case is not None else None
 
     def interrupted(self) -> Verdict:
-        """The verdict after Ctrl-C: what is known, and that it is not all."""
+        """The verdict after Ctrl-C: what is known so far, marked as partial."""
         found = self._found or read_found(self._runs.looking_in / FOLDER)
         if found is None:
             text = "Interrupted before anything was found."
@@ -100,7 +100,7 @@ class Doctor:
         return self._finished(verdict)
 
     def _finished(self, verdict: Verdict) -> Verdict:
-        """The verdict with what is the same for all of them."""
+        """The verdict with the fields that every verdict has."""
         if verdict.verdict == v.HANG:
             add_diagnosis(verdict, self._request.folder)
         verdict.recording = str(self._request.folder)
@@ -119,7 +119,7 @@ class Doctor:
 
 
 def has_idle_core() -> bool:
-    """Whether something could run beside the program without slowing it down."""
+    """Whether something could run in parallel without slowing the program down."""
     try:
         running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
     except (OSError, ValueError, IndexError):
@@ -128,5 +128,5 @@ def has_idle_core() -> bool:
 
 
 def _is_reportable(verdict: Verdict) -> bool:
-    """Whether it is torch's maintainers who can do something about it."""
+    """Whether torch's maintainers could fix it."""
     return verdict.verdict not in (v.NOT_A_BUG, v.UNKNOWN)

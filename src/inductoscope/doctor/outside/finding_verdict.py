@@ -35,7 +35,7 @@ def verdict_on(found: Found) -> Verdict:
 
 
 def _on_the_machine(found: Found) -> Verdict:
-    """Nothing is wrong with the compiler, so that there is no culprit and nothing to report."""
+    """The machine is at fault, not the compiler: no culprit and nothing to report."""
     text = found.failure.text
     first = " ".join(text.split())[:300]
     result = Verdict(
@@ -49,7 +49,7 @@ def _on_the_machine(found: Found) -> Verdict:
 
 
 def _on_another_backend(found: Found) -> Verdict:
-    """What compiled the graph is none of Inductor's business; nothing was searched for."""
+    """Another backend compiled the graph, so no cause was searched for."""
     text = found.failure.text
     stage = stages.AOT if found.backend.startswith("aot_eager") else stages.USER
     result = Verdict(
@@ -104,7 +104,7 @@ def _culprit(found: Found) -> Culprit:
         pass_name = ", ".join(dict.fromkeys([pass_name, *location.names]))
     operation = location.operation
     if not operation or pass_name:
-        # Where nothing could be cut down, the node that the compiler was at.
+        # If nothing could be reduced: the node that the compiler was processing.
         operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
     return Culprit(
         op=operation or None,
@@ -117,7 +117,7 @@ def _culprit(found: Found) -> Culprit:
 
 
 def _setting(found: Found) -> str | None:
-    """What to switch off: something of the stage, where that is told by what came before it."""
+    """What to disable; preferably something of the stage that is blamed."""
     telling = _most_telling_axis(found)
     if found.location.stage == stages.INDUCTOR:
         stage = _stage(found)
@@ -126,7 +126,7 @@ def _setting(found: Found) -> str | None:
 
 
 def _called(found: Found) -> str:
-    """What the program calls, where eager runs no operation of its own for it: a loop, a branch."""
+    """What the program calls, if eager runs no single operation for it: a loop, a branch."""
     return ", ".join(name for name in found.calls[:6] if name != "getitem")
 
 
@@ -149,13 +149,13 @@ _AROUND_PASSES = (
 
 
 def _node(found: Found) -> str:
-    """The node that the compiler was at."""
+    """The node that the compiler was processing."""
     executing = re.search(r"While executing %\w+ : .*?target=([\w.]+)", found.failure.text)
     return found.failure.detail or (executing[1] if executing else "")
 
 
 def _relative(place: str) -> str:
-    """A place in a file below the current folder, seen from there."""
+    """A place in a file, relative to the current folder if it is below that."""
     path, _, line = place.rpartition(":")
     with contextlib.suppress(ValueError):
         return f"{Path(path).relative_to(Path.cwd())}:{line}"
@@ -169,15 +169,15 @@ def _confidence(found: Found, stage: str) -> v.Confidence:
         return "likely"
     if found.failure.kind in (f.WRONG, f.NAN):
         is_located = found.location.stage and found.location.how
-        return "proven" if is_located else "likely"  # Told by what makes it go away, otherwise.
+        return "proven" if is_located else "likely"  # Otherwise inferred from what suppresses it.
     if found.location.stage == stages.INDUCTOR:
-        return "likely"  # Told by what came before it.
+        return "likely"  # Inferred from the stage before it.
     if found.failure.kind == f.HANG and found.nodes > f.FEW_NODES:
         return "likely"  # It may be slow.
     return "proven"
 
 
-# The only mistake of the program itself that is judged here.
+# The only mistake in the program itself that this module reports.
 _BROKEN_DECLARATION = "A custom operator of the program does not do what it declares"
 
 

@@ -1,4 +1,4 @@
-"""Where a program was when it died or stopped moving, from what it left behind."""
+"""Where a program was when it died or stalled, from what it left behind."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary.frames import is_compilers, is_users, shorten
 from inductoscope.vocabulary.stages import RUNTIME
 
-# Stacks from which on what is on all of them says something.
+# The fewest stacks from which a common function can be named.
 _FEWEST_LOOKS = 4
-# Rounds of fusion that torch makes at most, with some to spare.
+# The most rounds of fusion that torch makes, with some to spare.
 _MOST_ROUNDS = 20
 
 
@@ -40,7 +40,7 @@ def last_position(run: ProgramRun) -> LastPosition | None:
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
     recording = load(run.folder)
     for process in reversed(recording.processes):
-        # One that died or hangs has not said that it ends.
+        # A process that died or hangs has not recorded its end.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
             last = process.unfinished[-1]
             return LastPosition(
@@ -61,7 +61,7 @@ def last_position(run: ProgramRun) -> LastPosition | None:
 
 def _how(run: ProgramRun, signal_name: str) -> str:
     if run.stalled or run.over_time:
-        return "has not moved" if run.stalled else "did not end in time"
+        return "made no progress" if run.stalled else "did not end in time"
     return f"died of {signal_name}" if signal_name else "lost a process, which died"
 
 
@@ -74,24 +74,24 @@ def compiler_functions(stacks: str) -> list[str]:
 
 
 def _function_of(run: ProgramRun, recording: Recording, functions: list[str]) -> str:
-    """The function to name: what goes round and round, or what it was in when it died."""
+    """The function to name: the one that loops, or the one in which the program died."""
     if run.stalled or run.over_time:
         return looping_function(run.stacks, returns=_functions_that_return(recording))
     return functions[0].partition(" ")[0] if functions else ""
 
 
 def _functions_that_return(recording: Recording) -> tuple[str, ...]:
-    """Functions that were seen to end over and over: whoever calls them is the one that loops."""
+    """Functions that were seen to return repeatedly: their caller is the one that loops."""
     rounds = (round_.number for graph in recording.graphs for round_ in graph.rounds)
     return ("fuse_nodes_once",) if max(rounds, default=0) > _MOST_ROUNDS else ()
 
 
 def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
-    """The innermost function that is on every stack that a process was asked for.
+    """The innermost function that is on every stack of a process.
 
-    What a loop calls comes and goes from one look to the next; the loop stays. So do functions that
-    are called anew each time, where nearly all time is spent in them: `returns` names those. Empty
-    where there were too few looks to tell.
+    What a loop calls changes from one stack to the next; the loop stays. So do functions that are
+    called again each time and take nearly all the time: `returns` names those. Empty if there are
+    too few stacks to decide.
     """
     looks: dict[str, list[Sequence[StackFrame]]] = {}
     for number, thread in threads_in(stacks):

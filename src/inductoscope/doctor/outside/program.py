@@ -57,12 +57,12 @@ class ProgramRun:
 
     @property
     def failed(self) -> bool:
-        """Whether the program itself ended badly; one that was ended says nothing of the kind."""
+        """Whether the program itself ended badly, rather than being ended by the doctor."""
         return self.ending.exit_code != 0 and not self.stalled and not self.over_time
 
     @property
     def output(self) -> str:
-        """What the program printed, the end of it."""
+        """The end of what the program printed."""
         with contextlib.suppress(OSError):
             data = (self.folder / FOLDER / OUTPUT).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
@@ -76,7 +76,7 @@ class ProgramRun:
 
 @dataclass(frozen=True)
 class RunLimits:
-    """When a run is given up."""
+    """When to end a run."""
 
     stall: float = 60.0
     seconds: float = 3600.0
@@ -103,7 +103,7 @@ def run_program(
     environment = {
         **scope,
         **private_cache.environment(cache),
-        # A workaround may change what is compiled without changing what a cache goes by.
+        # A workaround may change what is compiled without changing the keys of a cache.
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **instructions.environment(),
@@ -145,7 +145,7 @@ def _input(stdin: Path | None) -> Iterator[Any]:
 def keep_stdin(folder: Path) -> Path | None:
     """Keep what is piped to the tool, for every run to read; None if there is nothing.
 
-    An examination that goes on has what was piped to it at first.
+    A resumed examination uses what was piped to it at first.
     """
     path = folder / "stdin"
     data = _piped()
@@ -162,7 +162,7 @@ def _piped() -> bytes | None:
         if not _is_pipe_or_file(descriptor):
             return None
         if not select.select([descriptor], [], [], _TIME_FOR_INPUT)[0]:
-            return None  # A pipe that no one writes to: the program may well not read it.
+            return None  # A pipe that no one writes to: the program may not read it either.
         return sys.stdin.buffer.read()
     except (OSError, ValueError):
         return None
@@ -186,7 +186,7 @@ def _watch(
             child.wait(_TICK)
         progress.pass_on()
         if (folder / FOLDER / INVESTIGATING).exists():
-            continue  # It has limits of its own.
+            continue  # The investigation has its own limits.
         if time.monotonic() - started > limits.seconds:
             return False, True
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
@@ -199,9 +199,9 @@ def _watch(
 
 
 def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
-    """Have the processes that have stalled write where they are, several times over.
+    """Have the stalled processes write their stacks, several times.
 
-    The pauses differ, so that a loop is not met at the same point of its round each time.
+    The pauses differ, so that a loop is not seen at the same point of its iteration each time.
     """
     for look in range(_LOOKS):
         for stall in stalls:
@@ -210,7 +210,7 @@ def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
 
 
 class _Progress:
-    """Lines that an investigation writes while it goes on."""
+    """Lines that an investigation writes while it runs."""
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._read = path, say, 0

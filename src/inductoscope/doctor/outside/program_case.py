@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 
 @dataclass
 class ProgramCase:
-    """What hypotheses are weighed against. A hypothesis may add to `found` and to `proof`."""
+    """What hypotheses are tested against. A hypothesis may add to `found` and to `proof`."""
 
     # How the program was run first, and what came of it.
     instructions: Instructions
@@ -29,7 +29,7 @@ class ProgramCase:
     runs: Runs
     proof: Proof
     say: Say
-    # What an investigation inside the program found; None while nothing is.
+    # What an investigation inside the program found; None if nothing yet.
     found: Found | None = None
 
     @cached_property
@@ -48,7 +48,7 @@ class ProgramCase:
 
     @property
     def functions_that_differ(self) -> list[CallableCheck]:
-        """Compiled functions that gave something else than their Python code, as a whole."""
+        """Compiled functions that gave a different result from their Python code."""
         return functions_that_differ(self.recording)
 
     @cached_property

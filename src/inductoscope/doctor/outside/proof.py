@@ -1,4 +1,4 @@
-"""A reproducer that is run before it is called one, and a workaround that is tried likewise."""
+"""Proves the reproducer by running it, and a workaround by trying it on the program."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Proof:
         return self.verification is not None and self.verification.is_verified
 
     def prove_and_help(self, found: Found, runs: Runs, *, calls: int) -> None:
-        """The one beside the other: both are runs of Python that use one core.
+        """Prove the reproducer and try workarounds in parallel: each mostly uses one core.
 
         `calls` are checked of each graph while a workaround is tried.
         """
@@ -52,7 +52,7 @@ class Proof:
                 self._help(found, runs, calls)
                 proof.result()
             except BaseException:
-                self.fresh.close()  # Otherwise an interruption would wait for them.
+                self.fresh.close()  # Otherwise an interruption would wait for the processes.
                 raise
 
     def _prove(self, found: Found) -> None:
@@ -76,7 +76,7 @@ class Proof:
                 return
 
     def prove_function(self, verdict: Verdict, place: Path) -> None:
-        """What Dynamo refuses has no graph: the function itself is the reproducer."""
+        """Where Dynamo fails there is no graph: the function itself is the reproducer."""
         source = place / FUNCTION_SCRIPT
         if not source.exists():
             return

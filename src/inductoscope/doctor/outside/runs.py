@@ -1,4 +1,4 @@
-"""Runs of the program, one after the other, each into a recording of its own."""
+"""Runs of the program, one after the other, each into its own recording."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Say = Callable[[str], None]
 # What torch says of a graph that was compiled, for the check, to be differentiated once.
 _DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
 
-_IN_EAGER = "the program failed with every graph right; running it without torch.compile"
+_IN_EAGER = "the program failed although every graph is right; running it without torch.compile"
 _WITHOUT_TOOL = "running the program once without the tool"
 
 # Bytes that a C++ compiler needs for a small kernel.
@@ -47,7 +47,7 @@ class Runs:
         self.place.mkdir(exist_ok=True)
         self._stdin = keep_stdin(self.place)
         self.count = 0
-        # Where the run is, or was last, that looks for what is wrong.
+        # The recording of the latest run that investigates.
         self.looking_in = self._new_folder() if is_resumed else folder
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
@@ -57,7 +57,7 @@ class Runs:
         self._plain: ProgramRun | None = None
 
     def first(self, instructions: Instructions) -> ProgramRun:
-        """The run that all else rests on."""
+        """The first run, on which everything else is based."""
         self._say("running the program with every compiled graph checked against eager")
         run = self._run(instructions, self.looking_in)
         _refuse_incomplete(run)
@@ -73,7 +73,7 @@ class Runs:
     def again(
         self, instructions: Instructions, why: str, seconds: float | None = None
     ) -> ProgramRun:
-        """Run the program once more; `seconds` is all that it gets, if given."""
+        """Run the program once more, for at most `seconds` if given."""
         self._say(why)
         folder = self._new_folder()
         if instructions.investigate:
@@ -85,13 +85,13 @@ class Runs:
         return self.again(Instructions(backend="off", inside=False), why, seconds)
 
     def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
-        """The run without torch.compile; made when it is first asked for, then remembered."""
+        """The run without torch.compile: made at the first request, then kept."""
         if self._eager is None:
             self._eager = self.in_eager(why, seconds)
         return self._eager
 
     def without_tool_once(self, why: str = _WITHOUT_TOOL) -> ProgramRun:
-        """The run without the tool; made when it is first asked for, then remembered."""
+        """The run without the tool: made at the first request, then kept."""
         if self._plain is None:
             self._plain = self.again(Instructions(inside=False), why)
         return self._plain
@@ -122,9 +122,9 @@ class Runs:
         return run
 
     def refuse_lack_of_space(self, message: str) -> None:
-        """The compiler had no space: was it where the examination compiles, or elsewhere?
+        """The compiler had no space: in the examination's cache, or elsewhere?
 
-        It does not always say which file it could not write, so the fuller of the two is it.
+        It does not always say which file it could not write, so the fuller disk of the two counts.
         """
         if os.strerror(errno.ENOSPC) not in message:
             return
@@ -142,7 +142,7 @@ class Runs:
 
 
 def _refuse_incomplete(run: ProgramRun) -> None:
-    """A program that could not be watched says nothing."""
+    """A program that could not be recorded proves nothing."""
     for process in load(run.folder).processes:
         if process.stopped:
             raise ToolFailure(
@@ -152,7 +152,7 @@ def _refuse_incomplete(run: ProgramRun) -> None:
 
 
 def _refuse_full_disk(folder: Path, output: str) -> None:
-    """A program that fails where its compiled code does not fit says nothing about itself."""
+    """A program that fails because its compiled code does not fit on the disk proves nothing."""
     full = os.strerror(errno.ENOSPC)
     said = any(full in line and str(folder) in line for line in output.splitlines())
     if said or (folder.exists() and shutil.disk_usage(folder).free < _LEAST_SPACE):

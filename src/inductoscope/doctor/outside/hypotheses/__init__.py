@@ -1,8 +1,8 @@
 """What may be wrong with a program, in the order in which it is examined.
 
 A hypothesis is one file that ends with its `HYPOTHESIS`, and one line in `HYPOTHESES`. The first
-that comes to a verdict ends the examination, so the order matters: a hypothesis may rely on all
-before it having been ruled out.
+that reaches a verdict ends the examination, so the order matters: a hypothesis may assume that
+all before it are ruled out.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from inductoscope.errors import ToolFailure
 
 HYPOTHESES: tuple[Hypothesis, ...] = (
     stuck_choices.HYPOTHESIS,
-    # The first run found nothing inside the program: look again where it may be.
+    # The first run found nothing inside the program: investigate where the failure may be.
     died_or_stalled.HYPOTHESIS,
     unchecked_call.HYPOTHESIS,
     # A failure was found inside the program.
@@ -55,14 +55,14 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     never_ends.HYPOTHESIS,
     undetermined_result.HYPOTHESIS,
     wrong_capture.HYPOTHESIS,
-    # The program went through.
+    # The program ended well.
     clean.HYPOTHESIS,
     inductor_random_numbers.HYPOTHESIS,
     hidden_by_the_tool.HYPOTHESIS,
     # The program fails with every compiled graph right.
     fails_in_eager.HYPOTHESIS,
     fails_now_and_then.HYPOTHESIS,
-    # Before rounding: with other roundings, what Dynamo does is done too.
+    # Before rounding, whose run uses Dynamo as well.
     dynamo_alone.HYPOTHESIS,
     rounding.HYPOTHESIS,
     aot_alone.HYPOTHESIS,
@@ -73,7 +73,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
 
 
 def verdict_of_first(case: ProgramCase) -> Verdict:
-    """The verdict of the first hypothesis that comes to one."""
+    """The verdict of the first hypothesis that reaches one."""
     for hypothesis in HYPOTHESES:
         if hypothesis.applies(case):
             verdict = hypothesis.examine(case)

@@ -1,6 +1,6 @@
 """Nothing is wrong.
 
-When it applies: The program went through, and no compiled graph is known to be wrong.
+When it applies: The program ended well, and no compiled graph is known to be wrong.
 
 What it runs: The program without the tool, unless it takes long.
 
@@ -16,7 +16,7 @@ from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
-# A program that takes longer is not run once more only to confirm that it is well.
+# A program that takes longer is not run again only to confirm that nothing is wrong.
 _SHORT_RUN = 600.0
 
 

@@ -1,11 +1,11 @@
-"""A compile raised where no graph could be examined: Dynamo or AOTAutograd refuses.
+"""A compile raised before a graph could be examined: Dynamo or AOTAutograd failed.
 
 When it applies: An exception came out of a compile, and nothing was found.
 
 What it runs: The program in eager.
 
-What it concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a bug of
-the compiler, if the program fails in eager too.
+What it concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a compiler
+bug, if the program fails in eager too.
 
 How sure: Proven by the exception, and by the run in eager.
 """

@@ -1,10 +1,10 @@
-"""A process died or stopped moving inside the compiler, or inside a compiled graph.
+"""A process died or stalled inside the compiler, or inside a compiled graph.
 
 When it applies: Nothing was found inside the program, and it did not end well.
 
-What it runs: The program once more, up to the graph that it was at; there the search begins.
+What it runs: The program once more, up to the graph it was in; the search starts there.
 
-What it concludes: Nothing by itself: what is found there is for the next hypotheses.
+What it concludes: Nothing by itself: the next hypotheses judge what is found.
 
 How sure: As sure as those are.
 """
@@ -32,7 +32,7 @@ def _examine(case: ProgramCase) -> None:
 
 
 def return_to_last_position(case: ProgramCase, run: ProgramRun, instructions: Instructions) -> None:
-    """If a run died or hung in a graph: run the program up to that graph, and look from there."""
+    """If a run died or hung in a graph, run the program up to that graph and investigate there."""
     position = last_position(run)
     if position is None or position.stage == stages.DYNAMO:  # There is no graph to stop at.
         return

@@ -4,7 +4,7 @@ When it applies: The program fails with every compiled graph right.
 
 What it runs: The program in eager, without the tool.
 
-What it concludes: Not a bug of the compiler, if it fails there.
+What it concludes: Not a compiler bug, if it fails in eager.
 
 How sure: Proven by that run.
 """

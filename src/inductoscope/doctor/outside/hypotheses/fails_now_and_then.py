@@ -1,4 +1,4 @@
-"""The program fails now and then, or only under the tool.
+"""The program fails intermittently, or only under the tool.
 
 When it applies: The program fails with every compiled graph right, and ends well in eager.
 

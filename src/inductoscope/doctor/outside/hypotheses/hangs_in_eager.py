@@ -2,7 +2,7 @@
 
 When it applies: A hang was found while a graph ran, and the graph alone does not show it.
 
-What it runs: The program in eager, for as long as the first run took, and a minute at least.
+What it runs: The program in eager, for as long as the first run took, at least a minute.
 
 What it concludes: Not a bug, if the program does not end in eager either.
 
@@ -40,7 +40,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
         "likely",
     )
     result.add(case.found.failure.text, "with torch.compile")
-    result.add(f"ended after {eager.ending.seconds:.0f} s, as it went on", "without torch.compile")
+    result.add(f"still running after {eager.ending.seconds:.0f} s", "without torch.compile")
     return result
 
 

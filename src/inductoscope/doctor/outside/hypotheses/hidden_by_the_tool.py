@@ -33,7 +33,7 @@ def _examine(case: ProgramCase) -> Verdict:
         "thread and uses eager's random numbers; the cause is unknown.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
-    result.add(plain.output[-800:], "what the program printed by itself")
+    result.add(plain.output[-800:], "what the program printed without the tool")
     result.evidence += nothing_found(case).evidence
     return result
 

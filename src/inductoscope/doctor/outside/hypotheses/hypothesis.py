@@ -13,9 +13,9 @@ from inductoscope.doctor.verdict import Verdict
 class Hypothesis:
     """One idea of what is wrong. Its module says when it applies, and how sure it can be."""
 
-    # Whether it is worth examining, going by what is known: runs nothing.
+    # Whether it is worth examining, from what is already known: runs nothing.
     applies: Callable[[ProgramCase], bool]
-    # Runs what it needs. None if it is not this one: the next hypothesis is tried.
+    # Runs what it needs. None if this is not the cause: the next hypothesis is tried.
     examine: Callable[[ProgramCase], Verdict | None]
 
     @property

@@ -2,9 +2,9 @@
 
 When it applies: The failure that was found says so.
 
-What it runs: Nothing. If the disk that is full is the examination's own, it ends with a message.
+What it runs: Nothing. If the full disk is the examination's own, it ends with a message.
 
-What it concludes: A compile error that is not a bug of torch, and what to do about it.
+What it concludes: A compile error that is not a bug in torch, and what to do about it.
 
 How sure: Proven by what the compiler or the system said.
 """

@@ -4,7 +4,7 @@ When it applies: An error or a crash was found that no reproducer shows.
 
 What it runs: The program without the tool.
 
-What it concludes: Nothing is known to be wrong, if the program ends well by itself.
+What it concludes: Nothing is known to be wrong, if the program ends well without the tool.
 
 How sure: Unknown.
 """

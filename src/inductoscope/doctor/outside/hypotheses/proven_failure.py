@@ -2,7 +2,7 @@
 
 When it applies: A failure was found inside the program.
 
-What it runs: The reproducer in fresh processes and, beside it, the program with each workaround
+What it runs: The reproducer in fresh processes and, in parallel, the program with each workaround
 that helps the graph, until one helps the program.
 
 What it concludes: What was found, with the reproducer and the workaround, if every run of the

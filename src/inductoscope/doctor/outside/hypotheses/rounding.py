@@ -1,9 +1,9 @@
-"""The program asks for more than floating point gives.
+"""The program asks for more precision than floating point has.
 
 When it applies: The program fails with every compiled graph right, and some values are not the
 same to the last bit.
 
-What it runs: The program in eager, with every inexact operation rounded otherwise by one unit in
+What it runs: The program in eager, with every inexact operation rounded differently by one unit in
 the last place.
 
 What it concludes: Not a bug, if it fails the same way.

@@ -1,13 +1,13 @@
 """Autotuning waits for choices that never finish.
 
-When it applies: The program stalled, and kernels that autotuning compiles or times have not come
-back.
+When it applies: The program stalled, and kernels that autotuning compiles or benchmarks have not
+finished.
 
-What it runs: A stuck kernel alone, some that wait if that tells one condition from another, and
-the program with the stuck choices left out.
+What it runs: A stuck kernel alone, waiting ones if they separate one condition from another, and
+the program without the stuck choices.
 
 What it concludes: A hang in autotuning, the condition that stuck choices share, and a filter that
-leaves them out.
+excludes them.
 
 How sure: Proven if a kernel is stuck alone too, otherwise likely.
 """

@@ -5,7 +5,7 @@ calls are checked.
 
 What it runs: The program in eager and, if it ends well there, once more with every call checked.
 
-What it concludes: Nothing by itself: what is found then is for the next hypotheses.
+What it concludes: Nothing by itself: the next hypotheses judge what is found.
 
 How sure: As sure as those are.
 """

@@ -1,7 +1,7 @@
-"""What the program computes is not determined in eager either.
+"""The program's result is not deterministic in eager either.
 
-When it applies: Eager gave other values when it ran a graph again, or read memory that no one has
-written, and the program fails or a function differs.
+When it applies: Eager gave different values when it ran a graph again, or read uninitialised
+memory, and the program fails or a function differs.
 
 What it runs: Nothing.
 

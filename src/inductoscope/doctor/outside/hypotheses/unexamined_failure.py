@@ -1,4 +1,4 @@
-"""A call was seen to be wrong, and the search for the cause broke: an error in inductoscope.
+"""A call is wrong, and the search for the cause failed: an error in inductoscope.
 
 When it applies: A check failed, and nothing was handed over about it.
 

@@ -1,4 +1,4 @@
-"""What remains: the tool hid it, or what was not compared is wrong.
+"""What remains: the tool hid the failure, or something that was not compared is wrong.
 
 When it applies: The program fails compiled and not in eager, and no other hypothesis explains it.
 

@@ -1,7 +1,7 @@
-"""Dynamo captures something else than a function computes.
+"""Dynamo captures something other than what a function computes.
 
-When it applies: A compiled function gave something else than its Python code, though its graphs are
-right.
+When it applies: A compiled function gave a different result from its Python code, though its
+graphs are right.
 
 What it runs: The program with Dynamo alone, each graph in eager.
 
