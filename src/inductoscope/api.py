@@ -1,4 +1,4 @@
-"""What `import inductoscope` offers. Everything public is re-exported from the package itself."""
+"""The Python API. Everything public is re-exported from the package itself."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 class LiveRecording:
-    """A recording that is being made, or was made, by `record`.
+    """A recording that `record` is making or has made.
 
-    It can be read at any time: what has been recorded so far is there.
+    It can be read at any time, and shows what has been recorded so far.
     """
 
     def __init__(self, path: Path) -> None:
@@ -77,7 +77,7 @@ def open_recording(path: Path | str) -> LiveRecording:
 
 
 def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> CheckResult:
-    """Compile `function` and say whether it does on `arguments` what it does in eager.
+    """Compile `function` and check whether it matches eager on `arguments`.
 
         result = inductoscope.check(model, x)
         if not result:
@@ -85,7 +85,7 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Chec
 
     Outputs, gradients, written inputs, types, shapes, strides and shared memory are compared, and
     values are judged against float64. Options: `compiled` (a compiled function to judge instead),
-    `backward` (with gradients or without), and those of `torch.compile`.
+    `backward` (whether to compare gradients), and those of `torch.compile`.
     """
     from inductoscope.doctor.compare import check_function as checking  # Needs torch.
 
@@ -93,7 +93,7 @@ def check(function: Callable[..., Any], *arguments: Any, **options: Any) -> Chec
 
 
 def assert_same(function: Callable[..., Any], *arguments: Any, **options: Any) -> None:
-    """For tests: raise an AssertionError that says what differs. Takes what `check` takes."""
+    """For tests: raise an AssertionError that says what differs. Same arguments as `check`."""
     from inductoscope.doctor.compare import check_function as checking
 
     checking.assert_same(function, *arguments, **options)

@@ -24,7 +24,7 @@ TICK = {"kind": "compile-start", "compile": "0/0", "function": "forward"}
 def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
     answer = inductoscope("show", tmp_path / "nowhere")
     assert answer.exit_code == 2
-    assert "nowhere does not exist. 'inductoscope show --list' names" in answer.words
+    assert "nowhere does not exist. 'inductoscope show --list' lists" in answer.words
 
 
 def test_a_file(tmp_path: Path) -> None:

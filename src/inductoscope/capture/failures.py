@@ -1,4 +1,4 @@
-"""Exceptions that leave the compiler: what is recorded of them."""
+"""Records the exceptions that leave the compiler."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _inner_causes(error: BaseException) -> list[str]:
 
 def _one_cause(error: BaseException) -> str:
     if isinstance(error, subprocess.CalledProcessError):
-        # Its text is the whole command line, which the event of the compiler holds already.
+        # Its text is the whole command line, which the compiler's event already holds.
         program = error.cmd[0] if isinstance(error.cmd, (list, tuple)) else error.cmd
         return f"CalledProcessError: {program} ended with exit status {error.returncode}"
     return f"{type(error).__name__}: {str(error)[:1000]}"
@@ -61,7 +61,7 @@ def _raising_functions(error: BaseException) -> list[str]:
 
 
 def _user_line(error: BaseException) -> str:
-    """The line of the user's code that Dynamo was at; empty where it does not say."""
+    """The line of the user's code that Dynamo was tracing; empty if it does not say."""
     stack = getattr(error, "real_stack", None) or ()
     frame: Any = innermost_users(stack, lambda frame: frame.filename)
     return f"{frame.filename}:{frame.lineno}" if frame is not None else ""

@@ -1,6 +1,6 @@
 """Turns an FX graph into plain data: its nodes, where each came from, and code that runs.
 
-Only shapes, types and names are taken. Values of tensors never are.
+Only shapes, types and names are stored, never the values of tensors.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 
-# A list of this many characters is data that the program wrote down, not structure: left out.
+# A list of this many characters is literal data, not structure: left out.
 _LONG_LITERAL = re.compile(r"\[[^\[\]\n]{1000,}\]")
 
 # Arguments longer than this are literal data (a constant list), not structure.
@@ -60,7 +60,7 @@ def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:
 
 
 def target_name(node: Any) -> str:
-    """The operation of a node in the words that torch prints it with."""
+    """The operation of a node as torch prints it."""
     target = node.target
     if isinstance(target, str):
         return target
@@ -113,12 +113,12 @@ def _size(size: Any) -> Any:
 
 
 def _known_size(size: Any) -> int | None:
-    """The size in this run; None for one that only running the program tells."""
+    """The size in this run; None if it depends on the data."""
     return size if type(size) is int else _hint(size).get("hint")
 
 
 def _hint(value: Any) -> dict[str, Any]:
-    """The value that a symbolic size had in this run, so that a script can be made of the graph."""
+    """The value of a symbolic size in this run, so that the graph can become a script."""
     hint = getattr(getattr(value, "node", None), "hint", None)
     return {"hint": int(hint)} if isinstance(hint, int) else {}
 
@@ -136,7 +136,7 @@ def _code(graph: Any) -> dict[str, Any]:
 
 
 def _import_path(value: Any) -> str | None:
-    """Where a global of the printed code can be had; None where it has no name of its own."""
+    """The full name of a global in the printed code; None if it has none."""
     if isinstance(value, (int, float, str, bool)) or value is None:
         return None if isinstance(value, str) else repr(value)
     name = getattr(value, "__qualname__", getattr(value, "__name__", None))

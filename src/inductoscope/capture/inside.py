@@ -16,7 +16,7 @@ def start(folder: str) -> Installer:
     """Record this process, and those that it forks, into `folder`. Called on import of torch."""
     installer = Installer(HOOKS, on_import=redirect_headers())
     if SCOPE.active:
-        return installer  # Another start-up hook of ours was first.
+        return installer  # Another of our start-up hooks came first.
     SCOPE.open(Path(folder))
     installer.start()
     atexit.register(SCOPE.close)

@@ -1,4 +1,4 @@
-"""Puts the hooks into torch modules as they are imported, and takes them out again.
+"""Installs the hooks into torch modules as they are imported, and removes them again.
 
 The finder is first in `sys.meta_path` and asks all others for the module. The user's own start-up
 hooks that patch torch on import therefore still work, and ours wrap what they left behind.
@@ -25,12 +25,12 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap_external>"
 
 
 class Installer(importlib.abc.MetaPathFinder):
-    """Installs `hooks`, each part as soon as the module that it concerns is there."""
+    """Installs `hooks`, each part as soon as its module is imported."""
 
     def __init__(
         self, hooks: Sequence[Hook], *, on_import: dict[str, Callable[[], None]] | None = None
     ) -> None:
-        """`on_import` names further work to be done once, when a module has been imported."""
+        """`on_import` names further work to do once, after a module is imported."""
         self._hooks = hooks
         self._on_import = on_import or {}
         self._modules = {"torch", *(name.module for hook in hooks for name in hook.names)}
@@ -41,7 +41,7 @@ class Installer(importlib.abc.MetaPathFinder):
         self._searching: set[str] = set()
 
     def start(self) -> None:
-        """Hook what is imported already, and wait for the rest."""
+        """Hook what is already imported, and wait for the rest."""
         sys.meta_path.insert(0, self)
         self.catch_up()
 
@@ -56,7 +56,7 @@ class Installer(importlib.abc.MetaPathFinder):
         self._done.clear()
 
     def catch_up(self) -> None:
-        """Hook modules that came in past the finder."""
+        """Hook modules that were imported without the finder."""
         for module in sorted(self._modules - self._done):
             loaded = sys.modules.get(module)
             if loaded is not None and not _is_loading(loaded):
@@ -67,7 +67,7 @@ class Installer(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
-        """Let the other finders find the module; hear of it when it has been executed."""
+        """Let the other finders find the module, and hook it after it is executed."""
         if fullname not in self._modules or fullname in self._searching:
             return None
         spec = self._ask_the_others(fullname, path, target)
@@ -145,7 +145,7 @@ def _is_loading(module: ModuleType) -> bool:
 
 
 def _replace(wrap: Wrap) -> Undo:
-    """Put the replacement in the place of the original, of the same kind: method, static, class."""
+    """Replace the original with a function of the same kind: method, static or class method."""
     *path, last = wrap.name.attribute.split(".")
     owner: Any = sys.modules[wrap.name.module]
     for part in path:

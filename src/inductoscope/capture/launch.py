@@ -37,15 +37,15 @@ _WATCHED = {
     signal.SIGUSR2,
     signal.SIGCHLD,
 }
-_SENT_BY_KERNEL = 0x80  # si_code of a signal that a terminal made; a process's has another.
+_SENT_BY_KERNEL = 0x80  # si_code of a signal from a terminal; a process sends another.
 _LONGEST_WAIT = 1.0
 
-# Given the program's pid, something that is entered while the program runs.
+# Takes the program's pid; the context that is entered while the program runs.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
 
 
 def resolve_command(words: Sequence[str]) -> list[str]:
-    """What to execute for the words that the user typed after `run`.
+    """What to execute for the words after `run`.
 
     A script (`train.py`), a module (`-m package`) or Python code (`-c`) goes to this Python; any
     other word is a program, which is expected to end in Python processes (torchrun, pytest, …).
@@ -109,7 +109,7 @@ def run_recorded(
     stream = StreamWriter(folder, first_event=describe_launcher)
     environment = environment_for(folder, os.environ, fresh=fresh)
     started = time.monotonic()
-    # From here on no signal ends the tool before the program: it is passed on, or waits.
+    # From here on no signal ends the tool before the program: signals are passed on, or wait.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
         child = _start(command, environment, mask)
@@ -124,7 +124,7 @@ def run_recorded(
 
 
 def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -> Ending:
-    """How a command ended, written as the launcher's last event. `status` is Popen's."""
+    """Write how a command ended as the launcher's last event. `status` is Popen's."""
     ending = Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,
@@ -149,9 +149,9 @@ def _start(
         return subprocess.Popen(
             command,
             env=environment,
-            # Descriptors that the shell handed over, as for <(…), are for the program.
+            # Descriptors from the shell, as for <(…), are for the program.
             close_fds=False,
-            # The program starts with the mask that the tool was started with.
+            # The program gets the signal mask that the tool was started with.
             preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
         )
     except OSError as error:
@@ -160,7 +160,7 @@ def _start(
 
 def _wait(child: subprocess.Popen[bytes]) -> int:
     """Wait for the child, and pass on to it the signals that only the tool received."""
-    if not hasattr(signal, "sigtimedwait"):  # macOS; there the signals wait for the end.
+    if not hasattr(signal, "sigtimedwait"):  # On macOS, signals wait until the program ends.
         return child.wait()
     while child.poll() is None:
         arrived = signal.sigtimedwait(_WATCHED, _LONGEST_WAIT)
@@ -181,7 +181,7 @@ def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> 
 
 
 def _tidy(folder: Path) -> None:
-    """Remove what is of no use to a reader: large headers, and space kept by dead processes."""
+    """Remove what no reader needs: large headers, and space reserved by dead processes."""
     shutil.rmtree(folder / "cache" / "precompiled_headers", ignore_errors=True)
     for reserve in (folder / STREAMS).glob(f"*{RESERVE_SUFFIX}"):
         pid = reserve.name.partition("-")[0]

@@ -1,8 +1,8 @@
-"""Makes replacements for torch functions that watch and change nothing.
+"""Makes replacements for torch functions that observe and change nothing.
 
-What holds for every replacement: arguments, result and exceptions pass through as they are; the
-watching side may fail without anyone noticing but the recording; the frames that it adds are taken
-out of a traceback again, so that the user reads the same one as without the tool.
+For every replacement, arguments, result and exceptions pass through unchanged; errors in the
+observing code only show in the recording; the frames that it adds are removed from tracebacks, so
+that the user reads the same one as without the tool.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def stage(name: str, *, after: After | None = None) -> Replacement:
 
 
 def enter_stage(name: str, *, detail: str = "", graph: str = "") -> StageFrame:
-    """Begin a stage and say so: a process that dies in it leaves word of where it was."""
+    """Begin a stage and record that, so that the recording shows where a process died."""
     frame = SCOPE.enter(name, detail, graph)
     SCOPE.emit(
         StageStart(
@@ -111,14 +111,14 @@ def leave_stage(frame: Any, *, failed: bool = False) -> None:
 
 
 def stage_done(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    """The `after` of a hook that has nothing to do but to end its stage."""
+    """The `after` of a hook that only ends its stage."""
     leave_stage(frame)
 
 
 def fail_stage(frame: Any, error: BaseException) -> None:
     """End a stage that an exception leaves; the outermost one records the exception.
 
-    Dynamo is the outermost as a rule, and does so itself. A backward graph that is compiled when
+    Usually Dynamo is the outermost, and records it itself. A backward graph that is compiled when
     it is first needed, and a graph compiled ahead of time, have no Dynamo around them.
     """
     if frame is None:
@@ -152,7 +152,7 @@ def _hide_own_frames(error: BaseException) -> None:
     """Unlink the frames of replacements from the traceback, the one being left included.
 
     A bare `raise` adds no entry for the frame that it leaves (from Python 3.11 on), so what is
-    taken out here stays out.
+    removed here stays removed.
     """
     head = _past_own(error.__traceback__)
     error.__traceback__ = head

@@ -1,4 +1,4 @@
-"""A cache of a run's own, so that every stage happens and the user's cache stays as it was.
+"""A private cache for one run, so that every stage runs and the user's cache stays unchanged.
 
 torch keeps precompiled C++ headers in its default cache folder whatever TORCHINDUCTOR_CACHE_DIR
 says. Building one takes longer than most kernels, so those that the user's cache has are read from
@@ -50,7 +50,7 @@ def home_for_headers(folder: Path) -> dict[str, str]:
 
 
 def redirect_headers() -> dict[str, Callable[[], None]]:
-    """What is to be done on import of torch's code cache in a process with a private cache."""
+    """What to do when a process with a private cache imports torch's code cache."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return {}

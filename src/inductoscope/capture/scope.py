@@ -1,4 +1,4 @@
-"""What is going on in this process right now: the open recording and the stage being run.
+"""The current state of this process: the open recording and the stage being run.
 
 The hooks ask here whether to record, which compile and graph they are in, and hand over what they
 saw. Time is kept per stage, exclusively: while an inner stage runs, the outer one's clock stops.
@@ -34,9 +34,9 @@ class StageFrame:
     detail: str
     graph: str
     started: float
-    is_part: bool = False  # Of the stage around it, whose clock goes on.
+    is_part: bool = False  # Part of the stage around it, whose clock keeps running.
     inner_seconds: float = 0.0
-    seconds: float = 0.0  # From start to end, inner stages included; known when it has been left.
+    seconds: float = 0.0  # From start to end, inner stages included; set when the stage ends.
 
 
 @dataclass
@@ -56,7 +56,7 @@ class Scope:
 
     def __init__(self) -> None:
         self.active = False
-        # True in a fork that tries something out, where nothing else may interfere.
+        # True in a fork that runs an experiment, where nothing else may interfere.
         self.is_redirected = False
         self._writer: StreamWriter | None = None
         self._thread = _ThreadState()
@@ -71,7 +71,7 @@ class Scope:
         self.active = True
 
     def redirect(self, writer: Any) -> None:
-        """Send what is seen elsewhere from now on: called in a fork that tries something out."""
+        """Send events elsewhere from now on: called in a fork that runs an experiment."""
         self._writer = writer
         self._reported.clear()
         self.active = True
@@ -79,7 +79,7 @@ class Scope:
 
     @contextlib.contextmanager
     def redirected(self, writer: Any) -> Iterator[None]:
-        """The same for a while, in this process."""
+        """The same in this process, inside the block."""
         before = self._writer, self.active, self.is_redirected
         self.redirect(writer)
         try:
@@ -100,7 +100,7 @@ class Scope:
             return
         self._writer.emit(event)
         if self._writer.stopped is not None:
-            self.active = False  # Nothing more can be written: let the hooks rest.
+            self.active = False  # Nothing more can be written: the hooks need not run.
 
     def text(self, content: str) -> str:
         """Store a text and return its digest."""
@@ -119,7 +119,7 @@ class Scope:
 
     @property
     def graph(self) -> str:
-        """The key of the graph that is being compiled on this thread; empty where none is."""
+        """The key of the graph that is being compiled on this thread; empty if there is none."""
         for frame in reversed(self._thread.stages):
             if frame.graph:
                 return frame.graph
@@ -152,7 +152,7 @@ class Scope:
         return self._push(StageFrame(stage, detail, graph, time.perf_counter()))
 
     def enter_part(self, stage: str, detail: str) -> StageFrame:
-        """Begin a part of the stage under way: one node, one pass. It has no clock of its own."""
+        """Begin a part of the current stage: one node, one pass. It has no separate clock."""
         return self._push(StageFrame(stage, detail, "", time.perf_counter(), is_part=True))
 
     def _push(self, frame: StageFrame) -> StageFrame:
@@ -176,7 +176,7 @@ class Scope:
         return frame.seconds - frame.inner_seconds
 
     def forget_thread(self) -> None:
-        """Forget where this thread was: called in a forked child, which is somewhere else."""
+        """Forget the stages of this thread: called in a forked child, which is in none of them."""
         self._thread.stages.clear()
         self._thread.failure = None
 
@@ -201,13 +201,13 @@ class Scope:
         known, self._thread.failure = self._thread.failure, None
         return known if known is not None and known["error"] in _chain_marks(error) else None
 
-    # --- our own mistakes -----------------------------------------------------------------------
+    # --- errors in the hooks --------------------------------------------------------------------
 
     def guard(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        """Run the recording side of a hook: its mistakes are recorded, never raised.
+        """Run the recording side of a hook: its errors are recorded, never raised.
 
-        Returns `BROKEN` for a mistake. What the program's signal handlers raise, such as a time
-        limit, is not a mistake of ours and goes through.
+        Returns `BROKEN` after an error. What the program's signal handlers raise, such as a time
+        limit, is not our error and passes through.
         """
         try:
             return work(*arguments)
@@ -225,7 +225,7 @@ class Scope:
 
 
 def _mark(error: BaseException) -> tuple[int, type]:
-    """Tells an exception from others. Its text does not: torch adds to it on the way out."""
+    """Identifies an exception. Its text does not, because torch adds to it on the way out."""
     return id(error), type(error)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-# Raised when a reader of an older version could no longer make sense of a recording.
-# Added event kinds and added fields do not raise it: readers ignore what they do not know.
+# Increased when older versions could no longer read a recording. New event kinds and fields do not
+# increase it: readers ignore what they do not know.
 SCHEMA = 1
 
 MANIFEST = "recording.json"
-# What the doctor said of the run, with the texts that it wrote.
+# The doctor's verdict on the run, with the files that it wrote.
 VERDICT = "verdict.json"
 STREAMS = "streams"
 PAYLOADS = "payloads"
@@ -20,5 +20,5 @@ RESERVE_BYTES = 8192
 
 
 def payload_path(digest: str) -> str:
-    """Where a payload lies, relative to the recording: two levels keep folders small."""
+    """The path of a payload, relative to the recording: two levels keep folders small."""
     return f"{PAYLOADS}/{digest[:2]}/{digest[2:]}"

@@ -1,4 +1,4 @@
-"""Where recordings are kept, and which one is the last."""
+"""Where recordings are kept, and which one is the latest."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def all_recordings() -> list[Path]:
 
 
 def _age(recording: Path) -> tuple[str, float]:
-    """Names begin with the second they were made in; within one, the manifest's time tells."""
+    """By the second in the name; within one second, by the time in the manifest."""
     second = recording.name[: len("20260131-235959")]
     try:
         return second, (recording / MANIFEST).stat().st_mtime
@@ -46,7 +46,7 @@ def _age(recording: Path) -> tuple[str, float]:
 
 
 def last_recording() -> Path:
-    """The recording made last."""
+    """The latest recording."""
     found = all_recordings()
     if not found:
         raise UnreadableRecording(
@@ -57,7 +57,7 @@ def last_recording() -> Path:
 
 
 def command_of(recording: Path) -> list[str]:
-    """The command that a recording was made of, to be run again where it was run."""
+    """The command that was recorded, to run it again in the same folder."""
     try:
         manifest = json.loads((recording / MANIFEST).read_text("utf-8"))
         command, folder = [str(word) for word in manifest["command"]], str(manifest["cwd"])
@@ -135,7 +135,7 @@ def _chosen_folder(output: Path) -> Path:
 
 
 def _short_name(command: Sequence[str]) -> str:
-    """A name that a person recognises: the script's, the module's or the program's."""
+    """A recognisable name: the script's, the module's or the program's."""
     words = [word for word in command if not word.startswith("-")]
     scripts = [word for word in words if word.endswith(".py")]
     chosen = (scripts or words[-1:] or ["recording"])[0]

@@ -41,7 +41,7 @@ ALLOWED_NAMES = frozenset(
     }
 )
 
-# A name that looks like a secret is left out even where its prefix is allowed.
+# A name that looks like a secret is left out even if its prefix is allowed.
 FORBIDDEN_WORDS = ("TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL", "API_KEY")
 
 
@@ -49,7 +49,7 @@ SECRET_OPTION_WORDS = frozenset(
     {"token", "secret", "password", "passwd", "credential", "credentials", "apikey"}
 )
 
-# Stands where a secret was.
+# Replaces a secret.
 HIDDEN = "(hidden)"
 
 _CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s]+@")
@@ -95,5 +95,5 @@ def _is_secret(option: str) -> bool:
 
 
 def _without_credentials(text: str) -> str:
-    """Addresses lose the name and password in front of the host."""
+    """Remove the user name and password from addresses."""
     return _CREDENTIALS.sub(rf"\1{HIDDEN}@", text)

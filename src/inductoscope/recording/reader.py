@@ -1,8 +1,8 @@
-"""Opens a recording, whole or damaged, and hands out its events and payloads.
+"""Opens a recording, intact or damaged, and returns its events and payloads.
 
 A recording is untrusted input: it may come from a stranger's bug report. It is parsed as data and
-never executed, a digest is checked before it becomes part of a path, no link in it is followed, and
-nothing of it is read whole that is larger than any run writes.
+never executed, a digest is checked before it becomes part of a path, no link is followed, and no
+file is read that is larger than any run writes.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class RecordingReader:
             self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:
-        """The text stored under `digest`, or None where it is missing or cannot be read."""
+        """The text stored under `digest`, or None if it is missing or cannot be read."""
         if not _DIGEST.fullmatch(digest):
             return None
         place = payload_path(digest)
@@ -71,7 +71,7 @@ class RecordingReader:
             self._own_folders.add(folder)
 
     def json_payload(self, digest: str) -> Any:
-        """The JSON stored under `digest`, or None where it is missing or damaged."""
+        """The JSON stored under `digest`, or None if it is missing or damaged."""
         text = self.payload(digest)
         if text is None:
             return None
@@ -83,7 +83,7 @@ class RecordingReader:
 
 
 def open_recording(path: Path) -> RecordingReader:
-    """Open the recording in the folder `path`; UnreadableRecording says why it cannot be."""
+    """Open the recording in the folder `path`; UnreadableRecording says why it cannot be opened."""
     path = Path(path).absolute()
     try:
         _refuse_what_is_no_recording(path)
@@ -97,7 +97,7 @@ def open_recording(path: Path) -> RecordingReader:
 def _refuse_what_is_no_recording(path: Path) -> None:
     if not path.exists():
         raise UnreadableRecording(
-            f"{path} does not exist. 'inductoscope show --list' names the recordings there are."
+            f"{path} does not exist. 'inductoscope show --list' lists the recordings."
         )
     if not path.is_dir():
         raise UnreadableRecording(f"{path} is a file; a recording is a folder.")
@@ -106,7 +106,7 @@ def _refuse_what_is_no_recording(path: Path) -> None:
             f"{path} is not a recording: it has neither {MANIFEST} nor {STREAMS}/. "
             "Make one with 'inductoscope run SCRIPT'."
         )
-    # A file elsewhere on this machine would end up in pages and exports that are passed on.
+    # Otherwise a file from elsewhere on this machine would end up in pages and exports.
     for folder in (STREAMS, PAYLOADS):
         if (path / folder).is_symlink():
             raise UnreadableRecording(
@@ -115,7 +115,7 @@ def _refuse_what_is_no_recording(path: Path) -> None:
 
 
 def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
-    """A file of a recording; OSError where it is a link, no ordinary file, or too large."""
+    """A file of a recording; OSError if it is a link, not a regular file, or too large."""
     with open_ordinary(path) as file:
         if os.fstat(file.fileno()).st_size > largest:
             raise OSError(errno.EFBIG, f"larger than {_mib(largest)}")

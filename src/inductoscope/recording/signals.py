@@ -6,7 +6,7 @@ import signal
 
 
 def signal_name(number: int) -> str:
-    """SIGSEGV and the like; a number where there is no name."""
+    """A name such as SIGSEGV, or the number if there is no name."""
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,4 +1,4 @@
-"""Reads one stream, whole or damaged, also while a process is still writing it.
+"""Reads one stream, intact or damaged, even while a process is still writing it.
 
 The stream is untrusted: a link is not followed, a pipe is not waited for, and no more of it is held
 in memory than the longest line that a run writes.
@@ -35,7 +35,7 @@ class StreamReader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # What the process says when it has to stop lies in a file of its own.
+        # A process that has to stop recording says so in a separate file.
         self.name = path.name.removesuffix(STOPPED_SUFFIX).removesuffix(STREAM_SUFFIX)
         self.damage: list[Damage] = []
         self._position = 0
@@ -44,7 +44,7 @@ class StreamReader:
 
     @property
     def pid(self) -> int:
-        """The process that writes the stream; 0 where its name does not say."""
+        """The process that writes the stream; 0 if the file's name does not say."""
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 
@@ -91,7 +91,7 @@ class StreamReader:
         return entry
 
     def _report(self, where: str, what: str) -> None:
-        # A stream that is looked at over and over is as damaged as before.
+        # A stream that is read repeatedly reports the same damage once.
         if not self.damage or self.damage[-1] != Damage(where, what):
             self.damage.append(Damage(where, what))
 
@@ -103,7 +103,7 @@ def stream_paths(folder: Path) -> list[Path]:
 
 
 def open_ordinary(path: str | Path) -> IO[bytes]:
-    """Open an ordinary file; OSError where it is a link, or a pipe, which might never end."""
+    """Open a regular file; OSError if it is a link, or a pipe, which might never end."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags)

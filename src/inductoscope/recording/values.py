@@ -17,15 +17,15 @@ _LARGEST = 1e15
 
 
 def parse(text: str | bytes) -> Any:
-    """Decode a JSON text; ValueError where it is not valid JSON."""
+    """Decode a JSON text; ValueError if it is not valid JSON."""
     data = text.encode("utf-8", "replace") if isinstance(text, str) else text
-    # Looking at every number costs more than seeing whether there is one that is worth a look.
+    # Checking every number costs more than checking whether there is a long one at all.
     decode = _decode_carefully if _LONG_NUMBER in data.translate(_DIGITS) else _decode
     try:
         value = decode(text if isinstance(text, str) else text.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    # Nothing is deeper than it has brackets.
+    # The depth is at most the number of brackets.
     if data.count(b"{") + data.count(b"[") > _DEEPEST and _is_too_deep(value):
         raise ValueError("nested too deeply")
     return value
@@ -34,7 +34,7 @@ def parse(text: str | bytes) -> Any:
 def _is_too_deep(value: Any) -> bool:
     level = [value] if isinstance(value, (dict, list)) else []
     for _ in range(_DEEPEST):
-        # What JSON decodes to is of exactly these types.
+        # JSON decodes to exactly these types.
         level = [
             child
             for item in level
@@ -65,42 +65,42 @@ _LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
 
 
 def text(value: Any) -> str:
-    """Any value as text; empty where there is none."""
+    """Any value as text; empty for None."""
     return "" if value is None else str(value)
 
 
 def real(value: Any) -> float:
-    """A number; 0 where it is not one, or far beyond any that is measured."""
+    """A number; 0 if it is not one, or far beyond any that is measured."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < _LARGEST else 0.0
 
 
 def maybe_real(value: Any) -> float | None:
-    """A number; None where it is not one."""
+    """A number; None if it is not one."""
     return real(value) if isinstance(value, (int, float)) else None
 
 
 def whole(value: Any) -> int:
-    """A whole number; 0 where it is not one."""
+    """A whole number; 0 if it is not one."""
     return value if isinstance(value, int) else 0
 
 
 def maybe_whole(value: Any) -> int | None:
-    """A whole number; None where it is not one."""
+    """A whole number; None if it is not one."""
     return value if isinstance(value, int) else None
 
 
 def texts(value: Any) -> tuple[str, ...]:
-    """A tuple of texts; empty where it is not a list."""
+    """A tuple of texts; empty if it is not a list."""
     return tuple(map(str, value)) if isinstance(value, list) else ()
 
 
 def members(value: Any) -> dict[str, Any]:
-    """An object; empty where it is not one."""
+    """An object; empty if it is not one."""
     return value if isinstance(value, dict) else {}
 
 
 def objects(value: Any) -> tuple[dict[str, Any], ...]:
-    """The objects in a list; empty where it is not a list."""
+    """The objects in a list; empty if it is not a list."""
     return tuple(v for v in value if isinstance(v, dict)) if isinstance(value, list) else ()
 
 

@@ -1,16 +1,15 @@
 """Writes one process's stream into a recording, from inside that process.
 
-What holds, and why:
-
+Guarantees, and how they are kept:
 - Each event is one line, handed to the kernel in one `write` to a file opened for appending. A
   `kill -9` therefore loses at most the event being written, and threads need no lock to write.
 - No file stays open between events: a program that closes or reuses every descriptor can neither
-  break the recording nor have the recording written into a file of its own.
-- A forked child starts a stream of its own, named by its process id. It never writes into its
+  break the recording nor have the recording written into one of its files.
+- A forked child starts its own stream, named by its process id. It never writes into its
   parent's.
 - A write that fails (full disk, folder deleted) ends the recording for this process, silently:
-  the program goes on. Space set aside at the start lets the last line say so. A folder that was
-  deleted is not made again.
+  the program continues. Space reserved at the start lets the last line say so. A folder that was
+  deleted is not created again.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ from inductoscope.recording.layout import (
     payload_path,
 )
 
-# Descriptors run out and come back; the disk does not: only the event at hand is dropped for these.
+# Unlike a full disk, these errors pass: only the current event is dropped.
 _PASSING_ERRORS = frozenset({errno.EMFILE, errno.ENFILE, errno.EINTR, errno.EAGAIN})
 
 _NO_PROCESS = -1
@@ -47,7 +46,7 @@ _encode = json.JSONEncoder(
     ensure_ascii=True, separators=(",", ":"), default=str, check_circular=False
 ).encode
 
-# Held while a stream is begun, so that threads begin one only. A fork may copy it locked.
+# Held while a stream is started, so that threads start only one. A fork may copy it locked.
 _beginning = threading.RLock()
 
 
@@ -74,12 +73,12 @@ class StreamWriter:
         self.stopped: str | None = None
 
     def emit(self, event: Event) -> None:
-        """Append one event. Never raises on account of the disk."""
+        """Append one event. Never raises because of the disk."""
         if self._is_ready():
             self._append(event)
 
     def payload(self, text: str) -> str:
-        """Store `text` once and return the digest that events refer to it by."""
+        """Store `text` once and return the digest by which events refer to it."""
         data = text.encode("utf-8", "backslashreplace")
         digest = hashlib.blake2b(data, digest_size=16).hexdigest()
         if digest not in self._known_payloads and self._is_ready():
@@ -92,7 +91,7 @@ class StreamWriter:
         return digest
 
     def _is_ready(self) -> bool:
-        """Whether events can be written: a stream is begun at first use and again after a fork."""
+        """Whether events can be written: a stream starts at first use and again after a fork."""
         if self._pid != os.getpid():
             with _beginning:
                 if self._pid != os.getpid():
@@ -131,7 +130,7 @@ class StreamWriter:
         return (_encode(line) + "\n").encode()
 
     def _store(self, digest: str, data: bytes) -> None:
-        """Write under a name of its own, then rename: a payload is whole or not there."""
+        """Write to a temporary name, then rename: a payload is complete or absent."""
         final = self.folder / payload_path(digest)
         if final.exists():
             return
@@ -152,7 +151,7 @@ class StreamWriter:
         self.stopped = error.strerror or type(error).__name__
         try:
             os.unlink(self._reserve)
-            # A file of its own: the stream may end in half a line, or be as long as it may get.
+            # A separate file: the stream may end in half a line, or be as long as it may get.
             _append_line(self._last_words, self._line(RecordingStopped(reason=self.stopped)))
         except OSError:
             pass  # The reader notices a stream that ends without a last event.
