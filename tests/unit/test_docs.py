@@ -16,7 +16,9 @@ import click
 import pytest
 
 from inductoscope.analysis.fusion.reasons import REASONS
+from inductoscope.analysis.rules import diagnose
 from inductoscope.cli import COMMANDS
+from inductoscope.model.fold import load
 from inductoscope.views.report.explanation import catalogue
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 
@@ -184,7 +186,7 @@ def test_an_example_works_on_a_stored_recording(example: str) -> None:
 TRANSLATED = {
     r"(?<!there) (?:is|are) no (?!longer|more|faster)": "is not a",
     r"\bstands still\b": "stalls",
-    r"\binside of\b": "inside",
+    r"\b(in|out)side of\b": "inside, outside",
     r"\bof (?:its|their|your) own\b": "its own",
     r"\banew\b": "again",
     r"\bway (?:past|round)\b": "workaround",
@@ -193,7 +195,7 @@ TRANSLATED = {
 
 
 def prose() -> Iterator[tuple[str, str]]:
-    """The documents, help, explanations, and torch's reasons in plain words, with their names."""
+    """The documents, help, explanations, reasons and findings, with their names."""
     for path in DOCUMENTS:
         yield path.name, path.read_text("utf-8")
     for name in COMMANDS:
@@ -202,6 +204,9 @@ def prose() -> Iterator[tuple[str, str]]:
         yield f"explain {name}", inductoscope("explain", name).stdout
     for reason in REASONS:
         yield f"fusion: {reason.pattern}", f"{reason.words} {reason.change}"
+    for name in NAMES:
+        for finding in diagnose(load(stored(name))):
+            yield f"{finding.rule} in {name}", f"{finding.title}. {finding.advice}"
 
 
 def test_everything_to_read_is_written_in_plain_english() -> None:

@@ -1,6 +1,6 @@
 """The HTML file: styles, script and data in one, so that it opens from disk with no network.
 
-Everything from the recording is data: JSON inside of script elements that are not executed, with
+Everything from the recording is data: JSON inside script elements that are not executed, with
 `<` written so that no text can end its element, or compressed and in base 64.
 """
 

@@ -1,7 +1,7 @@
 """What a stage, a finding, a verdict, a stall or a view means: `inductoscope explain`.
 
-Stages, verdicts and views have texts of their own. Findings and stalls are explained by the
-docstrings of the rules that find them, so that nothing is said twice.
+`views.explain` has the texts of stages, verdicts and views. For findings and stalls, the docstrings
+of their rules are the explanation.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def _finding(module: str) -> View:
     text = inspect.cleandoc(sys.modules[module].__doc__ or "")
     head, *paragraphs = [" ".join(part.split()) for part in text.split("\n\n")]
     parts = [part.partition(": ") for part in paragraphs]
-    return {"summary": head, "parts": {title: told for title, _, told in parts}}
+    return {"summary": head, "parts": {title: text for title, _, text in parts}}
 
 
 def _stalls() -> dict[str, View]:
@@ -93,7 +93,7 @@ def catalogue() -> dict[str, dict[str, View]]:
 
 
 def explanation_view(words: tuple[str, ...]) -> View:
-    """What is asked for: nothing is the list, one word a name, several a symptom."""
+    """No words: the list of names. One word: a name. Several words: a symptom."""
     if not words:
         return _list_view()
     if len(words) == 1:
@@ -113,7 +113,7 @@ def _list_view() -> View:
 
 
 def _named_view(name: str) -> View:
-    """A name may be a stage and a stall at once: all that it means is told."""
+    """All meanings of a name, which may be both a stage and a stall."""
     wanted = name.strip().lower()
     meanings = []
     stage = find_stage(wanted)
