@@ -1,7 +1,7 @@
 """Checks a graph that draws random numbers the way it is compiled without this tool.
 
 Under this tool, compiled code draws eager's random numbers, so that values can be compared.
-Otherwise Inductor uses operations of its own, which may fail too: give a wrong type or shape, or
+Otherwise Inductor uses its own operations, which may fail too: give a wrong type or shape, or
 not compile.
 """
 

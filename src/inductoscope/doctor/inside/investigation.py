@@ -192,7 +192,7 @@ class Investigation:
     def _wait_less(self, failure: Failure) -> None:
         """A hang costs the whole limit, so wait no longer than a healthy candidate would take.
 
-        That is told by when the whole graph had come to the place where it hangs.
+        The time that the whole graph took to reach the hang shows how long that is.
         """
         least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
         several = 3 * (self._longest() if failure.entered_at is None else failure.entered_at)

@@ -116,7 +116,7 @@ def triton_compile(scene: Scene) -> StallDiagnosis | None:
         evidence=(
             shown,
             f"pid {pid} is {scene.doing(pid)}",
-            "ptxas is not running: LLVM or Triton itself is at work",
+            "ptxas is not running: it is LLVM or Triton itself",
         ),
         advice=(
             "'inductoscope kernel FILE' compiles the kernel alone under a time limit and shows "

@@ -1,7 +1,7 @@
 """What a stack says: the stage of the compiler that a thread is in, and whose code it runs.
 
 A stage is known by the function that torch enters it with. Of several on one stack the innermost
-counts: Inductor runs inside of AOTAutograd, which runs inside of Dynamo.
+counts: Inductor runs inside AOTAutograd, which runs inside Dynamo.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Position:
     stage: str
     # The frame that the stage was entered with.
     entry: StackFrame
-    # Frames inside of the stage, outermost first.
+    # Frames inside the stage, outermost first.
     inside: tuple[StackFrame, ...]
 
 

@@ -41,7 +41,7 @@ class Patience:
 
 
 def patience_of_run(seconds: float | None) -> Patience:
-    """For `run`, which reports a stall and goes on; with `seconds`, they hold everywhere."""
+    """For `run`, which reports a stall and continues; `seconds`, if given, apply everywhere."""
     if seconds is None:
         return Patience(by_stage=_BY_STAGE, outside=600.0)
     return Patience(in_stage=seconds, outside=seconds)

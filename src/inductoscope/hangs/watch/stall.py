@@ -75,7 +75,7 @@ class _Group:
     early: Stacks | None = None
     stall: Stall | None = None
     judged: float = 0.0
-    # How often it was looked at again after the stall was reported.
+    # How often it was examined again after the stall was reported.
     looks: int = 0
 
     @property
@@ -83,7 +83,7 @@ class _Group:
         return self.stream.pid
 
     def is_due(self) -> bool:
-        """Whether to look closely: a reported stall is looked at again now and then."""
+        """Whether to look closely: a reported stall is examined again from time to time."""
         pause = min(_LOOK_AGAIN * 2**self.looks, _LONGEST_PAUSE) if self.stall is not None else 0.0
         return time.monotonic() - self.judged >= pause
 
