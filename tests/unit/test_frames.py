@@ -26,7 +26,7 @@ USERS = (
     "/home/me/torch/model.py",
     "/home/me/inductoscope/examples/model.py",
     "C:\\Users\\me\\model.py",
-    "/work/lib/model.py",
+    "/data/lib/model.py",
     "/content/drive/My Drive/model.py",
 )
 TORCHS = (
