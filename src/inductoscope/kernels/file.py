@@ -23,7 +23,7 @@ Scalar = int | float | bool | str
 
 _LARGEST = 32 * 2**20
 
-# What Inductor leaves in triton_meta for Triton's back ends, and in inductor_meta about them.
+# What Inductor leaves in triton_meta for Triton's backends, and in inductor_meta about them.
 _META_OPTIONS = (
     "waves_per_eu", "matrix_instr_nonkdim", "kpack", "launch_cooperative_grid", "launch_pdl",
     "enable_fp_fusion", "disable_ftz", "generate_native_code", "native_matmul", "num_ctas",
@@ -116,7 +116,7 @@ class KernelFile:
 
     @property
     def options(self) -> Mapping[str, Scalar]:
-        """What steers Triton's back ends, TMA and warp specialisation included."""
+        """Options for Triton's backends, including TMA and warp specialization."""
         found = {name: self.triton_meta[name] for name in _META_OPTIONS if name in self.triton_meta}
         found |= {name: self.keywords[name] for name in _KEYWORD_OPTIONS if name in self.keywords}
         texts = "\n".join(d.source for d in self.definitions)

@@ -86,7 +86,7 @@ def main() -> None:
 
 
 def _watch(probe: Probe) -> None:
-    """Have every stage of every back end say when it begins and ends."""
+    """Have every stage of every backend report when it begins and ends."""
     import triton
     from triton.backends import backends
     from triton.compiler import ASTSource

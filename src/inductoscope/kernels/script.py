@@ -105,7 +105,7 @@ def _options(kernel: KernelFile, target: Target, values: Mapping[str, Any]) -> d
 
 
 def _rewritten(kernel: KernelFile, values: Mapping[str, Any]) -> tuple[KernelDefinition, ...]:
-    """The file's statements, with new values for the constants inside of the kernel's body."""
+    """The file's statements, with new values for the constants inside the kernel's body."""
     lines = kernel.source.split("\n")
     first = len(lines) - len(_after_decorators(lines))
     for name, place in kernel.body.constexpr_lines.items():
@@ -122,7 +122,7 @@ def _after_decorators(lines: list[str]) -> list[str]:
 
 
 def _written(value: Any) -> str:
-    """A value as it stands in a kernel: types such as tl.float32 are names there, not texts."""
+    """A value as a kernel writes it: types such as tl.float32 are names there, not strings."""
     if isinstance(value, str) and re.fullmatch(r"tl\.\w+", value):
         return value
     return repr(value)

@@ -316,7 +316,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "nvidia-warp-specialisation",
-        "warp specialisation",
+        "warp specialization",
         "These passes are new, and some have hung on new devices.",
         "Turn it off.",
         ("WARP_SPECIALIZE", "num_consumer_groups", "num_buffers_warp_spec"),

@@ -54,7 +54,7 @@ def stuck_choices(folder: Path) -> StuckChoices | None:
 
 
 def choices_of(group: Group) -> StuckChoices:
-    """The choices of a group; where it is not awaited yet, those not finished count as stuck."""
+    """The choices of a group; before torch waits for it, unfinished ones count as stuck."""
     return StuckChoices(
         group.origin.compile_id,
         group.operation,

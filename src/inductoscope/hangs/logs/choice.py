@@ -24,7 +24,7 @@ _MOST = 16_384
 
 @dataclass(frozen=True)
 class Choice:
-    """A choice: the class that stands for it, its file or name, its configuration."""
+    """A choice: its class, its file or name, its configuration."""
 
     kind: str
     name: str

@@ -94,7 +94,7 @@ class LogFold:
         return running or [latest]
 
     def _fitting(self, event: LoggedStack | Line, writers: list[ProgramFold]) -> ProgramFold:
-        """The one of several whose own lines fit; else one that stands for all of them."""
+        """The program whose lines fit; otherwise one that represents all of them."""
         if isinstance(event, LoggedStack):
             stage = stage_of_frames([(frame.file, frame.function) for frame in event.frames])[0]
         else:

@@ -84,7 +84,7 @@ class Group:
 
     @property
     def submitted(self) -> list[ChoiceState]:
-        """All that were handed to a compiler, whatever became of them."""
+        """All that were submitted to a compiler, in any state."""
         return [s for s in self.choices.values() if s.progress is not Progress.SKIPPED]
 
     @property
@@ -124,7 +124,7 @@ class Group:
 
     @property
     def is_illegible(self) -> bool:
-        """Whether it is awaited, and every line that names one of its choices is cut."""
+        """Whether torch waits for it, and every line that names one of its choices is cut."""
         return self.stage is GroupState.AWAITED and bool(self.cut) and not self.choices
 
     @property

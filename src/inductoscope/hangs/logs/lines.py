@@ -29,7 +29,7 @@ _PRINTED = (TABLE, *PRINTED)
 _ALTERNATIVES = b"|".join(
     re.escape(head.encode()) for head in sorted(_HEADS, key=len, reverse=True)
 )
-# Begins with letters that are rare, which makes it fast; what stands before is looked at after.
+# Begins with rare letters, which makes it fast; the text before is checked afterwards.
 _MODULE_AND_TEXT = re.compile(
     rb"\.py:(\d+)\]"
     rb"(?: \[([^\]\s]*\d/\d[^\]\s]*)\])?(?: \[__(\w+)\])? ?"
@@ -105,7 +105,7 @@ class _Header(NamedTuple):
     label: str
 
 
-# Label, process, compile id, and whether it is no artifact.
+# Label, process, compile id, and whether it is not an artifact.
 _Key = tuple[str, bytes, bytes | None, bool]
 
 

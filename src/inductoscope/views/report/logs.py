@@ -201,7 +201,7 @@ def _print_group(printer: Printer, group: View) -> None:
     if what:
         printer.pair("operation", what)
     if group["timed_out_after"] is not None:
-        printer.pair("time-out", f"torch gave up after {group['timed_out_after']} s")
+        printer.pair("timeout", f"torch gave up after {group['timed_out_after']} s")
     table = choices_table(group["stuck"], group["finished"], printer.width - 2)
     printer.line()
     printer.line(
