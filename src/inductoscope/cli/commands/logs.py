@@ -101,7 +101,7 @@ def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:
     found = next((answer.filter for answer in answers if answer.filter is not None), None)
     if found is None:
         raise UsageError(
-            "There is nothing to leave out: no condition separates stuck choices from finished "
+            "--filter has nothing to write: no condition separates stuck choices from finished "
             "ones."
         )
     for path in write_filter(found, folder):
