@@ -19,7 +19,10 @@ import torch
 import torch._inductor.config as config
 from torch._inductor import decomposition, lowering
 from torch._inductor.codegen.cpp import CppScheduling
+from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 from torch._inductor.codecache import PyCodeCache
+from torch._inductor.index_propagation import IndexPropagation, SymPyOps
+from torch._inductor.loop_body import CaptureIndexing
 from torch._inductor.scheduler import Scheduler
 
 config.fx_graph_cache = False
@@ -29,6 +32,10 @@ seen = {}
 
 
 def fault(*args, **kwargs):
+    raise ZeroDivisionError("planted")
+
+
+def faulty_method(self, *args, **kwargs):
     raise ZeroDivisionError("planted")
 
 
@@ -82,6 +89,17 @@ attempt("lowering", table_entry(lowering.lowerings, aten.tanh.default),
 attempt("scheduler", mock.patch.object(Scheduler, "fuse_nodes", fault), lambda x: x + 4)
 attempt("codegen", mock.patch.object(CppScheduling, "codegen_node", fault), lambda x: x + 5)
 attempt("wrapper", mock.patch.object(PyCodeCache, "load_by_key_path", fault), lambda x: x + 6)
+# Called by one stage for the ends of another: the code that raises counts, not who is at work.
+attempt("index_propagation", mock.patch.object(IndexPropagation, "index_expr", faulty_method),
+        lambda x: x + torch.arange(4))
+attempt("symbolic_index", mock.patch.object(SymPyOps, "mul", fault),
+        lambda x: x + torch.arange(4) * 2)
+attempt("loop_body", mock.patch.object(CaptureIndexing, "indirect_indexing", faulty_method),
+        lambda x: x[(x.sum(1) > 0).long()])
+attempt("grouping", mock.patch.object(CppScheduling, "group_fn", faulty_method),
+        lambda x: x + 9)
+attempt("planning", mock.patch.object(PythonWrapperCodegen, "memory_plan_reuse", faulty_method),
+        lambda x: x + 8)
 attempt("cpp_compile", config.patch({"cpp.inject_relu_bug_TESTING_ONLY": "compile_error"}),
         lambda x: x.relu())
 
@@ -111,6 +129,11 @@ EXPECTED = {
     "scheduler": ("scheduler", ""),
     "codegen": ("codegen", "op0"),
     "wrapper": ("wrapper", ""),
+    "index_propagation": ("loop-body", ""),
+    "symbolic_index": ("loop-body", ""),
+    "loop_body": ("loop-body", ""),
+    "grouping": ("scheduler", ""),
+    "planning": ("wrapper", ""),
     "cpp_compile": ("cpp-compile", ""),
 }
 

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductoscope.capture.raised import raising_stage
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.process import HookError, ProcessStart
 from inductoscope.recording.privacy import storable, without_secrets
@@ -191,7 +192,7 @@ class Scope:
         if known is None or known["error"] not in _chain_marks(error):
             self._thread.failure = {
                 "error": _mark(error),
-                "stage": frame.stage,
+                "stage": raising_stage(error, frame.stage),
                 "detail": frame.detail,
                 "graph": self.graph,
             }

@@ -1,13 +1,16 @@
 """Which stage of the compiler a module, a stack frame or a phase of a trace belongs to.
 
-There are two questions about a stack. `stage_of_frames` asks whose code is running: the innermost
+There are three questions about a stack. `stage_of_frames` asks whose code is running: the innermost
 frame counts, and every module of the compiler has a stage. `entered_stage` asks which stage a frame
 enters: only the functions that torch enters a stage with count, so what a stage calls stays in it.
+`stage_that_raised` asks whose code raised while a stage was open: code that several stages share
+says nothing.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_generated
@@ -17,29 +20,78 @@ _MODULES = (
     # Called from every stage, or by the compiled function itself.
     (r"torch/_dynamo/(utils|repro/|backends/|eval_frame|callback|logging)", stages.USER),
     (r"torch/_functorch/_aot_autograd/runtime_wrappers", stages.RUNTIME),
-    (r"torch/_inductor/(output_code|cudagraph_trees|cudagraph_utils)", stages.RUNTIME),
+    (
+        r"torch/_inductor/(output_code|cudagraph_|aoti_eager|stream_|runtime/static_triton_launcher)",
+        stages.RUNTIME,
+    ),
     (r"torch/_dynamo/", stages.DYNAMO),
     (r"torch/_functorch/", stages.AOT),
     (r"torch/fx/experimental/proxy_tensor", stages.AOT),
+    (r"torch/_inductor/decomposition", stages.DECOMPOSITION),
     (r"torch/_inductor/fx_passes/pre_grad", stages.PRE_GRAD_PASS),
-    (r"torch/_inductor/fx_passes/joint_graph", stages.JOINT_PASS),
     (
-        r"torch/_inductor/(fx_passes/|pattern_matcher|freezing|constant_folding)",
+        r"torch/_inductor/fx_passes/(joint_graph|auto_chunker/|fuse_attention|pad_mm|misc_patterns"
+        r"|replace_random)",
+        stages.JOINT_PASS,
+    ),
+    (
+        r"torch/_inductor/(fx_passes/|pattern_matcher|freezing|constant_folding|custom_graph_pass"
+        r"|augmented_graph_helper|_functionalize_collectives)",
         stages.POST_GRAD_PASS,
     ),
-    (r"torch/_inductor/(select_algorithm|autotune_process|template_heuristics/)", stages.AUTOTUNE),
-    (r"torch/_inductor/(graph|lowering|ir|decomposition|kernel/|choices)", stages.LOWERING),
-    (r"torch/_inductor/(scheduler|memory|comms|dependencies)", stages.SCHEDULER),
-    (r"torch/_inductor/(loop_body|bounds|sizevars|index_propagation)", stages.LOOP_BODY),
-    (r"torch/_inductor/codegen/wrapper", stages.WRAPPER),
-    (r"torch/_inductor/codegen/", stages.CODEGEN),
-    (r"torch/_inductor/(cpp_builder|cpu_vec_isa)", stages.CPP_COMPILE),
-    (r"torch/_inductor/(async_compile|compile_worker/)", stages.TRITON_COMPILE),
+    (
+        r"torch/_inductor/(select_algorithm|autotune_process|__autotune_main__|distributed_autotune"
+        r"|template_heuristics/|autoheuristic/|lookup_table/|kernel_inputs|kernel_template_choice"
+        r"|remote_gemm_autotune_cache|runtime/(benchmarking|autotune_cache|coordinate_descent))",
+        stages.AUTOTUNE,
+    ),
+    (
+        r"torch/_inductor/(graph|lowering|ir|kernel/|choices|inductor_prims|subgraph_lowering"
+        r"|comm_lowering|mkldnn_ir|(mkldnn|quantized|jagged)_lowerings)",
+        stages.LOWERING,
+    ),
+    (
+        r"torch/_inductor/(scheduler|memory|comms|comm_analysis|dependencies|tiling_utils"
+        r"|invert_expr_analysis)",
+        stages.SCHEDULER,
+    ),
+    (
+        r"torch/_inductor/(loop_body|bounds|sizevars|index_propagation|optimize_indexing)",
+        stages.LOOP_BODY,
+    ),
+    (
+        r"torch/_inductor/codegen/(wrapper|cpp_wrapper|python_wrapper|memory_planning)",
+        stages.WRAPPER,
+    ),
+    (r"torch/_inductor/(codegen/|analyze_preserves_zero_mask)", stages.CODEGEN),
+    (r"torch/_inductor/(cpp_builder|cpu_vec_isa|package/)", stages.CPP_COMPILE),
+    (r"torch/_inductor/(async_compile|compile_worker/|triton_bundler)", stages.TRITON_COMPILE),
     (r"torch/_inductor/runtime/", stages.TRITON_COMPILE),
-    (r"torch/_inductor/compile_fx", stages.POST_GRAD_PASS),
+    (r"torch/_inductor/(compile_fx|standalone_compile)", stages.POST_GRAD_PASS),
     (r"torch/_inductor/", stages.INDUCTOR),
     (r"triton/", stages.TRITON_COMPILE),
 )
+# Of these modules, several stages call code for their own ends, or keep it for a later stage.
+_SHARED = re.compile(
+    r"torch/_inductor/(compile_fx|standalone_compile|graph|ir|mkldnn_ir|choices|dependencies"
+    r"|sizevars|tiling_utils|invert_expr_analysis)\.py"
+)
+# Stages whose code may run while another one is open: the code that raises may be theirs.
+_MAY_RAISE_INSIDE: dict[str, tuple[str, ...]] = {
+    stages.AOT: (stages.DECOMPOSITION,),
+    stages.INDUCTOR: (
+        *stages.PASSES,
+        stages.LOWERING,
+        stages.LOOP_BODY,
+        stages.CODEGEN,
+        stages.WRAPPER,
+    ),
+    stages.LOWERING: (stages.LOOP_BODY, stages.CODEGEN, stages.AUTOTUNE),
+    stages.SCHEDULER: (stages.LOWERING, stages.LOOP_BODY, stages.CODEGEN),
+    stages.CODEGEN: (stages.LOWERING, stages.LOOP_BODY, stages.WRAPPER),
+}
+# By these functions, and those it calls itself, a backend for codegen answers the scheduler.
+_FOR_SCHEDULER = re.compile(r"_?can_fuse|fuse$|group_fn|\w*fusion")
 _MODULE_STAGES = tuple((re.compile(expression), stage) for expression, stage in _MODULES)
 
 _PHASES = (
@@ -197,6 +249,25 @@ def stage_of_frames(frames: list[tuple[str, str]]) -> tuple[str, int]:
         if stage != stages.USER:
             return stage, number
     return stages.USER, len(frames) - 1
+
+
+def stage_that_raised(frames: Sequence[tuple[str, str]], open_stage: str) -> str:
+    """The stage whose code raised, from the (file, function) of its stack, the innermost first.
+
+    `open_stage` is the one that torch had entered, for which the stack may call code of another.
+    """
+    others = _MAY_RAISE_INSIDE.get(open_stage, ())
+    for number, (file, function) in enumerate(frames):
+        stage = stage_of_module(file)
+        if stage == open_stage or (stage in stages.PASSES and open_stage in stages.PASSES):
+            return open_stage
+        if stage not in others or _SHARED.search(file.replace("\\", "/")):
+            continue
+        caller = frames[number + 1][0] if number + 1 < len(frames) else ""
+        is_asked = "/_inductor/scheduler.py" in caller or _FOR_SCHEDULER.match(function)
+        is_answer = stage == stages.CODEGEN and open_stage == stages.SCHEDULER and is_asked
+        return open_stage if is_answer else stage
+    return open_stage
 
 
 def entered_stage(file: str, function: str) -> str:

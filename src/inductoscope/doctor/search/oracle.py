@@ -127,6 +127,7 @@ _BEFORE_NATIVE = (
     *stages.PASSES,
     stages.LOWERING,
     stages.SCHEDULER,
+    stages.LOOP_BODY,
     stages.CODEGEN,
 )
 
