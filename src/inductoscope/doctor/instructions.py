@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.failure import Failure
+from inductoscope.model.checks import NotedDifference
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"
 # Which module of the tool the start-up hook starts inside a process.
@@ -38,6 +39,10 @@ class Instructions:
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None
+    # Results that are given eager's strides or sharing, to see whether the program needs them.
+    as_in_eager: tuple[NotedDifference, ...] = ()
+    # Results whose strides or sharing count as a failure.
+    counts: tuple[NotedDifference, ...] = ()
     # What stands in for the backend: 'eager' runs each graph as it is, 'moved' with other
     # roundings, 'off' compiles nothing.
     backend: str = ""
@@ -59,6 +64,14 @@ class Instructions:
     journal: str = ""
     # Whether the tool is in the program's processes at all.
     inside: bool = True
+
+    def as_in_eager_of(self, compile_id: str) -> tuple[NotedDifference, ...]:
+        """The results of one compile that are given eager's strides or sharing."""
+        return tuple(note for note in self.as_in_eager if note.compile == compile_id)
+
+    def counts_of(self, compile_id: str) -> tuple[NotedDifference, ...]:
+        """The results of one compile whose strides or sharing count."""
+        return tuple(note for note in self.counts if note.compile == compile_id)
 
     def environment(self) -> dict[str, str]:
         """The variables that carry the instructions, and that make forks of the program possible.

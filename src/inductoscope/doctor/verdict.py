@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductoscope.model.checks import NotedDifference
 from inductoscope.recording.layout import VERDICT
 from inductoscope.vocabulary.verdicts import CLEAN, Confidence
 
@@ -57,6 +58,8 @@ class Verdict:
     confidence: Confidence = "unknown"
     culprit: Culprit = field(default_factory=Culprit)
     evidence: list[dict[str, str]] = field(default_factory=list)
+    # Differences from eager that are not failures, such as other strides.
+    notes: list[NotedDifference] = field(default_factory=list)
     repro: Repro | None = None
     workaround: Workaround | None = None
     issue: str | None = None

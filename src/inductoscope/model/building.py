@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
+from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
 from inductoscope.model.position import ProcessPosition
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
@@ -63,8 +64,9 @@ class Stream:
     order: list[Building] = field(default_factory=list)
     natives: list[code.NativeStart | code.NativeEnd] = field(default_factory=list)
     launch_configs: list[E.LaunchConfigs] = field(default_factory=list)
-    checks: list[E.Check] = field(default_factory=list)
-    callable_checks: list[E.CallableCheck] = field(default_factory=list)
+    checks: list[Check] = field(default_factory=list)
+    callable_checks: list[CallableCheck] = field(default_factory=list)
+    noted: list[NotedDifference] = field(default_factory=list)
     # Compiles of which only the first calls were checked.
     unchecked: dict[str, None] = field(default_factory=dict)
     # The last that is known of the compile of each autotuning choice.
@@ -312,13 +314,18 @@ def _as_it_is(event: OfGraph) -> OfGraph:
 
 
 def _check(stream: Stream, event: checking.CallChecked) -> None:
-    item = E.Check(event.compile, event.call, event.verdict, event.text, event.is_exact)
+    item = Check(event.compile, event.call, event.verdict, event.text, event.is_exact)
     stream.checks.append(item)
 
 
 def _callable_check(stream: Stream, event: checking.CallableChecked) -> None:
-    item = E.CallableCheck(event.function, event.call, event.verdict, event.text)
+    item = CallableCheck(event.function, event.call, event.verdict, event.text)
     stream.callable_checks.append(item)
+
+
+def _noted(stream: Stream, event: checking.DifferenceNoted) -> None:
+    item = NotedDifference(event.compile, event.aspect, event.where, event.text)
+    stream.noted.append(item)
 
 
 def _calls_unchecked(stream: Stream, event: checking.CallsUnchecked) -> None:
@@ -372,6 +379,7 @@ HANDLERS: dict[type[Event], Handler] = {
     autotuning.ChoiceEnd: _choice,
     checking.CallChecked: _check,
     checking.CallableChecked: _callable_check,
+    checking.DifferenceNoted: _noted,
     checking.CallsUnchecked: _calls_unchecked,
 }
 

@@ -21,6 +21,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+
 
 class Payloads(Protocol):
     """Reads payloads by their digest."""
@@ -300,28 +302,6 @@ class LaunchConfigs:
 
 
 @dataclass(frozen=True)
-class Check:
-    """A call of a compiled graph that the doctor compared with eager."""
-
-    compile: str
-    call: int
-    verdict: str
-    text: str
-    # Whether it was the same to the last bit; None where this was not looked at.
-    is_exact: bool | None = None
-
-
-@dataclass(frozen=True)
-class CallableCheck:
-    """A call of a whole compiled function that the doctor compared with eager."""
-
-    function: str
-    call: int
-    verdict: str
-    text: str
-
-
-@dataclass(frozen=True)
 class OpenStage:
     """A stage that was entered and never left: where a process was when it died."""
 
@@ -381,6 +361,7 @@ class Recording:
     # What the doctor compared with eager, and the compiles that were called more often than that.
     checks: tuple[Check, ...] = ()
     callable_checks: tuple[CallableCheck, ...] = ()
+    noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
 
     def payload(self, digest: str) -> str:

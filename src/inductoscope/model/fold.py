@@ -64,6 +64,7 @@ def fold(reader: RecordingReader) -> E.Recording:
         launch_configs=_joined(stream.launch_configs for stream in every),
         checks=_joined(stream.checks for stream in every),
         callable_checks=_joined(stream.callable_checks for stream in every),
+        noted=_joined(stream.noted for stream in every),
         unchecked=_joined(stream.unchecked for stream in every),
     )
 

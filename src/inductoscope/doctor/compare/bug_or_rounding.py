@@ -1,22 +1,27 @@
 """Bug or rounding: judges a compiled result against eager, float64 and perturbed rounding.
 
 Every difference that is reported states the rule: a value is wrong if it is more than four times
-as far from the float64 result as eager, or any run with perturbed rounding, is. Integers, types,
-shapes, strides and shared memory have to be the same. Values that `torch.testing.assert_close`
-would accept are right without further question.
+as far from the float64 result as eager, or any run with perturbed rounding, is. Integers, types and
+shapes have to be the same. Values that `torch.testing.assert_close` would accept are right without
+further question. Strides and shared memory may differ: that is noted, and does not make a result
+wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import torch
 
 from inductoscope.doctor.compare.rounding import SAMPLES, in_float64, perturbed_rounding
-from inductoscope.doctor.compare.tensor_metadata import OutputDifference, metadata_differences
+from inductoscope.doctor.compare.tensor_metadata import (
+    IN_MEMORY,
+    OutputDifference,
+    metadata_differences,
+)
 from inductoscope.doctor.compare.values import Outcome, run
 
 # How much farther from float64 than eager a compiled result may be.
@@ -46,11 +51,21 @@ class EagerComparison:
     values: int = 0
     # Whether every value equals eager's to the last bit.
     is_exact: bool = field(default=False, compare=False)
+    # Differences in how results lie in memory.
+    noted: tuple[OutputDifference, ...] = ()
 
     @property
     def is_right(self) -> bool:
         """Whether every difference is explained."""
         return not self.wrong
+
+    def counting(self, kinds: Collection[str], where: Collection[str] = ()) -> EagerComparison:
+        """The same with noted differences of these kinds, there if given, counted as wrong."""
+        counted = tuple(
+            item for item in self.noted if item.kind in kinds and (not where or item.where in where)
+        )
+        left = tuple(item for item in self.noted if item not in counted)
+        return replace(self, wrong=self.wrong + counted, noted=left)
 
     @property
     def kind(self) -> str:
@@ -111,26 +126,35 @@ class Case:
 
 def judge(case: Case, compiled: Outcome) -> EagerComparison:
     """Compare a compiled result with eager's; look closer only where they are not close."""
-    suspects = metadata_differences(case.eager, compiled)
-    if any(item.kind == "structure" for item in suspects):
-        return EagerComparison(wrong=tuple(suspects))
+    found = comparison_of_metadata(case.eager, compiled)
+    if any(item.kind == "structure" for item in found.wrong):
+        return found
     pairs = list(zip(case.eager.named_values(), compiled.named_values(), strict=True))
+    found = replace(found, values=len(pairs))
     unlike = [
         number for number, ((_, mine), (_, other)) in enumerate(pairs) if not is_close(mine, other)
     ]
     if not unlike:
-        exact = _identical(case.eager, compiled)
-        return EagerComparison(wrong=tuple(suspects), values=len(pairs), is_exact=exact)
+        return replace(found, is_exact=_identical(case.eager, compiled))
     if not _same_values(case.eager, case.again):
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
-        return EagerComparison(tuple(suspects), differences, UNREPEATABLE, len(pairs))
-    wrong = list(suspects)
+        return replace(found, explained=differences, reason=UNREPEATABLE)
+    wrong = list(found.wrong)
     explained: list[OutputDifference] = []
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
     reason = _reason(case) if explained else ""
-    return EagerComparison(tuple(wrong), tuple(explained), reason, len(pairs))
+    return replace(found, wrong=tuple(wrong), explained=tuple(explained), reason=reason)
+
+
+def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
+    """The comparison of all but the values."""
+    found = metadata_differences(eager, compiled)
+    return EagerComparison(
+        wrong=tuple(item for item in found if item.kind not in IN_MEMORY),
+        noted=tuple(item for item in found if item.kind in IN_MEMORY),
+    )
 
 
 def _reason(case: Case) -> str:

@@ -25,13 +25,15 @@ TORCH_NAMES = {
 class CheckResult:
     """Whether a compiled function does what it does in eager; true if so.
 
-    `differences` are the compiler's fault, `explained` ones are not: `reason` says why.
+    `differences` are the compiler's fault, `explained` ones are not: `reason` says why. `notes` are
+    differences in strides and shared memory, with which every value still agrees.
     """
 
     differences: tuple[OutputDifference, ...]
     explained: tuple[OutputDifference, ...]
     reason: str
     values: int
+    notes: tuple[OutputDifference, ...] = ()
 
     def __bool__(self) -> bool:
         return not self.differences
@@ -40,7 +42,8 @@ class CheckResult:
         if self.differences:
             return "\n".join(difference.text for difference in self.differences)
         text = f"compiled and eager agree ({self.values} values)"
-        return f"{text}; {self.reason}" if self.reason else text
+        text = f"{text}; {self.reason}" if self.reason else text
+        return "\n".join([text, *(f"note: {note.text}" for note in self.notes)])
 
 
 def check(
@@ -52,11 +55,11 @@ def check(
 ) -> CheckResult:
     """Compile `function`, run it and eager on copies of the arguments, and compare.
 
-    Outputs, gradients, written inputs, types, shapes, strides and shared memory are compared;
-    values are judged against float64. The parameters and buffers of a module count as arguments,
-    and stay as they are. `compiled` is a compiled function to judge instead; `backward` forces
-    gradients on or off; other options go to `torch.compile`. An exception of the compiler, or of
-    the function itself, is raised as it is.
+    Outputs, gradients, written inputs, types and shapes are compared; values are judged against
+    float64; strides and shared memory that differ are noted. The parameters and buffers of a module
+    count as arguments, and stay as they are. `compiled` is a compiled function to judge instead;
+    `backward` forces gradients on or off; other options go to `torch.compile`. An exception of the
+    compiler, or of the function itself, is raised as it is.
     """
     leaves, flat = _flattened(function, arguments)
     with_gradients = torch.is_grad_enabled() and any(
@@ -70,7 +73,13 @@ def check(
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)
     comparison = judge(case, outcome)
-    return CheckResult(comparison.wrong, comparison.explained, comparison.reason, comparison.values)
+    return CheckResult(
+        comparison.wrong,
+        comparison.explained,
+        comparison.reason,
+        comparison.values,
+        comparison.noted,
+    )
 
 
 Flat = Callable[[Callable[..., Any]], Callable[..., Any]]

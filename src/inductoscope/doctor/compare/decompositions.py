@@ -104,7 +104,8 @@ class _Compare(TorchDispatchMode):
             return
         is_random = torch.Tag.nondeterministic_seeded in func.tags
         kinds = _METADATA if is_random else self._kinds
-        wrong = [item for item in judge(case, decomposed).wrong if item.kind in kinds]
+        comparison = judge(case, decomposed).counting(kinds)
+        wrong = [item for item in comparison.wrong if item.kind in kinds]
         if not wrong:
             return
         found = inner.found[0] if inner.found else None

@@ -207,7 +207,7 @@ def _difference(
     except Exception:
         return ""  # Eager cannot run this graph, so it proves nothing.
     kinds = {"value", "nan", "shape", "dtype", aspect}
-    telling = [item for item in comparison.wrong if item.kind in kinds]
+    telling = [item for item in comparison.counting([aspect]).wrong if item.kind in kinds]
     return telling[0].text if telling else ""
 
 

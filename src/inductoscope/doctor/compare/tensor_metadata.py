@@ -9,6 +9,9 @@ import torch
 
 from inductoscope.doctor.compare.values import Outcome
 
+# Differences in how results lie in memory. They change no value, and most programs never notice.
+IN_MEMORY = ("sharing", "stride")
+
 
 @dataclass(frozen=True)
 class OutputDifference:

@@ -21,7 +21,6 @@ import torch._dynamo.exc
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.inside.checked_graph import WAITING
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT
 from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
@@ -61,21 +60,17 @@ def checked_function(
             return compiled(*args, **kwargs)
         calls += 1
         _depth.value += 1
-        differs = False
         try:
             eager = _in_eager(function, args, kwargs, place)
-            WAITING.is_open = eager is not None
             result = compiled(*args, **kwargs)
             if eager is not None:
-                values = _values(result, args, kwargs)
-                differs = SCOPE.guard(_compare, function, calls, eager, values) is True
+                SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, place)
             raise
         finally:
             _depth.value -= 1
-            SCOPE.guard(lambda: WAITING.close(drop=differs))
         return result
 
     return call
@@ -136,8 +131,7 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> bool:
-    """Whether they differ."""
+def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> None:
     name = getattr(function, "__qualname__", type(function).__name__)
     text = _difference(eager, compiled)
     SCOPE.emit(
@@ -148,7 +142,6 @@ def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) ->
             text=text or f"{len(eager)} values",
         )
     )
-    return bool(text)
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:

@@ -28,6 +28,7 @@ from inductoscope.doctor.compare.bug_or_rounding import (
     EagerComparison,
     judge,
 )
+from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, snapshot
 from inductoscope.doctor.compare.rounding import perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
@@ -41,6 +42,7 @@ from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.recording.events.checking import (
     CallChecked,
     CallsUnchecked,
+    DifferenceNoted,
     EagerReturned,
     GraphCall,
     GraphReturned,
@@ -54,33 +56,9 @@ TORCH_NAMES = {
     "torch._subclasses.fake_tensor": ("FakeTensor",),
 }
 
-# Differences that do not change the values that a function returns.
-_MILD = ("sharing", "stride")
-
 # The share of free memory that checks may use.
 _PART_OF_MEMORY = 0.25
 _SMALL = 64 << 20
-
-
-class _Waiting:
-    """Findings that wait until it is known whether the whole function returns wrong values.
-
-    If it does, that is the failure to investigate.
-    """
-
-    def __init__(self) -> None:
-        self.is_open = False
-        self.findings: list[Callable[[], None]] = []
-
-    def close(self, *, drop: bool) -> None:
-        """The function has returned: examine the first finding, unless they are dropped."""
-        self.is_open = False
-        findings, self.findings = self.findings, []
-        if findings and not drop:
-            findings[0]()
-
-
-WAITING = _Waiting()
 
 
 def checked_graph(
@@ -161,6 +139,8 @@ class _CheckedGraph:
     # Inputs of the first call, for which the graph was compiled.
     first: tuple[Any, ...] | None = None
     _checking: list[bool] = field(default_factory=list)
+    # Aspects and outputs whose difference in memory has been noted.
+    _noted: set[tuple[str, str]] = field(default_factory=set)
 
     def hold_back(self, error: BaseException) -> None:
         """Keep an exception of the compiler until the graph is called."""
@@ -184,6 +164,9 @@ class _CheckedGraph:
             raise self.error
         if self.compiled is None:
             return self.module(*arguments)
+        wanted = self.instructions.as_in_eager_of(self.compile_id)
+        if wanted and not _is_traced(arguments):
+            return call_as_in_eager(self.module, self.compiled, arguments, wanted)
         return self.compiled(*arguments)
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
@@ -265,7 +248,25 @@ class _CheckedGraph:
             self._stop_if_device_is_lost(failure, error)
             return failure, None
         comparison = judge(case, outcome)
+        self._note_differences(comparison)
+        counted = self.instructions.counts_of(self.compile_id)
+        if counted:
+            kinds, where = {note.aspect for note in counted}, {note.where for note in counted}
+            comparison = comparison.counting(kinds, where)
         return failure_of_comparison(comparison), comparison
+
+    def _note_differences(self, comparison: EagerComparison) -> None:
+        """Note what lies otherwise in memory than in eager, once for each result."""
+        for item in comparison.noted:
+            if (item.kind, item.where) not in self._noted:
+                self._noted.add((item.kind, item.where))
+                self._note_difference(item.kind, item.where, item.text)
+
+    def _note_difference(self, aspect: str, where: str, text: str) -> None:
+        about = DifferenceNoted(
+            compile=self.compile_id, call=self.calls, aspect=aspect, where=where, text=text
+        )
+        SCOPE.emit(about)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """At once: freeing any tensor on a lost device kills the process."""
@@ -315,22 +316,18 @@ class _CheckedGraph:
         return f"; the graph reads uninitialised memory ({names[0]})" if names else ""
 
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
-        from inductoscope.doctor.inside.investigation import wrong_operation
+        from inductoscope.doctor.inside.hidden_faults import wrong_kernel
 
-        failure = wrong_operation(self._candidate(arguments), self.place)
-        if failure is not None:
-            self._found(failure, arguments)
+        found = wrong_kernel(self._candidate(arguments), self.place)
+        if found is None:
+            return
+        if found.failure is not None:
+            self._found(found.failure, arguments, found.part)
+        else:
+            self._note_difference("value", found.kernel, found.text)
 
     def _found(
         self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
-    ) -> None:
-        if failure.aspect in _MILD and WAITING.is_open:
-            WAITING.findings.append(lambda: self._examine(failure, arguments, candidate))
-        else:
-            self._examine(failure, arguments, candidate)
-
-    def _examine(
-        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None
     ) -> None:
         self._note("wrong" if failure.kind != ERROR else "error", failure.text)
         if not self.instructions.investigate:
@@ -347,8 +344,17 @@ class _CheckedGraph:
             process=describe_own_process(),
             backend=self.backend,
         )
-        candidate = candidate or self._candidate(arguments)
+        candidate = candidate or self._with_what_counts(self._candidate(arguments))
         investigate_and_stop(candidate, failure, found, self.place, self.instructions)
+
+    def _with_what_counts(self, candidate: Candidate) -> Candidate:
+        """The candidate, in which strides count, with the outputs whose strides do."""
+        counted = self.instructions.counts_of(self.compile_id)
+        if not counted or any(note.aspect != "stride" for note in counted):
+            return candidate
+        from inductoscope.doctor.search.shrink.outputs import with_outputs
+
+        return with_outputs(candidate, [int(note.where.split()[1]) for note in counted])
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic
@@ -363,6 +369,7 @@ class _CheckedGraph:
             options=self.options,
             config=changed_settings(),
             earlier=self.first if self.calls > 1 else None,
+            counts=tuple({note.aspect for note in self.instructions.counts_of(self.compile_id)}),
         )
 
 

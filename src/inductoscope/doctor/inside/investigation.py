@@ -43,7 +43,7 @@ from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
-from inductoscope.doctor.search.subgraph import record_values, subgraph
+from inductoscope.doctor.search.subgraph import record_values
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
 from inductoscope.doctor.search.suspects import nodes_wrong_alone
 from inductoscope.doctor.search.wrong_result_location import (
@@ -111,19 +111,6 @@ def _wait_for_others(place: Path) -> None:
     while is_alive(int(mark.read_text() or os.getpid())):
         time.sleep(0.5)
     os._exit(STOPPED)
-
-
-def wrong_operation(candidate: Candidate, place: Path) -> Failure | None:
-    """An operation that is wrong on its own, though rounding explains what the graph gives."""
-    say(place, "differences within rounding; checking every operation on its own")
-    oracle = Oracle(Forks(seconds=_FORK_SECONDS))
-    recorded = record_values(candidate)
-    for names in nodes_wrong_alone(recorded, oracle):
-        alone = subgraph(recorded, names)
-        failure = None if alone is None else oracle.failure(alone)
-        if failure is not None and failure.kind in (WRONG, NAN):
-            return failure
-    return None
 
 
 class Investigation:
@@ -255,6 +242,10 @@ class Investigation:
 
     def _wrong_alone(self) -> list[list[str]]:
         """Nodes that are wrong on their own."""
+        if self._whole.counts:
+            # Many operations lay out results differently on their own; only the outputs count.
+            outputs = self._whole.module.graph.output_node()
+            return [[node.name for node in outputs.all_input_nodes]]
         if has_transforms(self._whole) or self._whole.earlier is not None:
             return []
         try:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from inductoscope.doctor.outside.program import ProgramRun
-from inductoscope.model.entities import CallableCheck, Recording
+from inductoscope.model.checks import CallableCheck
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 
 

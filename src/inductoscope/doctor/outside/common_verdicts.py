@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.model.entities import Check
+from inductoscope.model.checks import Check
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
@@ -93,8 +93,8 @@ def nothing_found(case: ProgramCase) -> Verdict:
     has_large = any("too large" in check.text for check in right)
     result.add(
         f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
-        "forward and backward, with types, shapes, strides, aliasing and written inputs"
-        + ("; large inputs: outputs alone" if has_large else ""),
+        "forward and backward, with types, shapes and written inputs; strides and shared memory "
+        "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
     )
     _add_uncompared(result, case)
     return result

@@ -103,6 +103,8 @@ class Doctor:
         """The verdict with the fields that every verdict has."""
         if verdict.verdict == v.HANG:
             add_diagnosis(verdict, self._request.folder)
+        if self._case is not None:
+            verdict.notes = list(dict.fromkeys(self._case.noted))
         verdict.recording = str(self._request.folder)
         verdict.seconds = round(time.monotonic() - self._started, 1)
         tried = self._found.candidates_tried if self._found else 0

@@ -13,7 +13,8 @@ from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.random_operations import random_operations
 from inductoscope.doctor.outside.runs import Runs
-from inductoscope.model.entities import CallableCheck, Check, Recording
+from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 
 Say = Callable[[str], None]
@@ -31,6 +32,8 @@ class ProgramCase:
     say: Say
     # What an investigation inside the program found; None if nothing yet.
     found: Found | None = None
+    # Results that the program needs to lie in memory as in eager.
+    needed_layout: Sequence[NotedDifference] = ()
 
     @cached_property
     def recording(self) -> Recording:
@@ -45,6 +48,11 @@ class ProgramCase:
     def checks_that_are(self, *verdicts: str) -> list[Check]:
         """The checks with one of these verdicts."""
         return [check for check in self.checks if check.verdict in verdicts]
+
+    @property
+    def noted(self) -> Sequence[NotedDifference]:
+        """Differences from eager that are not failures."""
+        return [note for note in self.recording.noted if note not in self.needed_layout]
 
     @property
     def functions_that_differ(self) -> list[CallableCheck]:

@@ -26,6 +26,8 @@ class Candidate:
     earlier: tuple[Any, ...] | None = None
     # Code that makes each input; empty for an input that cannot be written down.
     recipes: tuple[str, ...] = ()
+    # Differences in how results lie in memory that count as a failure: stride, sharing.
+    counts: tuple[str, ...] = ()
 
     @property
     def operations(self) -> list[torch.fx.Node]:

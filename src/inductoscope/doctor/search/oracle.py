@@ -19,10 +19,9 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.codec import decode, encode
-from inductoscope.doctor.compare.bug_or_rounding import Case, EagerComparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import Case, comparison_of_metadata, judge
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.tensor_metadata import metadata_differences
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.axis import patched
@@ -71,8 +70,10 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         except Exception as error:
             return None if _is_past(error) else failure_of_error(error)
     if candidate.draws_inductor_random_numbers:
-        return failure_of_comparison(EagerComparison(tuple(metadata_differences(eager, outcome))))
-    return failure_of_comparison(judge(case, outcome))
+        comparison = comparison_of_metadata(eager, outcome)
+    else:
+        comparison = judge(case, outcome)
+    return failure_of_comparison(comparison.counting(candidate.counts))
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
@@ -269,7 +270,7 @@ def digest(candidate: Candidate) -> str:
     for value in (*candidate.inputs, *(candidate.earlier or ())):
         hasher.update(_fingerprint(value).encode())
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
-    hasher.update(repr(settings).encode())
+    hasher.update(repr([*settings, *candidate.counts]).encode())
     return hasher.hexdigest()
 
 

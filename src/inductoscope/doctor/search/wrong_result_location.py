@@ -47,7 +47,7 @@ def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Loca
     works: list[Callable[[], Any]] = [
         lambda: _in_compile(candidate, aspect),
         lambda: _in_decompositions(candidate, aspect),
-        lambda: _before_inductor(candidate),
+        lambda: _before_inductor(candidate, aspect),
         lambda: in_custom_operators(candidate),
     ]
     answers = forks.ask_all(works)
@@ -71,9 +71,9 @@ def location_of_answer(answer: ForkAnswer) -> Location:
 # --- before Inductor ------------------------------------------------------------------------------
 
 
-def _before_inductor(candidate: Candidate) -> Location:
+def _before_inductor(candidate: Candidate, aspect: str) -> Location:
     """Whether AOTAutograd alone, with eager's kernels, is wrong already."""
-    text = wrong_with_backend(candidate, "aot_eager")
+    text = wrong_with_backend(candidate, "aot_eager", aspect)
     if not text:
         return Location()
     return Location(stage=stages.AOT, text=text, how="already wrong with backend='aot_eager'")
@@ -88,12 +88,12 @@ def in_custom_operators(candidate: Candidate) -> Location:
     return Location(stage=stages.USER, operation=found.operation, text=found.text, how=how)
 
 
-def wrong_with_backend(candidate: Candidate, backend: str) -> str:
+def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value") -> str:
     """What is wrong with the candidate when another backend compiles it; "" if nothing is."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
         function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        comparison = judge(case, run_compiled(candidate, function))
+        comparison = judge(case, run_compiled(candidate, function)).counting([aspect])
     return comparison.wrong[0].text if comparison.wrong else ""
 
 
@@ -135,6 +135,18 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
             return place
     text = "every buffer equals its node, but the outputs of the graph differ"
     return Location(text=text, graphs_are_right=True)
+
+
+def in_kernels(candidate: Candidate) -> Location:
+    """Compile while watching kernels only, run, and see which differs first from eager."""
+    kernels, seen = KernelWatch(), _Retraced()
+    with compiling(candidate), kernels.watching():
+        function = torch.compile(
+            candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
+        )
+        run_compiled(candidate, function)
+    found = kernels.divergences
+    return _at_kernel(candidate, seen, found[0]) if found else Location()
 
 
 _FORM = ("dtype", "shape", "stride")

@@ -58,6 +58,22 @@ class CallChecked(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DifferenceNoted(Event):
+    """A result differs from eager's, which is not a failure. where: an output, or a kernel.
+
+    aspect: stride or sharing, if it lies otherwise in memory; value, if a kernel differs by more
+    than rounding explains, though the results do not.
+    """
+
+    kind = "difference"
+    compile: str
+    call: int
+    aspect: str
+    where: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallableChecked(Event):
     """A whole function was compared with eager. verdict: right, differs."""
 

@@ -23,6 +23,7 @@ def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
             printer.pair(name, str(value))
     printer.pair("confidence", view["confidence"])
     _print_evidence(printer, view)
+    _print_notes(printer, view)
     _print_repro(printer, view)
     _print_workaround(printer, view)
     printer.line()
@@ -41,6 +42,22 @@ def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
         printer.line(f"- {item['what']}", indent=2)
         if item["where"]:
             printer.line(item["where"], indent=4, style=FAINT)
+
+
+# More are in the JSON.
+_MOST_NOTES = 6
+
+
+def _print_notes(printer: Printer, view: dict[str, Any]) -> None:
+    notes = view["notes"]
+    if not notes:
+        return
+    printer.line()
+    printer.heading("Notes: differences from eager that are not failures")
+    for note in notes[:_MOST_NOTES]:
+        printer.line(f"- {note['text']} (compile {note['compile']})", indent=2)
+    if len(notes) > _MOST_NOTES:
+        printer.line(f"and {len(notes) - _MOST_NOTES} more", indent=2, style=FAINT)
 
 
 def _print_repro(printer: Printer, view: dict[str, Any]) -> None:

@@ -21,6 +21,7 @@ from inductoscope.doctor.outside.hypotheses import (
     likely_random_numbers,
     likely_rounding,
     machine_cannot_compile,
+    memory_layout,
     never_ends,
     only_under_the_tool,
     proven_failure,
@@ -54,6 +55,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     compile_refused.HYPOTHESIS,
     never_ends.HYPOTHESIS,
     undetermined_result.HYPOTHESIS,
+    memory_layout.HYPOTHESIS,
     wrong_capture.HYPOTHESIS,
     # The program ended well.
     clean.HYPOTHESIS,

@@ -19,7 +19,7 @@ from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.same_failure import fails_alike
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.model.entities import Check
+from inductoscope.model.checks import Check
 
 
 def _applies(case: ProgramCase) -> bool:

@@ -75,7 +75,8 @@ def _keeps(
             inputs = make_inputs(recipes, candidate.inputs)
             outcome = run(function, inputs, backward=candidate.backward)
             case = Case(as_function(candidate.module), inputs, candidate.backward)
-            found = failure_of_comparison(judge(case, outcome))
+            comparison = judge(case, outcome).counting(candidate.counts)
+            found = failure_of_comparison(comparison)
         except Exception:
             return False
         return found is not None and found.is_same_as(failure)

@@ -29,15 +29,16 @@ def _propose(subject: Subject) -> Proposals:
         for place in subject.failure.where
         if (words := place.split())[:1] == ["output"]
     ]
-    if suspected and (yield [_with_outputs(candidate, suspected[:1])]) is not None:
+    if suspected and (yield [with_outputs(candidate, suspected[:1])]) is not None:
         return None
     yield from smallest_subset_of(
-        range(count), lambda numbers: _with_outputs(candidate, list(numbers))
+        range(count), lambda numbers: with_outputs(candidate, list(numbers))
     )
     return None
 
 
-def _with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
+def with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
+    """The candidate with only these outputs, and the inputs that they need."""
     graph = Graph()
     outputs = graph.graph_copy(candidate.module.graph, {})
     graph.output(tuple(outputs[number] for number in numbers))
