@@ -11,7 +11,7 @@ from typing import Any
 
 from inductoscope.doctor.handover import Found, write_found
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
-from inductoscope.doctor.outside.program import OUTPUT, ProgramRun, RunLimits
+from inductoscope.doctor.outside.program import OUTPUT, Listener, ProgramRun, RunLimits
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs
@@ -90,7 +90,7 @@ def written_case(place: Path, first: End, **ends: list[End]) -> tuple[ProgramCas
     usual = {"off": [ENDS_WELL], PLAIN: [FAILS], "eager": [ENDS_WELL], "aot_eager": [ENDS_WELL]}
     written = WrittenRuns({**usual, MOVED: [ENDS_WELL], COMPILED: [ENDS_WELL], **ends})
     folder = create_recording(COMMAND, output=place / "out")
-    runs = Runs(COMMAND, folder, RunLimits(), _say_nothing, written)
+    runs = Runs(COMMAND, folder, RunLimits(), Listener(_say_nothing), written)
     proof = Proof(FreshProcesses({}, runs.place, times=1), runs.place, _say_nothing, times=1)
     run = leave_behind(first, folder)
     return ProgramCase(Instructions(), run, runs, proof, _say_nothing, first.found), written.asked

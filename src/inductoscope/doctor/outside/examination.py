@@ -10,10 +10,15 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.doctor.handover import Found, read_found
-from inductoscope.doctor.instructions import FOLDER, OWN_VARIABLES, Instructions
+from inductoscope.doctor.instructions import (
+    FOLDER,
+    FUNCTION_SCRIPT,
+    OWN_VARIABLES,
+    Instructions,
+)
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.issue import issue_text
-from inductoscope.doctor.outside.program import RunLimits
+from inductoscope.doctor.outside.program import Listener, RunLimits
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs, Say
@@ -43,7 +48,9 @@ class Doctor:
         self._request = request
         self._say = say
         self._started = time.monotonic()
-        self._runs = Runs(request.command, request.folder, request.limits, say)
+        # What is investigated will be proven, in a process that has to load torch first.
+        listener = Listener(say, investigation_runs=lambda: self._proof.fresh.start())
+        self._runs = Runs(request.command, request.folder, request.limits, listener)
         self._proof = Proof(
             FreshProcesses(self._plain_environment(), self._runs.place, times=request.proofs),
             self._runs.place,
@@ -57,8 +64,6 @@ class Doctor:
     def examine(self) -> Verdict:
         """The whole job."""
         try:
-            if has_idle_core():
-                self._proof.fresh.start()  # A program compiles on one core, mostly.
             return self._finished(self._examine())
         finally:
             self._proof.fresh.close()
@@ -68,6 +73,8 @@ class Doctor:
         instructions = Instructions(calls=request.calls, with_workaround=request.with_workaround)
         first = self._runs.first(instructions)
         found = read_found(first.folder / FOLDER)
+        if found is None and (first.folder / FOLDER / FUNCTION_SCRIPT).exists():
+            self._proof.fresh.start()
         case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
         self._case = case
         verdict = verdict_of_first(case)
@@ -118,15 +125,6 @@ class Doctor:
             verdict.issue = str(path)
         keep_verdict(verdict, self._request.folder)
         return verdict
-
-
-def has_idle_core() -> bool:
-    """Whether something could run in parallel without slowing the program down."""
-    try:
-        running = int(Path("/proc/loadavg").read_text().split()[3].partition("/")[0])
-    except (OSError, ValueError, IndexError):
-        running = os.cpu_count() or 1  # Not known on this system.
-    return running < (os.cpu_count() or 1)  # We are one of them, the program will be another.
 
 
 def _is_reportable(verdict: Verdict) -> bool:

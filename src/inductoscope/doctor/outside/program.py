@@ -82,6 +82,19 @@ class RunLimits:
     seconds: float = 3600.0
 
 
+def _do_nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Listener:
+    """Who wants to know how a run goes on."""
+
+    say: Say
+    # Called again and again while something that was found is investigated.
+    investigation_runs: Callable[[], None] = _do_nothing
+
+
 def run_program(
     command: Sequence[str],
     folder: Path,
@@ -90,7 +103,7 @@ def run_program(
     cache: Path,
     stdin: Path | None,
     limits: RunLimits,
-    say: Say,
+    listener: Listener,
 ) -> ProgramRun:
     """Run `command` to its end, or until it stalls; its output goes into the folder."""
     place = folder / FOLDER
@@ -115,7 +128,7 @@ def run_program(
         child = _start(command, environment, given, output)
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         try:
-            stalled, over_time = _watch(child, folder, limits, say, started)
+            stalled, over_time = _watch(child, folder, limits, listener, started)
         finally:
             end_child(child)
     seconds = time.monotonic() - started
@@ -176,16 +189,21 @@ def _is_pipe_or_file(descriptor: int) -> bool:
 
 
 def _watch(
-    child: subprocess.Popen[bytes], folder: Path, limits: RunLimits, say: Say, started: float
+    child: subprocess.Popen[bytes],
+    folder: Path,
+    limits: RunLimits,
+    listener: Listener,
+    started: float,
 ) -> tuple[bool, bool]:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
-    progress = _Progress(folder / FOLDER / PROGRESS, say)
+    progress = _Progress(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
         progress.pass_on()
         if (folder / FOLDER / INVESTIGATING).exists():
+            listener.investigation_runs()
             continue  # The investigation has its own limits.
         if time.monotonic() - started > limits.seconds:
             return False, True

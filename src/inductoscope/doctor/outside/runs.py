@@ -11,7 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
-from inductoscope.doctor.outside.program import ProgramRun, RunLimits, keep_stdin, run_program
+from inductoscope.doctor.outside.program import (
+    Listener,
+    ProgramRun,
+    RunLimits,
+    keep_stdin,
+    run_program,
+)
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
 from inductoscope.recording.location import create_recording
@@ -36,10 +42,10 @@ class Runs:
         command: Sequence[str],
         folder: Path,
         limits: RunLimits,
-        say: Say,
+        listener: Listener,
         run: Callable[..., ProgramRun] = run_program,
     ) -> None:
-        self._command, self._limits, self._say = command, limits, say
+        self._command, self._limits, self._listener = command, limits, listener
         self._run_program = run
         self.cache = folder / "cache"
         self.place = folder / FOLDER
@@ -58,7 +64,7 @@ class Runs:
 
     def first(self, instructions: Instructions) -> ProgramRun:
         """The first run, on which everything else is based."""
-        self._say("running the program with every compiled graph checked against eager")
+        self._listener.say("running the program with every compiled graph checked against eager")
         run = self._run(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:
@@ -74,7 +80,7 @@ class Runs:
         self, instructions: Instructions, why: str, seconds: float | None = None
     ) -> ProgramRun:
         """Run the program once more, for at most `seconds` if given."""
-        self._say(why)
+        self._listener.say(why)
         folder = self._new_folder()
         if instructions.investigate:
             self.looking_in = folder
@@ -115,7 +121,7 @@ class Runs:
             cache=self.cache,
             stdin=self._stdin,
             limits=self._limits_for(instructions, seconds or self._limits.seconds),
-            say=self._say,
+            listener=self._listener,
         )
         if run.ending.exit_code != 0:
             _refuse_full_disk(self.cache, run.output)

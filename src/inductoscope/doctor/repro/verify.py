@@ -1,11 +1,12 @@
 """Runs a reproducer in fresh processes, to prove that it shows the failure.
 
-Most of such a run is spent loading torch and its compiler. So the processes may be started early,
-while something else runs: they load torch, wait for a script, run it and end.
+Most of such a run is spent loading torch and its compiler. So one process may be started early,
+while something else runs: it loads torch, waits for the script, and runs it in forks of itself.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,28 +14,21 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from inductoscope.errors import ToolFailure
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 
 TIMES = 3
 
-# What a process does while it waits for its script. If torch cannot be loaded, the script will show
-# that; warnings while torch is loaded are not output of the script.
-_WAITING = """
-import contextlib, gc, os, runpy, sys, warnings
-gc.disable()  # There are ever more objects to go through, and none to free.
-with contextlib.suppress(BaseException), warnings.catch_warnings():
-    warnings.simplefilter("ignore")
-    import torch._dynamo, torch._inductor.compile_fx
-gc.enable()
-script = sys.stdin.readline().rstrip("\\n")
-if script:
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    sys.argv, sys.path[0] = [script], os.path.dirname(script)
-    runpy.run_path(script, run_name="__main__")
-"""
+_SERVER = str(Path(__file__).with_name("script_server.py"))
+_SECONDS_TO_LOAD = 300.0
+# How long the server has to end the runs that are under way.
+_GRACE = 1.0
 # The program that it waits for comes first.
 _NICENESS = 10
+
+# Exit code and output; None for a run that did not end in time.
+_Run = tuple[int | None, str]
 
 
 @dataclass(frozen=True)
@@ -58,23 +52,23 @@ class FreshProcesses:
         self._environment = dict(environment)
         self._folder = folder
         self._times = times
+        # What runs now: the server, or scripts.
         self._children: list[subprocess.Popen[bytes]] = []
+        self._is_closed = False
 
     def start(self) -> None:
-        """Start them, so that they load torch, unless they are running already."""
-        while len(self._children) < self._times:
-            self._children.append(_start(self._environment, self._folder))
+        """Have torch loaded for the runs to come, unless that was begun already."""
+        if not self._children:
+            self._start(_SERVER, _NICENESS, stdin=subprocess.PIPE)
 
     def verify(
         self, script: Path, expected: Sequence[str], *, seconds: float = 180.0
     ) -> Verification:
-        """Run the script in all of them; each has to exit with 1 and to print all of `expected`."""
-        self.start()
-        with ThreadPoolExecutor(self._times) as pool:
-            runs = list(pool.map(lambda child: _run(child, script, seconds), self._children))
+        """Run the script `times` times; each has to exit with 1 and to print all of `expected`."""
+        script = script.absolute()
+        runs = self._in_forks(script, seconds) or self._one_by_one(script, seconds)
         # A run that did not end in time is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
-        self._children.clear()
         failed = [
             output
             for code, output in runs
@@ -82,35 +76,56 @@ class FreshProcesses:
         ]
         return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
 
-    def _alone(self, script: Path, seconds: float) -> tuple[int | None, str]:
-        self._children = [_start(self._environment, self._folder, niceness=0)]
-        return _run(self._children[0], script, seconds)
+    def _in_forks(self, script: Path, seconds: float) -> list[_Run]:
+        """The runs in forks of a process that has torch loaded; none if it cannot make them."""
+        self.start()
+        request = {"script": str(script), "times": self._times, "seconds": seconds}
+        code, answer = self._finish(
+            self._children[0], seconds + _SECONDS_TO_LOAD, json.dumps(request).encode()
+        )
+        runs = json.loads(answer) if code == 0 else None
+        return [(code, output) for code, output in runs or ()]
+
+    def _one_by_one(self, script: Path, seconds: float) -> list[_Run]:
+        """The runs in processes that each load torch, all at once."""
+        children = [self._start(str(script), _NICENESS) for _ in range(self._times)]
+        with ThreadPoolExecutor(self._times) as pool:
+            return list(pool.map(lambda child: self._finish(child, seconds), children))
+
+    def _alone(self, script: Path, seconds: float) -> _Run:
+        return self._finish(self._start(str(script), niceness=0), seconds)
+
+    def _start(
+        self, script: str, niceness: int, stdin: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
+        if self._is_closed:
+            raise ToolFailure("The reproducer was not run to the end: the examination was over.")
+        child = start_group(
+            [sys.executable, script],
+            environment=self._environment,
+            folder=self._folder,
+            stdin=stdin,
+            stdout=subprocess.PIPE,
+            niceness=niceness,
+        )
+        self._children.append(child)
+        return child
+
+    def _finish(
+        self, child: subprocess.Popen[bytes], seconds: float, given: bytes | None = None
+    ) -> _Run:
+        """Wait for a child to end, and end all that it started."""
+        try:
+            output, _ = child.communicate(given, timeout=seconds)
+            return child.returncode, output.decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            return None, ""
+        finally:
+            end_child(child)
+            self._children.remove(child)
 
     def close(self) -> None:
-        """End all processes."""
-        for child in self._children:
-            end_child(child)
-
-
-def _start(
-    environment: Mapping[str, str], folder: Path, niceness: int = _NICENESS
-) -> subprocess.Popen[bytes]:
-    return start_group(
-        [sys.executable, "-c", _WAITING],
-        environment=environment,
-        folder=folder,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        niceness=niceness,
-    )
-
-
-def _run(child: subprocess.Popen[bytes], script: Path, seconds: float) -> tuple[int | None, str]:
-    """Exit code and output; None for a run that did not end in time."""
-    try:
-        output, _ = child.communicate(f"{script.absolute()}\n".encode(), timeout=seconds)
-        return child.returncode, output.decode("utf-8", "replace")
-    except subprocess.TimeoutExpired:
-        return None, ""
-    finally:
-        end_child(child)
+        """End all processes; no more are started."""
+        self._is_closed = True
+        for child in list(self._children):
+            end_child(child, grace=_GRACE)

@@ -1,0 +1,214 @@
+"""Runs in a child process: loads torch and its compiler, waits for a script, runs it in forks.
+
+    python script_server.py <REQUEST >ANSWER
+
+REQUEST is JSON: the script, how many times to run it at once, and its time in seconds. ANSWER is
+JSON: exit code and output of each run, with null as the exit code of one that did not end in time;
+or null if a process like this one cannot be forked.
+
+Loading takes longer than most scripts, so it happens once, before the script is known. To the
+script each fork looks like `python SCRIPT`. Unlike processes that are started one by one, forks
+share where things are in memory and the seed of hashes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import contextlib
+import ctypes
+import gc
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import types
+import warnings
+from collections.abc import Callable
+from importlib.machinery import SourceFileLoader
+from typing import Any
+
+_LOOK_EVERY = 0.02
+# torch asks the driver's management library whether there is a GPU, rather than start the driver,
+# which would not survive a fork.
+_ASK_WITHOUT_STARTING = "PYTORCH_NVML_BASED_CUDA_CHECK"
+_NOT_INITIALIZED = 3  # CUDA_ERROR_NOT_INITIALIZED
+
+
+def main() -> None:
+    """Load, serve one request, end. A fork returns from serving to run the script."""
+    answers = os.dup(1)
+    quiet = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (1, 2):
+        os.dup2(quiet, descriptor)  # What is said while torch loads is not the script's output.
+    own = _load()
+    # Not through sys.stdin, which a fork finds untouched.
+    text = b"".join(iter(lambda: os.read(0, 1 << 16), b""))
+    if not text:
+        return
+    request = json.loads(text)
+    if not _can_fork():
+        _send(answers, None)
+        return
+    output = _serve(request, answers, own)
+    if output is not None:
+        os.dup2(quiet, 0)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        for descriptor in (answers, quiet, output):
+            os.close(descriptor)
+        _run(request["script"])
+
+
+# --- the server -----------------------------------------------------------------------------------
+
+
+class _Own:
+    """What is used of inductoscope, which the script does not find loaded."""
+
+    die_with_parent: Callable[[], None]
+    end_fork: Callable[[int], int]
+
+
+def _load() -> _Own:
+    """Load all that a script might need. If torch cannot be loaded, the script will show that."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    # The folder of this file is first on the path: its names must not hide others.
+    sys.path[:] = [folder for folder in sys.path if folder != here]
+    # The package may be on the path of the parent alone.
+    root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
+    sys.path.insert(0, root)
+    from inductoscope.doctor.search.compiler_imports import import_compiler
+    from inductoscope.processes.ending import end_fork
+    from inductoscope.processes.own_limits import die_with_parent
+
+    sys.path.remove(root)
+    is_own = _ASK_WITHOUT_STARTING not in os.environ
+    os.environ.setdefault(_ASK_WITHOUT_STARTING, "1")
+    gc.disable()  # There are ever more objects to go through, and none to free.
+    with contextlib.suppress(BaseException), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import_compiler()
+    gc.freeze()
+    if is_own:
+        del os.environ[_ASK_WITHOUT_STARTING]
+    for name in [name for name in sys.modules if name.partition(".")[0] == "inductoscope"]:
+        del sys.modules[name]
+    own = _Own()
+    own.die_with_parent, own.end_fork = die_with_parent, end_fork
+    return own
+
+
+def _can_fork() -> bool:
+    """Whether a fork is as good as a new process: other threads and a GPU do not survive it."""
+    if threading.active_count() > 1:
+        return False
+    torch = sys.modules.get("torch")
+    return torch is None or not (torch.cuda.is_initialized() or _has_started_driver())
+
+
+def _has_started_driver() -> bool:
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False  # It is not even loaded.
+    return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
+
+
+def _serve(request: dict[str, Any], answers: int, own: _Own) -> int | None:
+    """Fork, wait and answer. Returns in each fork, with the file for its output."""
+    outputs: dict[int, int] = {}
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    try:
+        for _ in range(request["times"]):
+            output = os.memfd_create("output")
+            fork = os.fork()
+            if fork == 0:
+                outputs.clear()  # Not this one's to end.
+                own.die_with_parent()
+                os.setpgid(0, 0)
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                return output
+            outputs[fork] = output
+        until = time.monotonic() + request["seconds"]
+        is_over = {fork: _is_over(fork, until) for fork in outputs}
+        runs = []
+        for fork, output in list(outputs.items()):
+            status = own.end_fork(fork)
+            del outputs[fork]
+            code = os.waitstatus_to_exitcode(status) if is_over[fork] else None
+            runs.append((code, _text(output)))
+        _send(answers, runs)
+        return None
+    finally:
+        for fork in outputs:
+            own.end_fork(fork)
+
+
+def _is_over(fork: int, until: float) -> bool:
+    """Wait for a fork to end. It is not reaped, so that its number stays its own."""
+    while os.waitid(os.P_PID, fork, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+        if time.monotonic() > until:
+            return False
+        time.sleep(_LOOK_EVERY)
+    return True
+
+
+def _text(output: int) -> str:
+    with open(output, "rb") as file:
+        file.seek(0)
+        return file.read().decode("utf-8", "replace")
+
+
+def _send(answers: int, what: Any) -> None:
+    with open(answers, "w", encoding="utf-8") as file:
+        json.dump(what, file)
+
+
+# --- a fork ---------------------------------------------------------------------------------------
+
+
+def _run(script: str) -> None:
+    """Run the script the way `python SCRIPT` does, and end the way it does."""
+    gc.enable()
+    atexit.register(_end_quietly)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed()  # Otherwise all forks would draw the same numbers.
+    sys.argv = [script]
+    sys.orig_argv = [sys.executable, script]
+    if not getattr(sys.flags, "safe_path", False):
+        sys.path.insert(0, os.path.dirname(script))
+    module = types.ModuleType("__main__")
+    module.__dict__.update(
+        __file__=script,
+        __builtins__=builtins,
+        __loader__=SourceFileLoader("__main__", script),
+        __cached__=None,
+        __annotations__={},
+    )
+    sys.modules["__main__"] = module
+    try:
+        with open(script, "rb") as file:
+            code = compile(file.read(), script, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+    except Exception as error:
+        if error.__traceback__ is not None:
+            error.__traceback__ = error.__traceback__.tb_next  # Without this function.
+        with contextlib.suppress(Exception):
+            sys.stdout.flush()
+        sys.excepthook(type(error), error, error.__traceback__)
+        sys.exit(1)
+
+
+def _end_quietly() -> None:
+    """What was loaded before the fork is not freed at the end, which would take a second.
+
+    So modules go in another order than usual, and finalizers may complain of missing ones.
+    """
+    sys.unraisablehook = lambda _: None
+
+
+if __name__ == "__main__":
+    main()
