@@ -9,13 +9,14 @@
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
 # make cases           the doctor on every labelled script; writes docs/cases.md
+# make models          the doctor on real models; writes docs/models.md
 
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-report battery cases recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-report battery cases models recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -73,6 +74,14 @@ cases: $(VENV)/.installed
 	$(BIN)/python -m battery.run $(CASES:%=--stored %) --jobs 2 \
 		--limit 600 --markdown docs/cases.md --json docs/cases.json
 
+# make models MODELS=gpt2,swin JOBS=4 chooses models, and how many run at a time. What has a result
+# is not run again; remove bench-results/models.jsonl to start anew.
+MODELS :=
+JOBS := 1
+models: $(VENV)/.installed-models
+	PYTHONPATH=src:$(VENV)/models $(BIN)/python -m battery.models.run --resume --only "$(MODELS)" \
+		--jobs $(JOBS) --markdown docs/models.md --json docs/models.json
+
 # Recorded once and kept beside the scripts that made them; run after a change of the format.
 recordings: $(VENV)/.installed-dev
 	$(BIN)/python tests/data/recordings/record.py
@@ -87,6 +96,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-models: $(VENV)/.installed battery/models/requirements.txt
+	$(BIN)/python battery/models/install.py $(VENV)/models
 	@touch $@
 
 clean:

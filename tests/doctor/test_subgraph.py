@@ -6,12 +6,13 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.fx import Graph, GraphModule, Interpreter, Node
 
-from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.compare.values import copy_values, run
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 from support.graphs import captured, numbers
@@ -43,6 +44,28 @@ def values_of(candidate: Candidate) -> dict[str, Any]:
 
     Keeping(candidate.module).run(*copy_values(candidate.inputs))
     return found
+
+
+# --- transforms -----------------------------------------------------------------------------------
+
+
+def test_a_graph_that_fails_inside_vmap_leaves_no_transform_behind() -> None:
+    """A Mamba's scan is such a graph; the program would go on inside of vmap."""
+    functorch = torch._C._functorch
+
+    def enter_and_fail(x: torch.Tensor) -> torch.Tensor:
+        functorch._vmap_increment_nesting(3, "error")  # What Dynamo writes into a graph.
+        raise ValueError("no such operation in float64")
+
+    with pytest.raises(ValueError, match="float64"):
+        run(enter_and_fail, [numbers(3)], backward=False)
+    assert functorch.get_dynamic_layer_stack_depth() == 0
+
+    graph = Graph()
+    entered = graph.call_function(functorch._vmap_increment_nesting, (3, "error"))
+    graph.output((entered,))
+    record_values(Candidate(GraphModule(torch.nn.Module(), graph), ()))
+    assert functorch.get_dynamic_layer_stack_depth() == 0
 
 
 # --- any subset -----------------------------------------------------------------------------------

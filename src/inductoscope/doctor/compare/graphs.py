@@ -12,7 +12,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, perturbed_rounding
-from inductoscope.doctor.compare.values import copy_values, same_generators
+from inductoscope.doctor.compare.values import copy_values, same_generators, same_transforms
 
 TORCH_NAMES = {
     "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
@@ -102,6 +102,6 @@ def _all_values(module: GraphModule, inputs: Sequence[Any], mode: Any) -> dict[s
             values[n.name] = value.clone() if isinstance(value, torch.Tensor) else value
             return value
 
-    with torch.no_grad(), same_generators(), mode:
+    with torch.no_grad(), same_generators(), same_transforms(), mode:
         Keeping(module).run(*inputs, enable_io_processing=False)
     return values

@@ -13,7 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 TORCH_NAMES = {
     "torch._C": ("_DisableAutocast",),
-    "torch._C._functorch": ("is_functorch_wrapped_tensor",),
+    "torch._C._functorch": (
+        "get_dynamic_layer_stack_depth",
+        "is_functorch_wrapped_tensor",
+        "pop_dynamic_layer_stack_and_undo_to_depth",
+    ),
     "torch.utils._python_dispatch": ("_disable_current_modes",),
     "torch.utils._pytree": ("tree_leaves",),
 }
@@ -167,7 +171,7 @@ def run(
     `mode` is active only during the call and the backward pass.
     """
     copies = copy_values(inputs, dtype=dtype)
-    with same_generators():
+    with same_generators(), same_transforms():
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))
         gradients = _gradients(outputs, copies, mode, keeps_graph) if backward else ()
@@ -192,6 +196,22 @@ def same_generators() -> Iterator[None]:
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=devices):
         yield
+
+
+@contextlib.contextmanager
+def same_transforms() -> Iterator[None]:
+    """Leaves the transforms (vmap, grad) that are active now, whatever happens inside.
+
+    A graph may enter and leave them by nodes of its own. If it fails in between, or is run in part,
+    everything that the program does later would be inside of them.
+    """
+    functorch = torch._C._functorch
+    depth = functorch.get_dynamic_layer_stack_depth()
+    try:
+        yield
+    finally:
+        if functorch.get_dynamic_layer_stack_depth() > depth:
+            functorch.pop_dynamic_layer_stack_and_undo_to_depth(depth)
 
 
 def _detached(value: Any) -> Any:

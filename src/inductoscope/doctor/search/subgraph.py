@@ -17,7 +17,7 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
 from torch.utils._pytree import tree_leaves
 
-from inductoscope.doctor.compare.values import copy_values, is_plain
+from inductoscope.doctor.compare.values import copy_values, is_plain, same_transforms
 from inductoscope.doctor.search.candidate import Candidate, is_operation, is_unpacking
 
 TORCH_NAMES = {
@@ -56,7 +56,7 @@ def record_values(candidate: Candidate) -> RecordedGraph:
     """Run the candidate's graph in eager and keep every value."""
     recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
-    with torch.set_grad_enabled(False) if not candidate.backward else torch.enable_grad():
+    with torch.set_grad_enabled(candidate.backward), same_transforms():
         _ValueRecorder(candidate.module, recorded).run(*inputs)
     return recorded
 

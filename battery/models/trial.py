@@ -1,0 +1,171 @@
+"""Runs one model: plainly with an empty cache, then under the doctor, and says what both cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from battery.models import measure
+from battery.models.catalogue import Model
+from battery.trial import DOCTOR, Outcome, run_limited
+from inductoscope.model.fold import load
+from inductoscope.model.fx import read_graph
+from inductoscope.vocabulary import stages
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a command took."""
+
+    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    peak_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class ModelResult:
+    """One line of the file of results."""
+
+    name: str
+    # The fault that was planted below it; empty for a healthy model.
+    planted: str
+    verdict: str
+    stage: str
+    summary: str
+    confidence: str
+    not_checked: tuple[str, ...]
+    # Operations of the graphs that Dynamo captured: how many, and their names at any stage.
+    nodes: int
+    operations: tuple[str, ...]
+    plain_exit: int | None
+    plain: Cost
+    doctor: Cost
+    # Of a planted fault: named rightly, proven, and the nodes that are left.
+    named: bool = False
+    verified: bool = False
+    nodes_left: int | None = None
+
+    @property
+    def key(self) -> tuple[str, bool]:
+        return self.name, bool(self.planted)
+
+    @property
+    def cpu_ratio(self) -> float:
+        return self.doctor.cpu_seconds / max(self.plain.cpu_seconds, 0.01)
+
+    @property
+    def memory_ratio(self) -> float:
+        return self.doctor.peak_bytes / max(self.plain.peak_bytes, 1)
+
+    def as_json(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True)
+
+
+def result_from(data: dict[str, Any]) -> ModelResult:
+    costs = {name: Cost(**data[name]) for name in ("plain", "doctor")}
+    lists = {name: tuple(data[name]) for name in ("not_checked", "operations")}
+    return ModelResult(**{**data, **costs, **lists})
+
+
+def run_plain(model: Model, folder: Path, limit: float, plant: str = "") -> tuple[Outcome, Cost]:
+    command = [sys.executable, str(model.path)]
+    return _run_measured(command, folder / "plain", limit, plant)
+
+
+def run_doctor(
+    model: Model, folder: Path, limit: float, plant: str = "", options: Sequence[str] = ()
+) -> tuple[Outcome, Cost, dict[str, Any]]:
+    """The verdict is empty if there was none."""
+    place = folder / "examined"
+    where = ("--json", "verdict.json", "--output", str(place / "recording"))
+    command = [*DOCTOR, *where, *options, str(model.path)]
+    outcome, cost = _run_measured(command, place, limit, plant)
+    try:
+        return outcome, cost, json.loads((place / "verdict.json").read_text())
+    except (OSError, ValueError):
+        return outcome, cost, {}
+
+
+def _run_measured(
+    command: Sequence[str], place: Path, limit: float, plant: str
+) -> tuple[Outcome, Cost]:
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    if plant:
+        (place / "plant").mkdir()
+        (place / "plant" / "sitecustomize.py").write_text(plant)
+    written = place / "cost.json"
+    measured = [sys.executable, measure.__file__, str(written), *command]
+    outcome = run_limited(measured, place, _environment(place, bool(plant)), limit)
+    try:
+        data = json.loads(written.read_text())
+    except (OSError, ValueError):
+        return outcome, Cost(seconds=round(outcome.seconds, 2))
+    data.pop("exit_code")
+    return outcome, Cost(**data)
+
+
+def _environment(place: Path, has_plant: bool) -> dict[str, str]:
+    """The caller's without torch's switches, with an empty cache; nothing is downloaded."""
+    found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
+    known = [str(Path(p).absolute()) for p in found.get("PYTHONPATH", "").split(os.pathsep) if p]
+    own = [str(place / "plant")] if has_plant else []
+    found.update(
+        PYTHONPATH=os.pathsep.join([*own, *known]),
+        TORCHINDUCTOR_CACHE_DIR=str(place / "cache"),
+        HF_HUB_OFFLINE="1",
+        HF_HOME=str(place / "hub"),
+    )
+    return found
+
+
+def examine_healthy(model: Model, folder: Path, limit: float) -> ModelResult:
+    """Both runs, one after the other; what they left on disk goes."""
+    place = (folder / model.name).absolute()
+    try:
+        plain, plain_cost = run_plain(model, place, limit)
+        outcome, cost, verdict = run_doctor(model, place, limit)
+        nodes, operations = _graphs(place / "examined" / "recording")
+        return ModelResult(
+            name=model.name,
+            planted="",
+            verdict=str(verdict.get("verdict", "no verdict")),
+            stage=str(verdict.get("stage", "")),
+            summary=str(verdict.get("summary", outcome.output.strip()[-300:])),
+            confidence=str(verdict.get("confidence", "")),
+            not_checked=tuple(verdict.get("not_checked", ())),
+            nodes=nodes,
+            operations=operations,
+            plain_exit=plain.exit_code,
+            plain=plain_cost,
+            doctor=cost,
+        )
+    finally:
+        keep_texts(place)
+
+
+def keep_texts(place: Path) -> None:
+    """Outputs and verdicts stay where the folder is kept; caches and recordings go."""
+    for run in place.glob("*/"):
+        for name in ("cache", "hub", "plant", "recording/cache", "recording/payloads"):
+            shutil.rmtree(run / name, ignore_errors=True)
+
+
+def _graphs(recording: Path) -> tuple[int, tuple[str, ...]]:
+    """The number of operations that Dynamo captured, and all names of operations at any stage."""
+    if not recording.exists():
+        return 0, ()
+    read, count, names = load(recording), 0, set()
+    for compile_ in read.compiles:
+        for graph in compile_.graphs:
+            found = read_graph(read, graph.digest)
+            if found is not None:
+                names |= {node.operation for node in found.calls}
+                count += len(found.calls) if graph.stage == stages.DYNAMO else 0
+    return count, tuple(sorted(names))
