@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +26,13 @@ from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.suppressing_axes import suppressing
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
+from inductoscope.model.checks import NotedDifference
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.terminal import Printer
 from inductoscope.vocabulary.verdicts import CLEAN, NOT_A_BUG
 
+OTHER_STRIDES = "output 3 has strides (1, 2), in eager (2, 1)"
+STRIDES = NotedDifference("0/0", "stride", "output 3", OTHER_STRIDES)
 VALUE = "output 0 is 10 at index [0], in eager 9, in float64 9"
 
 
@@ -294,7 +298,7 @@ def test_the_object_has_the_keys_of_the_design() -> None:
     """The schema that others rely on: design.md, 'What the doctor hands over'."""
     data = json.loads(json.dumps(whole_verdict().as_data()))
     keys = "schema verdict stage culprit summary confidence evidence repro workaround recording"
-    assert set(data) - {"issue", "partial", "runs"} == {*keys.split(), "seconds"}
+    assert set(data) - {"issue", "partial", "runs", "notes"} == {*keys.split(), "seconds"}
     assert set(data["culprit"]) == {"op", "pass", "kernel", "function", "config", "source"}
     assert all(set(item) == {"what", "where"} for item in data["evidence"])
     assert data["repro"] == {
@@ -321,7 +325,11 @@ def test_what_was_found_survives_the_way_through_a_file(tmp_path: Path) -> None:
 
 def test_instructions_survive_the_way_through_the_environment() -> None:
     instructions = Instructions(
-        calls=3, failure=Failure("wrong", "text"), workaround="a = 'ü'\nb", backend="off"
+        calls=3,
+        failure=Failure("wrong", "text"),
+        workaround="a = 'ü'\nb",
+        backend="off",
+        counts=(STRIDES,),
     )
     environment = instructions.environment()
     assert instructions_from(environment) == instructions
@@ -338,6 +346,19 @@ def printed(verdict: Verdict) -> str:
     page = io.StringIO()
     print_verdict(Printer(page), verdict.as_data())
     return page.getvalue()
+
+
+def test_a_verdict_lists_what_differs_and_is_no_failure() -> None:
+    notes = [STRIDES, STRIDES, replace(STRIDES, compile="1/0")]
+    verdict = Verdict(CLEAN, "none", "Nothing wrong.", notes=notes)
+    text = " ".join(printed(verdict).split())
+    assert "Notes: differences from eager that are not failures" in text
+    assert f"- {OTHER_STRIDES} (compile 0/0; 1 more result like it)" in text
+    assert f"- {OTHER_STRIDES} (compile 1/0)" in text
+    assert verdict.as_data()["notes"][0] == {
+        "compile": "0/0", "aspect": "stride", "where": "output 3", "text": OTHER_STRIDES
+    }  # fmt: skip
+    assert "Notes" not in printed(whole_verdict())
 
 
 def test_a_verdict_can_be_read() -> None:

@@ -19,7 +19,11 @@ from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.same_failure import fails_alike
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallsUnchecked
+from inductoscope.recording.events.checking import (
+    CallableChecked,
+    CallsUnchecked,
+    DifferenceNoted,
+)
 from inductoscope.recording.events.compiling import CompileStart, StageStart
 from inductoscope.recording.events.process import HookError
 from inductoscope.recording.location import create_recording
@@ -82,6 +86,8 @@ def place_of(name: str) -> int:
         # A mistake of the tool must not turn what it saw into a clean bill.
         ("unexamined_failure", "clean"),
         ("wrong_capture", "clean"),
+        # A function that differs because of a graph's results is not Dynamo's fault.
+        ("memory_layout", "wrong_capture"),
         ("clean", "inductor_random_numbers"),
         ("inductor_random_numbers", "hidden_by_the_tool"),
         # The compiler is blamed only for what does not fail in eager.
@@ -290,6 +296,57 @@ def test_a_program_that_ends_well_without_the_tool_blames_nobody(decide: Decide)
     verdict, asked = decide(check(), plain=[ENDS_WELL])
     assert (verdict.verdict, verdict.confidence) == ("unknown", "unknown")
     assert asked == ["off", PLAIN]
+
+
+def strides(number: int) -> DifferenceNoted:
+    text = f"output {number} has strides (1, 2), in eager (2, 1)"
+    where = f"output {number}"
+    return DifferenceNoted(compile="0/0", call=1, aspect="stride", where=where, text=text)
+
+
+def test_other_strides_are_to_blame_if_the_program_ends_well_with_those_of_eager(
+    decide: Decide,
+) -> None:
+    found = Found("0/0", Failure(WRONG, strides(1).text, aspect="stride"), is_complete=True)
+    runs = [ENDS_WELL, FAILS, ENDS_WELL, End(75, found=found)]  # All of them, each, what does it.
+    verdict, asked = decide(check(), strides(0), strides(1), compiled=runs)
+    assert verdict.verdict == "wrong-result"
+    assert "output 1 has strides (1, 2), in eager (2, 1), and the program needs" in verdict.summary
+    said = [item["what"] for item in verdict.evidence]
+    assert "the program ends well if output 1 of compile 0/0 gets eager's strides" in said
+    assert asked == ["off", PLAIN, COMPILED, COMPILED, COMPILED, COMPILED]
+
+
+def test_other_strides_that_do_not_matter_leave_the_blame_to_others(decide: Decide) -> None:
+    verdict, asked = decide(check(is_exact=False), strides(0), compiled=[FAILS], moved=[FAILS])
+    assert (verdict.verdict, verdict.summary[:9]) == ("not-a-bug", "Rounding:")
+    assert asked == ["off", PLAIN, COMPILED, "eager", MOVED]
+
+
+@pytest.mark.parametrize("ends", [{"off": [FAILS]}, {"plain": [ENDS_WELL]}], ids=["eager", "plain"])
+def test_strides_are_not_to_blame_where_eager_fails_or_compiled_does_not_always(
+    decide: Decide, ends: dict[str, list[End]]
+) -> None:
+    verdict, asked = decide(check(), strides(0), **ends)
+    assert verdict.verdict in ("not-a-bug", "unknown")
+    assert COMPILED not in asked
+
+
+def test_other_strides_in_a_program_that_ends_well_are_no_failure(tmp_path: Path) -> None:
+    events = (COMPILED_ONE, check(), strides(0))
+    case, asked = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
+    assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+    assert [note.where for note in case.noted] == ["output 0"]
+
+
+def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> None:
+    """The program does not look at the result, so it ends well, and is not clean."""
+    differs = CallableChecked(function="f", call=1, verdict="differs", text="value 0 is 2")
+    shares = replace(strides(0), aspect="sharing", text="output 0 shares memory with nothing")
+    found = Found("0/0", Failure(WRONG, shares.text, aspect="sharing"), is_complete=True)
+    first = End(events=(COMPILED_ONE, check(), differs, shares))
+    case, asked = written_case(tmp_path, first, compiled=[ENDS_WELL, End(75, found=found)])
+    assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)
 
 
 def test_a_check_that_rounding_explains_makes_rounding_likely(decide: Decide) -> None:

@@ -21,6 +21,8 @@ class Location:
     suspects: tuple[str, ...] = ()
     # Patterns and passes inside the pass, or operations inside the kernel.
     names: tuple[str, ...] = ()
+    # Operations inside the kernel that are wrong when they are compiled on their own.
+    wrong_alone: tuple[str, ...] = ()
     # Operations that a pass put in.
     added: tuple[str, ...] = ()
     # Whether every pass and every decomposition was compared, and is right.

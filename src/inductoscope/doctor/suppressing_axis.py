@@ -23,6 +23,8 @@ class SuppressingAxis:
     rewrites_graph: bool = False
     # Whether `application` is the name of a pass.
     names_passes: bool = False
+    # Whether `application` is the name of an operation.
+    names_operations: bool = False
 
 
 def most_telling(

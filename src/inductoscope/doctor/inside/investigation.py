@@ -278,7 +278,9 @@ class Investigation:
             self._failure = final
         if self._failure.kind in (WRONG, NAN):
             self._say("locating it in the smallest graph")
-            smallest = locate_wrong_result(self._smallest, self._oracle.forks, self._failure.aspect)
+            smallest = locate_wrong_result(
+                self._smallest, self._oracle.forks, self._failure.aspect, closely=True
+            )
             if smallest.is_known or smallest.operation:
                 self._location = smallest
         else:

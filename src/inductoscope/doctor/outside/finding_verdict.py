@@ -8,6 +8,7 @@ from pathlib import Path
 
 from inductoscope.doctor import failure as f
 from inductoscope.doctor.handover import Found
+from inductoscope.doctor.outside.headline import headline_of, short
 from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
@@ -102,7 +103,7 @@ def _culprit(found: Found) -> Culprit:
     pass_name = location.pass_name or _pass_of_error(found) or None
     if pass_name and location.names:
         pass_name = ", ".join(dict.fromkeys([pass_name, *location.names]))
-    operation = location.operation
+    operation = ", ".join(headline_of(found).names) or location.operation
     if not operation or pass_name:
         # If nothing could be reduced: the node that the compiler was processing.
         operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
@@ -167,6 +168,8 @@ def _confidence(found: Found, stage: str) -> v.Confidence:
         return "unknown"
     if not found.reproduces:
         return "likely"
+    if headline_of(found).rivals:
+        return "likely"  # The evidence does not agree on the operation.
     if found.failure.kind in (f.WRONG, f.NAN):
         is_located = found.location.stage and found.location.how
         return "proven" if is_located else "likely"  # Otherwise inferred from what suppresses it.
@@ -190,7 +193,8 @@ def _summary(result: Verdict, found: Found) -> str:
     elif result.verdict == v.HANG and culprit.function:
         who = f", in {culprit.function}, which loops or waits"
     elif culprit.op:
-        who = f", because of {culprit.op.partition(',')[0]}"
+        named = " in ".join(headline_of(found).names) or culprit.op.partition(",")[0]
+        who = f", because of {named}"
     elif culprit.function:
         who = f", in {culprit.function}"
     stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
@@ -207,6 +211,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(text, where)
     if location.text != failure.text:
         result.add(location.text[:1500], location.how)
+    _add_votes(result, found)
     if location.added:
         removed, added = location.operation or "nothing", ", ".join(location.added)
         result.add(f"the pass removed {removed} and added {added}", location.stage)
@@ -233,6 +238,18 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     for note in found.notes[:2]:
         raised = re.findall(r"^[\w.]+(?:Error|Exception|Fails|Failure)\b.*", note, re.MULTILINE)
         result.add(raised[-1] if raised else note.strip()[-200:], "an error in inductoscope")
+
+
+def _add_votes(result: Verdict, found: Found) -> None:
+    """Why the operation in the headline is named, and what else could be."""
+    headline = headline_of(found)
+    if headline.operation and short(headline.operation) != short(found.location.operation):
+        why = "; ".join(vote.why for vote in headline.votes)
+        last = f", though it ends with {found.location.operation}"
+        result.add(f"{headline.operation} is to blame in the kernel{last}: {why}", "all evidence")
+    if headline.rivals:
+        others = ", ".join(headline.rivals)
+        result.add(f"the evidence does not agree: it may as well be {others}", "all evidence")
 
 
 def _complaint(message: str) -> str:

@@ -78,6 +78,8 @@ class Axis:
     also_acts_in: tuple[str, ...] = ()
     # Whether the name of an application is the name of a pass.
     names_passes: bool = False
+    # Whether it is the name of an operation.
+    names_operations: bool = False
     # Settings of torch._inductor.config that switch it off altogether.
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Code that switches off one application by name; None if only the settings do.

@@ -67,6 +67,7 @@ def suppressing(axis: Axis, application: str) -> SuppressingAxis:
         rank=axis.rank,
         rewrites_graph=axis.rewrites_graph,
         names_passes=axis.names_passes,
+        names_operations=axis.names_operations,
     )
 
 

@@ -2,20 +2,56 @@
 
 from __future__ import annotations
 
-from inductoscope.doctor.failure import NAN, WRONG
-from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.subgraph import RecordedGraph, subgraph
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from inductoscope.doctor.compare.graphs import inputs_for
+from inductoscope.doctor.compare.kernels import KernelDivergence
+from inductoscope.doctor.failure import NAN, WRONG, Failure
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.oracle import Oracle, examine
+from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 
 
 def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]]:
-    """Nodes that are wrong even on their own, on the values that they read in eager.
+    """Nodes that are wrong even on their own, on the values that they read in eager."""
+    return [[name] for name in _wrong_among(recorded, recorded.names, oracle.failure)]
+
+
+def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
+    """The operations inside a wrong kernel that are wrong even on their own, in this process.
+
+    Their nodes are those of Inductor's graph, forward or backward, which has simpler operations
+    than the program.
+    """
+    graph = found.graph
+    nodes = {node.name: str(node.target) for node in graph.module.graph.nodes}
+    if len({nodes.get(name) for name in found.origins}) < 2:
+        return ()  # There is nothing to choose from.
+    inputs = tuple(inputs_for(graph.module, graph.inputs))
+    of_graph = replace(
+        candidate, module=graph.module, inputs=inputs, backward=False, earlier=None, recipes=()
+    )
+    try:
+        recorded = record_values(of_graph)
+        names = [name for name in recorded.names if name in found.origins]
+        wrong = _wrong_among(recorded, names, examine)
+    except Exception:  # They are only a hint.
+        return ()
+    return tuple(dict.fromkeys(nodes[name] for name in wrong))
+
+
+def _wrong_among(
+    recorded: RecordedGraph, names: Sequence[str], fails: Callable[[Candidate], Failure | None]
+) -> list[str]:
+    """The nodes among these that are wrong on their own.
 
     One compile of all nodes side by side tells, because rounding in one cannot reach another.
     """
-    apart = subgraph(recorded, recorded.names, separate=True)
+    apart = subgraph(recorded, names, separate=True)
     if apart is None:
         return []
-    found = oracle.failure(apart)
+    found = fails(apart)
     if found is None or found.kind not in (WRONG, NAN):
         return []
     outputs = apart.module.graph.output_node().args[0]
@@ -24,7 +60,7 @@ def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]
         words = place.split()
         if words[:1] == ["output"] and isinstance(outputs, tuple):
             node = outputs[int(words[1])]
-            wrong.append([_owner(recorded, getattr(node, "name", ""))])
+            wrong.append(_owner(recorded, getattr(node, "name", "")))
     return wrong
 
 

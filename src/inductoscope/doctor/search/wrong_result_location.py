@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import operator
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +31,7 @@ from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.forks import ForkAnswer, Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.doctor.search.suspects import operations_wrong_alone
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import frames_in, innermost_users
 
@@ -39,13 +41,16 @@ TORCH_NAMES = {
 }
 
 
-def locate_wrong_result(candidate: Candidate, forks: Forks, aspect: str) -> Location:
+def locate_wrong_result(
+    candidate: Candidate, forks: Forks, aspect: str, *, closely: bool = False
+) -> Location:
     """Find where a wrong result is made, in forks of this process.
 
-    `aspect` is what is wrong with it: its value, dtype, stride, sharing.
+    `aspect` is what is wrong with it: its value, dtype, stride, sharing. `closely` also compiles
+    each operation of a wrong kernel on its own.
     """
     works: list[Callable[[], Any]] = [
-        lambda: _in_compile(candidate, aspect),
+        lambda: _in_compile(candidate, aspect, closely),
         lambda: _in_decompositions(candidate, aspect),
         lambda: _before_inductor(candidate, aspect),
         lambda: in_custom_operators(candidate),
@@ -115,7 +120,7 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
 # --- in Inductor ----------------------------------------------------------------------------------
 
 
-def _in_compile(candidate: Candidate, aspect: str) -> Location:
+def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     """Compile while watching passes and kernels, run, and see what differs first."""
     passes, kernels = PassWatch(), KernelWatch()
     seen = _Retraced()
@@ -129,7 +134,10 @@ def _in_compile(candidate: Candidate, aspect: str) -> Location:
     if found is not None:
         return _at_pass(candidate, seen, found)
     if kernels.divergences and aspect not in ("stride", "sharing"):
-        return _at_kernel(candidate, seen, kernels.divergences[0])
+        found_in = kernels.divergences[0]
+        place = _at_kernel(candidate, seen, found_in)
+        alone = operations_wrong_alone(candidate, found_in) if closely else ()
+        return replace(place, wrong_alone=alone)
     for graph in kernels.graphs if aspect in _FORM else ():
         if (place := _at_declaration(graph)).is_known:
             return place

@@ -44,20 +44,24 @@ def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
             printer.line(item["where"], indent=4, style=FAINT)
 
 
-# More are in the JSON.
+# All are in the JSON.
 _MOST_NOTES = 6
 
 
 def _print_notes(printer: Printer, view: dict[str, Any]) -> None:
-    notes = view["notes"]
-    if not notes:
+    alike: dict[tuple[str, str], list[str]] = {}
+    for note in view["notes"]:
+        alike.setdefault((note["compile"], note["aspect"]), []).append(note["text"])
+    if not alike:
         return
     printer.line()
     printer.heading("Notes: differences from eager that are not failures")
-    for note in notes[:_MOST_NOTES]:
-        printer.line(f"- {note['text']} (compile {note['compile']})", indent=2)
-    if len(notes) > _MOST_NOTES:
-        printer.line(f"and {len(notes) - _MOST_NOTES} more", indent=2, style=FAINT)
+    for (compile_id, _), texts in list(alike.items())[:_MOST_NOTES]:
+        count = len(texts) - 1
+        more = f"; {count} more result{'s' if count > 1 else ''} like it" if count else ""
+        printer.line(f"- {texts[0]} (compile {compile_id}{more})", indent=2)
+    if len(alike) > _MOST_NOTES:
+        printer.line(f"and {len(alike) - _MOST_NOTES} more", indent=2, style=FAINT)
 
 
 def _print_repro(printer: Printer, view: dict[str, Any]) -> None:

@@ -42,4 +42,5 @@ AXIS = Axis(
     loss=2,
     rank=20,
     rewrites_graph=True,
+    names_operations=True,
 )

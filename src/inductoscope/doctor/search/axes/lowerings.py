@@ -10,4 +10,5 @@ AXIS = Axis(
     subsystem_switch("lowerings"),
     loss=2,
     rank=180,
+    names_operations=True,
 )

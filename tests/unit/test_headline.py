@@ -1,0 +1,111 @@
+"""Which operation of a fused kernel a verdict names: all evidence votes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.outside.finding_verdict import verdict_on
+from inductoscope.doctor.outside.headline import headline_of, short
+from inductoscope.doctor.suppressing_axis import SuppressingAxis
+
+# What a gelu is made of; the kernel's only buffer holds the result of the last.
+GELU = ("aten.mul.Tensor", "aten.erf.default", "aten.add.Tensor", "aten.mul.Tensor")
+LOWERING = SuppressingAxis("x", "lowering", "lowering to loops", "erf_1", names_operations=True)
+VECTORS = SuppressingAxis("y", "codegen", "vectorisation of C++ loops", "a C++ kernel", rank=1)
+
+
+def in_kernel(*, alone: tuple[str, ...] = (), **more: Any) -> Found:
+    place = Location(
+        stage="codegen",
+        operation=GELU[-1],
+        kernel="cpp_fused_gelu_0",
+        how="its loop body is right",
+        names=GELU,
+        wrong_alone=alone,
+    )
+    failure = Failure(WRONG, "output 0 is 1 at index [0], in eager 2", aspect="value")
+    usual: dict[str, Any] = {"operations": ["aten.gelu.default"], "nodes": 1, "reproduces": True}
+    return Found("0/0", failure, location=place, **{**usual, **more})
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        in_kernel(alone=("aten.erf.default",)),
+        in_kernel(suppressing_axes=[VECTORS, LOWERING]),
+        in_kernel(alone=("aten.erf.default",), suppressing_axes=[LOWERING]),
+        # The last operation of the kernel is an innocent neighbour of the one that is to blame.
+        in_kernel(alone=("aten.erf.default",), operations=["aten.gelu.default", GELU[-1]]),
+    ],
+    ids=["wrong on its own", "its lowering matters", "both", "a larger graph"],
+)
+def test_the_operation_that_matters_is_named_and_not_the_last_one(found: Found) -> None:
+    verdict = verdict_on(found)
+    assert headline_of(found).operation == "aten.erf.default"
+    assert "because of aten.erf.default" in verdict.summary
+    assert str(verdict.culprit.op).startswith("aten.erf.default")
+    assert verdict.confidence == "proven"
+
+
+def test_it_is_said_what_the_operation_is_a_part_of() -> None:
+    verdict = verdict_on(in_kernel(alone=("aten.erf.default",)))
+    assert "because of aten.erf.default in aten.gelu.default (stage codegen)" in verdict.summary
+    assert verdict.culprit.op == "aten.erf.default, aten.gelu.default"
+    said = [item["what"] for item in verdict.evidence]
+    assert (
+        "aten.erf.default is to blame in the kernel, though it ends with aten.mul.Tensor: it is "
+        "wrong on its own"
+    ) in said
+
+
+def test_without_more_evidence_the_smallest_graph_decides() -> None:
+    found = in_kernel(suppressing_axes=[VECTORS])
+    assert headline_of(found).operation == "aten.gelu.default"
+    assert verdict_on(found).culprit.op == "aten.gelu.default"
+
+
+def test_where_nothing_decides_the_node_of_the_buffer_is_named() -> None:
+    found = in_kernel(operations=["aten.exp.default", "aten.sub.Tensor", "aten.gelu.default"])
+    assert headline_of(found).names == []
+    assert verdict_on(found).culprit.op == "aten.mul.Tensor"
+
+
+def test_evidence_that_does_not_agree_makes_the_verdict_less_sure() -> None:
+    found = in_kernel(alone=("aten.add.Tensor",), suppressing_axes=[LOWERING])
+    headline, verdict = headline_of(found), verdict_on(found)
+    assert (headline.operation, headline.rivals) == ("aten.add.Tensor", ("erf_1",))
+    assert verdict.confidence == "likely"
+    assert any("does not agree: it may as well be erf_1" in e["what"] for e in verdict.evidence)
+
+
+def test_several_operations_that_are_wrong_share_a_vote() -> None:
+    found = in_kernel(alone=("aten.add.Tensor", "aten.erf.default"), suppressing_axes=[LOWERING])
+    assert headline_of(found).operation == "aten.erf.default"
+    assert headline_of(found).rivals == ()
+
+
+def test_a_pass_is_named_as_before() -> None:
+    place = Location(stage="post-grad-pass", pass_name="fold", operation=GELU[0], how="two runs")
+    found = Found("0/0", Failure(WRONG, "text"), location=place, reproduces=True)
+    assert headline_of(found).names == []
+    assert "because of the pass fold" in verdict_on(found).summary
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("aten.erf.default", "erf"),
+        ("erf_12", "erf"),
+        ("aten._softmax.default", "_softmax"),
+        ("<OpOverload(op='aten.put', overload='default')>", "put"),
+        ("prims.convert_element_type.default", "convert_element_type"),
+        ("log1p", "log1p"),
+    ],
+)
+def test_operations_and_nodes_are_compared_by_name(name: str, expected: str) -> None:
+    assert short(name) == expected
