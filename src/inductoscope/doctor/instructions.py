@@ -89,6 +89,8 @@ class Instructions:
             INSIDE_VARIABLE: "doctor.inside.agent",
             # A kernel that fails is then the one that is named.
             "CUDA_LAUNCH_BLOCKING": "1",
+            # Otherwise to ask whether there is a GPU would make forks useless.
+            "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "OMP_THREAD_LIMIT": "1",
             "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",

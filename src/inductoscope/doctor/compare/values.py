@@ -45,13 +45,16 @@ def plain_torch() -> Iterator[None]:
         yield
 
 
-def copy_values(values: Sequence[Any], *, dtype: torch.dtype | None = None) -> list[Any]:
+def copy_values(
+    values: Sequence[Any], *, dtype: torch.dtype | None = None, device: str | None = None
+) -> list[Any]:
     """Copies of the tensors among `values`: copies of tensors that share memory share it too, and
     the copy of a view is a view of the copy.
 
     With `dtype`, floating point tensors get that type, and complex ones the type that matches it.
+    With `device`, the copies are there.
     """
-    made = _Copies({}, {})
+    made = _Copies({}, {}, device)
     copies: dict[int, Any] = {}
     # The base of a view is copied first, wherever it is.
     order = sorted(range(len(values)), key=lambda n: _is_view_of(values[n], values))
@@ -66,6 +69,8 @@ class _Copies:
 
     memories: dict[tuple[int, Any], torch.Tensor]
     tensors: dict[int, torch.Tensor]
+    # Where to put them; None for where the originals are.
+    device: str | None
 
 
 def _is_view_of(value: Any, values: Sequence[Any]) -> bool:
@@ -79,7 +84,7 @@ def _copy(value: Any, made: _Copies, dtype: Any) -> Any:
     if value._is_zerotensor():
         return value  # It has no memory; a copy would have.
     if not is_plain(value):
-        copy = value.detach().clone()
+        copy = value.detach().clone().to(made.device or value.device)
         copy = copy if wanted is value.dtype else copy.to(wanted)
     else:
         copy = _in_memory(value, made, wanted)
@@ -97,9 +102,9 @@ def _in_memory(value: torch.Tensor, made: _Copies, dtype: torch.dtype) -> torch.
         return base.as_strided(*form)
     key = (value.untyped_storage()._cdata, value.dtype)
     if key not in made.memories:
-        made.memories[key] = _whole_memory(value, dtype)
+        made.memories[key] = _whole_memory(value, dtype).to(made.device or value.device)
     size, stride, offset = form
-    copy = torch.empty(0, dtype=dtype, device=value.device)
+    copy = torch.empty(0, dtype=dtype, device=made.device or value.device)
     return copy.set_(made.memories[key].untyped_storage(), offset, size, stride)
 
 

@@ -70,6 +70,29 @@ def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callab
     return {"torch": begin, "torch._inductor.config": settle}
 
 
+def _copying_first(original: Callable[[], None]) -> Callable[[], None]:
+    @functools.wraps(original)
+    def lazy_init() -> None:
+        # Imported here, because torch itself is still being imported when it is hooked.
+        from inductoscope.doctor.inside.program_copy import take_copy
+
+        take_copy()
+        original()
+
+    return lazy_init
+
+
+# Torch's C++ code calls the first of these, too.
+_MODULES_OF_CUDA = ("torch.cuda", "torch.cuda.memory", "torch.cuda.random")
+_COPYING = Hook(
+    stage=stages.RUNTIME,
+    records="a copy of the program before it uses the GPU, in which candidates are tried",
+    wraps=tuple(
+        Wrap(TorchName(module, "_lazy_init"), _copying_first) for module in _MODULES_OF_CUDA
+    ),
+)
+
+
 def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
     """The hooks around Dynamo's backend and around compiled functions."""
 
@@ -110,4 +133,5 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             records="each compiled graph, compared with the same graph in eager",
             wraps=(Wrap(name, replacement),),
         ),
+        *((_COPYING,) if instructions.investigate else ()),
     )

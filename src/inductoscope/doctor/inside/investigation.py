@@ -30,7 +30,9 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
-from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.handover import Found, read_found, say, write_found
+from inductoscope.doctor.inside.lost_device import is_device_lost
+from inductoscope.doctor.inside.program_copy import program_copy
 from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import script_text
@@ -40,6 +42,7 @@ from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
@@ -73,10 +76,36 @@ def investigate_and_stop(
     try:
         say(place, f"found: {failure.text.partition(chr(10))[0]}")
         write_found(found, place)
-        Investigation(candidate, failure, found, place, instructions).run()
+        found = _investigated(candidate, failure, found, place, instructions)
     except BaseException:
         found.notes.append("".join(traceback.format_exc())[-3000:])
     stop_with(found, place)
+
+
+def _investigated(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+) -> Found:
+    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    arguments = (candidate, failure, found, place, instructions)
+    copy = None if can_fork() else program_copy()
+    if copy is not None:
+        try:
+            done: Found = copy.run(investigate, *arguments, place=place)
+            return done
+        except ToolFailure as error:
+            found = read_found(place) or found
+            found.notes.append(str(error))
+            if found.reproduces:
+                return found  # What is known so far.
+    return found if is_device_lost() else investigate(*arguments)
+
+
+def investigate(
+    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
+) -> Found:
+    """All that can be found out in this process and its forks."""
+    Investigation(candidate, failure, found, place, instructions).run()
+    return found
 
 
 def stop_with(found: Found, place: Path) -> NoReturn:
@@ -137,7 +166,7 @@ class Investigation:
         self._stall = instructions.stall
         self._with_workaround = instructions.with_workaround
         self._oracle = Oracle(
-            Forks(seconds=self._longest()),
+            Forks(seconds=self._longest(), uses_gpu=bool(candidate.device)),
             Path(instructions.journal),
             watch_kernels=failure.kind == SIGNAL,
         )
@@ -148,7 +177,8 @@ class Investigation:
         """All steps."""
         self._found.advice = advice_on_machine(self._failure)
         self._found.sources = source_lines(self._whole)
-        hangs_here = self._failure.kind == HANG and not can_fork()  # It would hang here too.
+        # Where there are no forks, it would hang or die here too.
+        hangs_here = self._failure.kind in (HANG, SIGNAL) and not can_fork()
         if self._found.advice or self._found.backend or hangs_here:
             self._found.is_complete = True
             return
@@ -305,7 +335,9 @@ class Investigation:
         """With the random numbers that eager draws, if any: this process is set so already."""
         smallest = self._smallest
         function = as_function(smallest.module)
-        draws = self._oracle.forks.ask(lambda: draws_random_numbers(function, smallest.inputs))
+        draws = self._oracle.forks.ask(
+            lambda: draws_random_numbers(function, placed(smallest).inputs)
+        )
         if not draws.result or smallest.draws_inductor_random_numbers:
             return smallest
         return replace(smallest, config={**smallest.config, "fallback_random": True})

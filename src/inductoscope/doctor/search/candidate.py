@@ -28,6 +28,10 @@ class Candidate:
     recipes: tuple[str, ...] = ()
     # Differences in how results lie in memory that count as a failure: stride, sharing.
     counts: tuple[str, ...] = ()
+    # The device on which the tensors belong, where they are only kept in main memory; and the
+    # inputs and attributes that belong in main memory all the same.
+    device: str = ""
+    on_cpu: frozenset[str] = frozenset()
 
     @property
     def operations(self) -> list[torch.fx.Node]:

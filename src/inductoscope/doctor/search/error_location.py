@@ -11,6 +11,7 @@ from inductoscope.doctor.failure import ERROR, SIGNAL, Failure
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
     in_custom_operators,
     location_of_answer,
@@ -27,7 +28,7 @@ _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torc
 
 def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
     """Where an error comes from: AOTAutograd is to blame only if it fails without Inductor too."""
-    declared = location_of_answer(forks.ask(lambda: in_custom_operators(candidate)))
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
     if declared.is_known:
         return declared
     stage = failure.stage
@@ -43,7 +44,7 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
         return replace(place, stage=stages.TRITON_COMPILE, how=how)
     if stage != stages.AOT:
         return place
-    answer = forks.ask(lambda: wrong_with_backend(candidate, "aot_eager"))
+    answer = forks.ask(lambda: wrong_with_backend(placed(candidate), "aot_eager"))
     if answer.is_done and not answer.result:
         how = "the same graph compiles with backend='aot_eager', without decompositions"
         return replace(place, stage=stages.DECOMPOSITION, how=how)

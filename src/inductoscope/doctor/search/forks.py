@@ -37,6 +37,8 @@ from inductoscope.recording.events.reading import Entry, read_entry
 
 Work = Callable[[], Any]
 
+# Forks that use a GPU at the same time share its memory.
+WORKERS_ON_GPU = 4
 # Bytes that a fork may allocate in addition to what its parent has.
 _MORE_MEMORY = 16 << 30
 # Seconds beyond its time limit that a fork may wait for other processes.
@@ -86,9 +88,13 @@ class _RunningFork:
 class Forks:
     """Runs work in forks, `workers` at once."""
 
-    def __init__(self, *, workers: int | None = None, seconds: float = 60.0) -> None:
-        self.workers = workers or max(1, len(_own_cores()))
+    def __init__(
+        self, *, workers: int | None = None, seconds: float = 60.0, uses_gpu: bool = False
+    ) -> None:
+        most = workers or max(1, len(_own_cores()))
+        self.workers = min(most, WORKERS_ON_GPU) if uses_gpu else most
         self.seconds = seconds
+        self.uses_gpu = uses_gpu
         self.count = 0
 
     def ask(self, work: Work, *, seconds: float | None = None) -> ForkAnswer:
@@ -144,7 +150,7 @@ class Forks:
         if pid:
             gc.unfreeze()
         if pid == 0:
-            _be_child(work, writing)
+            _be_child(work, writing, uses_gpu=self.uses_gpu)
         os.close(writing)
         return reading, _RunningFork(pid, number, time.monotonic())
 
@@ -288,10 +294,10 @@ def send(descriptor: int, event: dict[str, Any]) -> None:
         data = data[os.write(descriptor, data) :]
 
 
-def _be_child(work: Work, writing: int) -> None:
+def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
     """Do the work and exit; this never returns into the forked program."""
     try:
-        _limit_self()
+        _limit_self(uses_gpu=uses_gpu)
         SCOPE.redirect(PipeWriter(writing))
         worker = _worker(work, writing)
         worker.start()
@@ -338,7 +344,7 @@ def thread_state() -> ThreadState:
     return state
 
 
-def _limit_self() -> None:
+def _limit_self(*, uses_gpu: bool) -> None:
     os.setpgid(0, 0)
     die_with_parent()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
@@ -346,4 +352,5 @@ def _limit_self() -> None:
     quiet = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(quiet, descriptor)
-    limit_resources(memory=own_memory() + _MORE_MEMORY)
+    # CUDA reserves far more addresses than it uses.
+    limit_resources(memory=None if uses_gpu else own_memory() + _MORE_MEMORY)

@@ -33,6 +33,7 @@ from inductoscope.doctor.search.failure_signature import (
     innermost,
 )
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.placement import placed
 from inductoscope.vocabulary import stages
 
 TORCH_NAMES = {
@@ -59,6 +60,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
     Raises `EagerFails` if eager fails too.
     """
+    candidate = placed(candidate)
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     try:
         eager = case.eager

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.compare.values import copy_values, is_plain, same_transforms
 from inductoscope.doctor.search.candidate import Candidate, is_operation, is_unpacking
+from inductoscope.doctor.search.eager_values import eager_values
 
 TORCH_NAMES = {
     "torch.utils._pytree": ("tree_leaves",),
@@ -53,12 +54,35 @@ class RecordedGraph:
 
 
 def record_values(candidate: Candidate) -> RecordedGraph:
-    """Run the candidate's graph in eager and keep every value."""
+    """Run the candidate's graph in eager and keep every value, in main memory."""
+    if not candidate.device:
+        return _record(candidate)
+    seen, made, on_cpu = eager_values(candidate, _in_main_memory)
+    return RecordedGraph(replace(candidate, on_cpu=candidate.on_cpu | on_cpu), seen, made)
+
+
+def _record(candidate: Candidate) -> RecordedGraph:
     recorded = RecordedGraph(candidate)
     inputs = copy_values(candidate.inputs)
     with torch.set_grad_enabled(candidate.backward), same_transforms():
         _ValueRecorder(candidate.module, recorded).run(*inputs)
     return recorded
+
+
+def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
+    """In a fork that uses a GPU: all values, moved, and the nodes whose values need no moving."""
+    recorded = _record(candidate)
+    tensors = [v for v in (*recorded.seen.values(), *recorded.made.values()) if is_tensor(v)]
+    unique = list({id(value): value for value in tensors}.values())
+    moved = dict(zip(map(id, unique), copy_values(unique, device="cpu"), strict=True))
+    seen = {key: moved.get(id(value), value) for key, value in recorded.seen.items()}
+    made = {key: moved.get(id(value), value) for key, value in recorded.made.items()}
+    here = {k for k, v in recorded.made.items() if is_tensor(v) and v.device.type == "cpu"}
+    return seen, made, frozenset(here)
+
+
+def is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 class _ValueRecorder(Interpreter):

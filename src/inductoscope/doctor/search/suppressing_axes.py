@@ -32,13 +32,19 @@ def situation_of(candidate: Candidate, location: Location) -> Situation:
     """What is known about the candidate."""
     tensors = [value for value in candidate.inputs if isinstance(value, torch.Tensor)]
     return Situation(
-        devices=frozenset(tensor.device.type for tensor in tensors),
+        devices=_devices(candidate, tensors),
         dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
         settings={**candidate.options, **candidate.config},
         is_dynamic=bool(candidate.dynamic),
         stage=location.stage,
         kernel=location.kernel,
     )
+
+
+def _devices(candidate: Candidate, tensors: Sequence[torch.Tensor]) -> frozenset[str]:
+    if candidate.device:
+        return frozenset({torch.device(candidate.device).type})
+    return frozenset(tensor.device.type for tensor in tensors)
 
 
 def find_suppressing_axes(

@@ -28,10 +28,13 @@ from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
 from inductoscope.doctor.compare.values import is_plain, run
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate, is_operation
+from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.forks import ForkAnswer, Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.suspects import operations_wrong_alone
+from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import frames_in, innermost_users
 
@@ -50,10 +53,10 @@ def locate_wrong_result(
     each operation of a wrong kernel on its own.
     """
     works: list[Callable[[], Any]] = [
-        lambda: _in_compile(candidate, aspect, closely),
-        lambda: _in_decompositions(candidate, aspect),
-        lambda: _before_inductor(candidate, aspect),
-        lambda: in_custom_operators(candidate),
+        lambda: _in_compile(placed(candidate), aspect, closely),
+        lambda: _in_decompositions(placed(candidate), aspect),
+        lambda: _before_inductor(placed(candidate), aspect),
+        lambda: in_custom_operators(placed(candidate)),
     ]
     answers = forks.ask_all(works)
     compiled, decomposed, before, declared = map(location_of_answer, answers)
@@ -274,8 +277,7 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
 # --- names ----------------------------------------------------------------------------------------
 
 
-def aten_operations(candidate: Candidate) -> list[str]:
-    """The operations that eager runs for the candidate, without views and copies."""
+def _aten_operations(candidate: Candidate) -> list[str]:
     seen: list[str] = []
 
     class Collect(TorchDispatchMode):
@@ -289,6 +291,14 @@ def aten_operations(candidate: Candidate) -> list[str]:
     with contextlib.suppress(Exception):
         run(candidate.module, candidate.inputs, backward=False, mode=Collect())
     return list(dict.fromkeys(seen))
+
+
+def aten_operations(candidate: Candidate) -> list[str]:
+    """The operations that eager runs for the candidate, without views and copies."""
+    with contextlib.suppress(ToolFailure):
+        found: list[str] = eager_values(candidate, _aten_operations)
+        return found
+    return []
 
 
 def source_lines(candidate: Candidate) -> list[str]:

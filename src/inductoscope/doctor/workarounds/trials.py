@@ -15,6 +15,7 @@ from inductoscope.doctor.search.axis import Axis
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.oracle import EagerFails, Oracle, compiled, compiling, examine
+from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.workarounds.proposals import ProposedWorkaround, propose_workarounds
 
 _CALLS = 20
@@ -79,9 +80,10 @@ def _timed(candidate: Candidate) -> Callable[[], float | None]:
     """Work for a fork: seconds of a compiled call, the shortest of many."""
 
     def work() -> float | None:
-        with compiling(candidate):
-            function = compiled(candidate)
-            inputs = copy_values(candidate.inputs)
+        there = placed(candidate)
+        with compiling(there):
+            function = compiled(there)
+            inputs = copy_values(there.inputs)
             function(*inputs)
             best = float("inf")
             begun = time.perf_counter()

@@ -18,6 +18,7 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import failure_of_comparison
 from inductoscope.doctor.search.input_recipes import make_inputs, recipes_of
 from inductoscope.doctor.search.oracle import compiled, compiling
+from inductoscope.doctor.search.placement import placed_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
 
 
@@ -72,7 +73,7 @@ def _keeps(
 ) -> Callable[[list[str]], bool]:
     def keeps(recipes: list[str]) -> bool:
         try:
-            inputs = make_inputs(recipes, candidate.inputs)
+            inputs = placed_inputs(candidate, tuple(make_inputs(recipes, candidate.inputs)))
             outcome = run(function, inputs, backward=candidate.backward)
             case = Case(as_function(candidate.module), inputs, candidate.backward)
             comparison = judge(case, outcome).counting(candidate.counts)

@@ -60,6 +60,8 @@ def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
         inputs = tuple(_cut(value, size, smaller) for value in candidate.inputs)
         module = _with_number(candidate.module, size, smaller)
         attempt = replace(candidate, module=module, inputs=inputs, recipes=())
+        if candidate.device:
+            return attempt  # This process must not use the GPU; the oracle asks eager in a fork.
         with torch.no_grad():
             module(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
     except Exception:

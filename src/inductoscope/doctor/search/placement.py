@@ -1,0 +1,89 @@
+"""Candidates for a GPU, searched by a process that never touches it.
+
+A process that has initialised CUDA cannot be forked. So the process that searches keeps all values
+in main memory, and every fork puts them on the device for itself. An illegal access or an endless
+kernel then costs one fork.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import WORKERS_ON_GPU
+
+# The part of a GPU's memory that all forks together may use.
+_PART_OF_GPU = 0.8
+
+
+def kept_in_main_memory(candidate: Candidate) -> Candidate:
+    """The candidate with its tensors in main memory, which knows where they belong."""
+    tensors = _tensors(candidate)
+    others = [str(value.device) for value in tensors.values() if value.device.type != "cpu"]
+    if not others:
+        return candidate
+    module = candidate.module
+    if any(value.device.type != "cpu" for value in _attributes(candidate).values()):
+        module = copy.deepcopy(module).cpu()
+    earlier = candidate.earlier
+    return replace(
+        candidate,
+        module=module,
+        inputs=tuple(copy_values(candidate.inputs, device="cpu")),
+        earlier=None if earlier is None else tuple(copy_values(earlier, device="cpu")),
+        device=max(set(others), key=others.count),
+        on_cpu=frozenset(n for n, value in tensors.items() if value.device.type == "cpu"),
+    )
+
+
+def _tensors(candidate: Candidate) -> dict[str, torch.Tensor]:
+    """Inputs and attributes of the graph by name."""
+    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    given = {**dict(zip(names, candidate.inputs, strict=True)), **_attributes(candidate)}
+    return {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
+
+
+def _attributes(candidate: Candidate) -> dict[str, torch.Tensor]:
+    return dict([*candidate.module.named_parameters(), *candidate.module.named_buffers()])
+
+
+def placed(candidate: Candidate) -> Candidate:
+    """The candidate with its tensors on the device where they belong; called in a fork."""
+    if not candidate.device:
+        return candidate
+    if candidate.device.startswith("cuda"):
+        torch.cuda.set_per_process_memory_fraction(_PART_OF_GPU / WORKERS_ON_GPU)
+    _place_attributes(candidate)
+    earlier = candidate.earlier
+    return replace(
+        candidate,
+        inputs=placed_inputs(candidate, candidate.inputs),
+        earlier=None if earlier is None else placed_inputs(candidate, earlier),
+        device="",
+    )
+
+
+def placed_inputs(candidate: Candidate, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Inputs on the device where they belong."""
+    if not candidate.device:
+        return inputs
+    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    stays = [name in candidate.on_cpu for name in names]
+    moved = copy_values(
+        [None if here else value for here, value in zip(stays, inputs, strict=True)],
+        device=candidate.device,
+    )
+    return tuple(
+        value if here else other for here, value, other in zip(stays, inputs, moved, strict=True)
+    )
+
+
+def _place_attributes(candidate: Candidate) -> None:
+    for name, value in _attributes(candidate).items():
+        if name not in candidate.on_cpu:
+            value.data = value.data.to(candidate.device)
