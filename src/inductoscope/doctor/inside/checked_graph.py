@@ -38,6 +38,7 @@ from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import failure_of_comparison, failure_of_error
 from inductoscope.doctor.search.forks import can_fork
+from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.recording.events.checking import (
     CallChecked,
@@ -139,6 +140,8 @@ class _CheckedGraph:
     # Inputs of the first call, for which the graph was compiled.
     first: tuple[Any, ...] | None = None
     _checking: list[bool] = field(default_factory=list)
+    # The call that is being checked, in main memory.
+    _spare: Candidate | None = None
     # Aspects and outputs whose difference in memory has been noted.
     _noted: set[tuple[str, str]] = field(default_factory=set)
 
@@ -189,14 +192,25 @@ class _CheckedGraph:
         if self.calls == 1 and needed < _SMALL:
             self.first = tuple(kept)
             self._check_inductor_random_numbers(tuple(kept))
+        self._keep_in_main_memory(tuple(kept))
         try:
             failure, comparison = self._compare(kept)
         finally:
             SCOPE.emit(GraphReturned(compile=self.compile_id, call=self.calls))
+            self._spare = None
         if failure is not None:
             self._found(failure, tuple(kept))
         elif comparison is not None:
             self._note_comparison(comparison, tuple(kept))
+
+    def _keep_in_main_memory(self, arguments: tuple[Any, ...]) -> None:
+        """After some errors nothing on a GPU can be read any more."""
+        if can_fork() or not self.instructions.investigate:
+            return
+        from inductoscope.doctor.inside.program_copy import program_copy
+
+        if program_copy() is not None:
+            self._spare = kept_in_main_memory(self._candidate(arguments))
 
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
         if self.backend or not self.instructions.investigate or not can_fork():
@@ -274,11 +288,18 @@ class _CheckedGraph:
 
         if not self.instructions.investigate or not is_device_lost():
             return
-        from inductoscope.doctor.inside.investigation import describe_own_process, stop_with
+        from inductoscope.doctor.inside.investigation import (
+            describe_own_process,
+            investigate_and_stop,
+            stop_with,
+        )
 
         self._note("error", failure.text)
         found = Found(self.compile_id, failure, process=describe_own_process())
-        stop_with(fill_in_from_error(found, self.module, error), self.place)
+        fill_in_from_error(found, self.module, error)
+        if self._spare is None:
+            stop_with(found, self.place)
+        investigate_and_stop(self._spare, failure, found, self.place, self.instructions)
 
     def _failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled only when it is first needed, and may fail then."""

@@ -168,7 +168,7 @@ class Investigation:
         self._oracle = Oracle(
             Forks(seconds=self._longest(), uses_gpu=bool(candidate.device)),
             Path(instructions.journal),
-            watch_kernels=failure.kind == SIGNAL,
+            watch_kernels=failure.kind == SIGNAL or _is_in_kernel(failure),
         )
         self._smallest = candidate
         self._location = Location()
@@ -241,7 +241,7 @@ class Investigation:
             if again.kind == HANG:
                 self._wait_less(again)
             if again.kind in (ERROR, HANG) and not self._whole.backward:
-                self._oracle.stage = again.stage
+                self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
 
@@ -370,6 +370,11 @@ class Investigation:
             self._whole, self._found, self._location, known, self._oracle
         )
         self._save()
+
+
+def _is_in_kernel(failure: Failure) -> bool:
+    """Whether a kernel never returns, rather than the compiler."""
+    return failure.kind == HANG and failure.stage == stages.RUNTIME
 
 
 def _is_again(again: Failure, first: Failure) -> bool:

@@ -89,6 +89,8 @@ class Doctor:
         found.pop(private_cache.VARIABLE)
         found.update(private_cache.home_for_headers(self._runs.cache))
         found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
+        # A reproducer may start child processes that use the GPU.
+        found.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
         return found
 
     @property

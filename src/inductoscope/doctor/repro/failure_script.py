@@ -16,6 +16,7 @@ import torch
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.input_recipes import shared_name
 from inductoscope.doctor.search.program_settings import to_be_made
 
@@ -42,11 +43,16 @@ def _head(title: str, candidate: Candidate, failure: Failure) -> str:
     system = f"{platform.system()} {platform.machine()}"
     lines = textwrap.wrap(title, _LINE)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
-    if torch.cuda.is_available():
-        versions += f", {torch.cuda.get_device_name()}"
+    if candidate.device.startswith("cuda") or torch.cuda.is_initialized():
+        versions += f", {_gpu(candidate)}"
     text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
     imports = _imports(candidate, failure)
     return f'"""{text}\n\n{versions}. Exits with 1 if the bug is there.\n"""\n\n{imports}'
+
+
+def _gpu(candidate: Candidate) -> str:
+    """The GPU's name; this process itself may have to stay away from it."""
+    return str(eager_values(candidate, lambda _: torch.cuda.get_device_name()))
 
 
 def _imports(candidate: Candidate, failure: Failure) -> str:
@@ -57,9 +63,19 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard += ["multiprocessing", "sys"]
     if failure.kind == HANG:
         standard.append("time")
+    if candidate.device and failure.kind in (SIGNAL, HANG):
+        standard.append("os")
     of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
     groups = [sorted(standard), of_torch]
-    return "\n\n".join("\n".join(f"import {name}" for name in group) for group in groups if group)
+    texts = ["\n".join(f"import {name}" for name in group) for group in groups if group]
+    if "os" in standard:
+        texts.insert(1, _GPU_IN_FORKS)
+    return "\n\n".join(texts)
+
+
+_GPU_IN_FORKS = """\
+# Otherwise a child process could not use the GPU once this one has asked for it.
+os.environ["PYTORCH_NVML_BASED_CUDA_CHECK"] = "1\""""
 
 
 def _config(candidate: Candidate) -> dict[str, Any]:
@@ -73,7 +89,7 @@ def _settings(config: Mapping[str, Any]) -> str:
 
 
 def _inputs(candidate: Candidate, parameters: list[str]) -> str:
-    lines = ["def inputs():"]
+    lines = [*(_ON_GPU if candidate.device else ()), "def inputs():"]
     if any("torch.rand" in recipe for recipe in candidate.recipes):
         lines.append("    torch.manual_seed(0)")
     recipes = list(candidate.recipes)
@@ -82,13 +98,39 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
         if any(f"{name}." in other for other in recipes):
             lines.append(f"    {name} = {recipe}")
             recipes[number] = name
+    before, after = ("on_gpu(", f"{_left_here(candidate)})") if candidate.device else ("", "")
     if len(recipes) == 1:
-        return "\n".join([*lines, f"    return [{recipes[0]}]"])
-    lines.append("    return [")
+        return "\n".join([*lines, f"    return {before}[{recipes[0]}]{after}"])
+    lines.append(f"    return {before}[")
     lines += [
         f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)
     ]
-    return "\n".join([*lines, "    ]"])
+    return "\n".join([*lines, f"    ]{after}"])
+
+
+def _left_here(candidate: Candidate) -> str:
+    """The argument that names inputs which belong in main memory."""
+    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    left = [number for number, name in enumerate(names) if name in candidate.on_cpu]
+    return f", but={left}" if left else ""
+
+
+_ON_GPU = (
+    "def on_gpu(values, but=()):",
+    '    """The tensors in GPU memory, with the same strides, sharing memory as they do here."""',
+    "    memory, found = {}, []",
+    "    for number, value in enumerate(values):",
+    "        if isinstance(value, torch.Tensor) and number not in but:",
+    "            own = value.untyped_storage()",
+    "            there = memory.setdefault(own.data_ptr(), own.cuda())",
+    "            place = there, value.storage_offset(), value.shape, value.stride()",
+    '            moved = torch.empty(0, dtype=value.dtype, device="cuda").set_(*place)',
+    "            value = moved.requires_grad_(value.requires_grad)",
+    "        found.append(value)",
+    "    return found",
+    "",
+    "",
+)
 
 
 def _run(candidate: Candidate, failure: Failure) -> str:
@@ -96,6 +138,8 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
     lines.append("    outputs = function(*arguments)")
+    if candidate.device:
+        lines.append("    torch.cuda.synchronize()")
     if candidate.backward:
         lines += _BACKWARD
     if candidate.draws_inductor_random_numbers:

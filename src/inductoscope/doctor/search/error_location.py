@@ -7,9 +7,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inductoscope.doctor.failure import ERROR, SIGNAL, Failure
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.failure_signature import device_error
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
@@ -34,6 +35,12 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     stage = failure.stage
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = failure.functions
+    if failure.kind == HANG and stage == stages.RUNTIME:
+        how = "launched last, and did not return"
+        return replace(place, function="", kernel=failure.function, how=how)
+    if device_error(f"CUDA error: {failure.aspect}"):
+        how = "its launch raised the error; every launch was synchronous"
+        return replace(place, kernel=kernel_called_from(functions)[1], how=how)
     if stage == stages.RUNTIME and failure.kind == ERROR:
         stage, how, kernel = _raised_at_run(functions)
         return replace(place, stage=stage, how=how, kernel=kernel)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -47,6 +48,17 @@ def failure_of_error(error: BaseException) -> Failure:
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
     message = _shortened(_without_frames(str(inner)))
+    on_device = device_error(message)
+    if on_device:
+        # Whichever call happens to notice it, and whatever type of exception that one raises.
+        return Failure(
+            ERROR,
+            f"CUDA error: {on_device}",
+            stage=stages.RUNTIME,
+            aspect=on_device,
+            message=on_device,
+            functions=tuple(functions),
+        )
     return Failure(
         ERROR,
         f"{type(inner).__name__}: {message}",
@@ -55,6 +67,22 @@ def failure_of_error(error: BaseException) -> Failure:
         message=message,
         functions=_telling(functions),
     )
+
+
+_DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
+# After these a process cannot use the GPU any more.
+_LOSES_DEVICE = (
+    "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
+    "device-side assert", "unspecified launch failure", "invalid program counter",
+    "hardware stack error",
+)  # fmt: skip
+
+
+def device_error(message: str) -> str:
+    """What a GPU says after which the process cannot use it; "" for any other message."""
+    found = _DEVICE_ERROR.search(message)
+    said = found[1].strip() if found else ""
+    return said if any(words in said for words in _LOSES_DEVICE) else ""
 
 
 def _telling(functions: Sequence[str]) -> tuple[str, ...]:
@@ -107,7 +135,11 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
     last = answer.last_stage
     stage, detail = (last.event.stage, last.event.detail) if last else ("", "")
     if answer.timed_out:
+        kernel = _running_kernel(answer)
         text = f"not finished after {answer.seconds:.0f} s"
+        if kernel:
+            text = f"kernel {kernel} did not return: {text}"
+            return Failure(HANG, text, stage=stages.RUNTIME, function=kernel)
         if answer.seconds - answer.entered_at < answer.seconds / 2:
             stage = ""  # It had only just entered it, so it may be slow and not hang.
         return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
@@ -118,6 +150,12 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
         return None
     found = decode(Failure, data)
     return _with_stage(found, answer) if found.kind == ERROR else found
+
+
+def _running_kernel(answer: ForkAnswer) -> str:
+    """The kernel that was launched last, if nothing is being compiled."""
+    launches = [event for event in answer.events if isinstance(event, KernelLaunched)]
+    return launches[-1].kernel if launches and answer.last_stage is None else ""
 
 
 def failure_of_signal(answer: ForkAnswer) -> Failure:
