@@ -31,7 +31,7 @@ OTHER_KEYWORDS = {"kind", "example"}
 MEANT_OTHERWISE = {
     "capture/private_cache.py": {"inductor"},  # a folder
     "doctor/compare/custom_operators.py": {"inductor"},  # a namespace of operators
-    "doctor/inside/checked_graph.py": {"inductor"},  # a backend
+    "doctor/inside/how_compiled.py": {"inductor"},  # a backend
     "doctor/outside/issue.py": {"dynamo", "inductor"},  # labels in torch's tracker
     "doctor/outside/finding_verdict.py": {"wrapper"},  # a function
     "doctor/search/axes/autotune.py": {"autotune"},  # an axis

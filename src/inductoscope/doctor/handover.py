@@ -41,6 +41,8 @@ class Found:
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.
     reproduces: bool = False
+    # What the graph alone did instead, if it does not.
+    alone: str = ""
     location: Location = field(default_factory=Location)
     operations: list[str] = field(default_factory=list)
     # The same as the program calls them.

@@ -34,9 +34,15 @@ from inductoscope.doctor.compare.rounding import perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
+from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
+from inductoscope.doctor.inside.how_compiled import backend_of, how_compiled, is_compilers_own
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure_signature import failure_of_comparison, failure_of_error
+from inductoscope.doctor.search.failure_signature import (
+    failure_of_comparison,
+    failure_of_error,
+    stage_at_run,
+)
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import changed_settings
@@ -48,12 +54,9 @@ from inductoscope.recording.events.checking import (
     GraphCall,
     GraphReturned,
 )
-from inductoscope.vocabulary import stages
 
 TORCH_NAMES = {
     "torch._dynamo": ("lookup_backend",),
-    "torch._dynamo.exc": ("BackendCompilerFailed",),
-    "torch._inductor.exc": ("InductorError",),
     "torch._subclasses.fake_tensor": ("FakeTensor",),
 }
 
@@ -72,7 +75,7 @@ def checked_graph(
 ) -> Callable[..., Any]:
     """What replaces the compiled graph."""
     compile_id = current_compile_id() or "?"
-    graph = _CheckedGraph(snapshot(module), compile_id, instructions, place, *_how_compiled(output))
+    graph = _CheckedGraph(snapshot(module), compile_id, instructions, place, *how_compiled(output))
     if instructions.backend == "eager":
         return graph.module
     if instructions.backend == MOVED:
@@ -82,10 +85,13 @@ def checked_graph(
     if instructions.stop_at == compile_id:
         graph.held_back = instructions.failure
         return graph
+    is_checked = instructions.calls > 0
+    without = no_cuda_graphs(backend_of(output)) if is_checked else contextlib.nullcontext()
     try:
-        graph.compiled = original(output, module, examples)
+        with without:
+            graph.compiled = original(output, module, examples)
     except Exception as error:
-        if not _is_compilers_own(error):
+        if not is_compilers_own(error):
             raise
         graph.hold_back(error)
     return graph
@@ -99,28 +105,6 @@ def _with_perturbed_rounding(module: GraphModule) -> Callable[..., Any]:
             return module(*arguments)
 
     return call
-
-
-def _is_compilers_own(error: BaseException) -> bool:
-    """Whether a backend failed; Dynamo also raises exceptions for its own control flow."""
-    from torch._dynamo import exc
-    from torch._inductor import exc as inductor_exc
-
-    return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
-
-
-def _how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
-    """Options, dynamic, and the backend's name if it is not Inductor."""
-    backend = output.compiler_fn
-    inner = backend
-    for _ in range(4):
-        inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
-            inner, "_torchdynamo_orig_callable", inner
-        )
-    options = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
-    is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
-    name = getattr(inner, "__name__", None) or type(inner).__name__
-    return options, getattr(inner, "dynamic", None), "" if is_inductor else str(name)
 
 
 @dataclass
@@ -288,7 +272,7 @@ class _CheckedGraph:
 
         if not self.instructions.investigate or not is_device_lost():
             return
-        from inductoscope.doctor.inside.investigation import (
+        from inductoscope.doctor.inside.ending_program import (
             describe_own_process,
             investigate_and_stop,
             stop_with,
@@ -304,9 +288,10 @@ class _CheckedGraph:
     def _failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled only when it is first needed, and may fail then."""
         origin = SCOPE.failure_of(error) or {}
+        failure = failure_of_error(error)
         return replace(
-            failure_of_error(error),
-            stage=origin.get("stage") or stages.RUNTIME,
+            failure,
+            stage=origin.get("stage") or stage_at_run(failure),
             detail=origin.get("detail") or "",
         )
 
@@ -354,7 +339,7 @@ class _CheckedGraph:
         if not self.instructions.investigate:
             self.held_back = None
             return
-        from inductoscope.doctor.inside.investigation import (
+        from inductoscope.doctor.inside.ending_program import (
             describe_own_process,
             investigate_and_stop,
         )
@@ -388,7 +373,7 @@ class _CheckedGraph:
             backward=_needs_backward(arguments),
             dynamic=dynamic,
             options=self.options,
-            config=changed_settings(),
+            config=without_setting(changed_settings()),
             earlier=self.first if self.calls > 1 else None,
             counts=tuple({note.aspect for note in self.instructions.counts_of(self.compile_id)}),
         )

@@ -7,17 +7,13 @@ findings are written after every step, so that an interruption loses one step.
 from __future__ import annotations
 
 import math
-import os
 import signal
-import sys
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NoReturn
 
-from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.random_numbers import draws_random_numbers
 from inductoscope.doctor.failure import (
@@ -30,10 +26,8 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
-from inductoscope.doctor.handover import Found, read_found, say, write_found
-from inductoscope.doctor.inside.lost_device import is_device_lost
-from inductoscope.doctor.inside.program_copy import program_copy
-from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions
+from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.axes import AXES
@@ -56,48 +50,17 @@ from inductoscope.doctor.search.wrong_result_location import (
 )
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
-from inductoscope.processes.status import is_alive
 from inductoscope.vocabulary import stages
 
 # How long a compile may take before it counts as a hang, and the shortest limit while candidates
 # are tried; both are longer if a native compiler or a kernel may be running.
 _HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
+# A kernel on a GPU: to compile a small one takes a second or two, to run it hardly anything.
+_SHORT_HANG_SECONDS_GPU = 8.0
 _FORK_SECONDS = 120.0
 # How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
-
-
-def investigate_and_stop(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
-) -> NoReturn:
-    """Investigate, write the findings, and end the program."""
-    _wait_for_others(place)
-    try:
-        say(place, f"found: {failure.text.partition(chr(10))[0]}")
-        write_found(found, place)
-        found = _investigated(candidate, failure, found, place, instructions)
-    except BaseException:
-        found.notes.append("".join(traceback.format_exc())[-3000:])
-    stop_with(found, place)
-
-
-def _investigated(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
-) -> Found:
-    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
-    arguments = (candidate, failure, found, place, instructions)
-    copy = None if can_fork() else program_copy()
-    if copy is not None:
-        try:
-            done: Found = copy.run(investigate, *arguments, place=place)
-            return done
-        except ToolFailure as error:
-            found = read_found(place) or found
-            found.notes.append(str(error))
-            if found.reproduces:
-                return found  # What is known so far.
-    return found if is_device_lost() else investigate(*arguments)
 
 
 def investigate(
@@ -106,40 +69,6 @@ def investigate(
     """All that can be found out in this process and its forks."""
     Investigation(candidate, failure, found, place, instructions).run()
     return found
-
-
-def stop_with(found: Found, place: Path) -> NoReturn:
-    """Write the findings, and end the program."""
-    write_found(found, place)
-    SCOPE.close()
-    os._exit(STOPPED)
-
-
-def describe_own_process() -> str:
-    """Which of the program's processes this is."""
-    rank = os.environ.get("RANK")
-    if rank is not None:
-        return f"rank {rank} of {os.environ.get('WORLD_SIZE', '?')}"
-    return os.path.basename(sys.argv[0])
-
-
-def _wait_for_others(place: Path) -> None:
-    """One process investigates. Others that find something wait until it is done.
-
-    If they continued or ended, their launcher could end all of them.
-    """
-    mark = place / INVESTIGATING
-    try:
-        with mark.open("x") as file:
-            file.write(str(os.getpid()))
-        return
-    except FileExistsError:
-        pass
-    except OSError:
-        return
-    while is_alive(int(mark.read_text() or os.getpid())):
-        time.sleep(0.5)
-    os._exit(STOPPED)
 
 
 class Investigation:
@@ -212,6 +141,8 @@ class Investigation:
         The time that the whole graph took to reach the hang shows how long that is.
         """
         least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
+        if self._whole.device and failure.stage == stages.RUNTIME:
+            least = _SHORT_HANG_SECONDS_GPU
         several = 3 * (self._longest() if failure.entered_at is None else failure.entered_at)
         self._oracle.forks.seconds = min(max(least, several), self._longest())
 
@@ -236,6 +167,9 @@ class Investigation:
             self._whole = replace(self._whole, earlier=earlier)
             again = self._oracle.failure(self._whole)
         self._found.reproduces = again is not None and _is_again(again, self._failure)
+        if not self._found.reproduces:
+            alone = again.text if again is not None else self._oracle.eager_error or "it is right"
+            self._found.alone = alone.partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
             self._failure = again
             if again.kind == HANG:
@@ -380,8 +314,11 @@ def _is_in_kernel(failure: Failure) -> bool:
 def _is_again(again: Failure, first: Failure) -> bool:
     """Whether the graph alone shows what the program showed.
 
-    An exception has to be the same one: the graph may not be one that Dynamo takes.
+    An exception has to be the same one: the graph may not be one that Dynamo takes. A kernel that
+    Triton refuses may be refused with another exception, depending on which process compiles it.
     """
+    if first.kind == again.kind == ERROR and first.stage == again.stage == stages.TRITON_COMPILE:
+        return True
     return again.is_same_as(first) if first.kind == ERROR else again.kind == first.kind
 
 

@@ -16,7 +16,7 @@ import torch
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.error_location import kernel_called_from
-from inductoscope.doctor.search.failure_signature import raising_functions
+from inductoscope.doctor.search.failure_signature import first_to_last, raising_functions
 from inductoscope.vocabulary import stages
 
 _NO_SCRIPT = "after this error the process cannot use the GPU, so nothing could be tried"
@@ -39,7 +39,7 @@ def is_device_lost() -> bool:
 
 def fill_in_from_error(found: Found, module: torch.fx.GraphModule, error: BaseException) -> Found:
     """Fill in the kernel that failed, its operations, and their lines in the program."""
-    functions = [name for one in _first_to_last(error) for name in raising_functions(one)]
+    functions = [name for one in first_to_last(error) for name in raising_functions(one)]
     wrapper, kernel = kernel_called_from(functions)
     nodes, operations = _contents(wrapper, kernel)
     text = f"the launch of {kernel} raised the error" if kernel else ""
@@ -51,16 +51,6 @@ def fill_in_from_error(found: Found, module: torch.fx.GraphModule, error: BaseEx
     found.no_script = _NO_SCRIPT
     found.is_complete = True
     return found
-
-
-def _first_to_last(error: BaseException) -> list[BaseException]:
-    """The error and those that led to it: on a lost device, cleaning up fails too."""
-    chain: list[BaseException] = []
-    at: BaseException | None = error
-    while at is not None and at not in chain:
-        chain.append(at)
-        at = at.__cause__ or at.__context__
-    return chain[::-1]
 
 
 def _contents(wrapper: str, kernel: str) -> tuple[list[str], list[str]]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.search.candidate_file import read_candidate, write_candidate
+from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.events.base import Event
 
@@ -48,7 +49,7 @@ class ProgramCopy:
         path = place / f".candidate-{os.getpid()}.pt"
         try:
             write_candidate(candidate, path)
-            _send(self._connection, (task, str(path), arguments))
+            _send(self._connection, (task, str(path), arguments, current_state()))
             found, error = _received(self._connection)
         except OSError as problem:
             raise ToolFailure(f"the copy of the program is gone: {problem}") from problem
@@ -133,14 +134,16 @@ def _be_copy(connection: socket.socket) -> None:
 
         import_compiler()
         while True:
-            task, path, arguments = _received(connection)
-            _send(connection, _done(task, Path(path), arguments))
+            task, path, arguments, state = _received(connection)
+            _send(connection, _done(task, Path(path), arguments, state))
     os._exit(0)
 
 
-def _done(task: Task, path: Path, arguments: tuple[Any, ...]) -> tuple[Any, str]:
+def _done(task: Task, path: Path, arguments: tuple[Any, ...], state: TorchState) -> tuple[Any, str]:
     try:
-        return task(read_candidate(path), *arguments), ""
+        state.adopt()
+        with state.entered():
+            return task(read_candidate(path), *arguments), ""
     except Exception as error:
         text = "".join(traceback.format_exception(error))[-1500:]
         return None, text

@@ -60,7 +60,8 @@ def _on_another_backend(found: Found) -> Verdict:
         f"match eager: {text.splitlines()[0][:300] if text else ''}",
         "proven",
         Culprit(
-            function=found.backend, source=_relative(found.sources[-1]) if found.sources else None
+            function=found.backend,
+            source=relative_place(found.sources[-1]) if found.sources else None,
         ),
     )
     result.partial = not found.is_complete
@@ -113,7 +114,7 @@ def _culprit(found: Found) -> Culprit:
         kernel=location.kernel or None,
         function=location.function or was_in or None,
         config=_setting(found),
-        source=_relative(found.sources[-1]) if found.sources else None,
+        source=relative_place(found.sources[-1]) if found.sources else None,
     )
 
 
@@ -155,7 +156,7 @@ def _node(found: Found) -> str:
     return found.failure.detail or (executing[1] if executing else "")
 
 
-def _relative(place: str) -> str:
+def relative_place(place: str) -> str:
     """A place in a file, relative to the current folder if it is below that."""
     path, _, line = place.rpartition(":")
     with contextlib.suppress(ValueError):
@@ -234,7 +235,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             f"{found.candidates_tried} candidates tried",
         )
     if not found.reproduces:
-        result.add("the graph alone did not fail again, so it was not reduced")
+        instead = f": {found.alone}" if found.alone else ""
+        result.add(f"the graph alone did not fail again, so it was not reduced{instead}")
     for note in found.notes[:2]:
         raised = re.findall(r"^[\w.]+(?:Error|Exception|Fails|Failure)\b.*", note, re.MULTILINE)
         result.add(raised[-1] if raised else note.strip()[-200:], "an error in inductoscope")

@@ -56,7 +56,8 @@ def last_position(run: ProgramRun) -> LastPosition | None:
     if not called:
         return None
     text = f"the program {_how(run, name)} while running the graph of compile {called}"
-    return LastPosition(called, RUNTIME, text, "", name, "", functions)
+    # The stacks are those of the compiler's workers: the compiler itself is done.
+    return LastPosition(called, RUNTIME, text, "", name)
 
 
 def _how(run: ProgramRun, signal_name: str) -> str:

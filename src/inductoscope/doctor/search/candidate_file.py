@@ -89,7 +89,7 @@ def _dumped(item: Any, protocol: int | None) -> bytes:
     return page.getvalue()
 
 
-class _Name(str):
+class _NodeName(str):
     """Refers to a node."""
 
     __slots__ = ()
@@ -98,7 +98,7 @@ class _Name(str):
 def _nodes(module: GraphModule) -> list[tuple[Any, ...]]:
     found = []
     for node in module.graph.nodes:
-        arguments = map_arg((node.args, node.kwargs), lambda other: _Name(other.name))
+        arguments = map_arg((node.args, node.kwargs), lambda other: _NodeName(other.name))
         found.append((node.op, node.name, node.target, *arguments, node.type, _kept_meta(node)))
     return found
 
@@ -148,7 +148,7 @@ def _made_module(
 
 def _with_nodes(item: Any, node: Callable[[str], Node]) -> Any:
     """Arguments with nodes in place of their names."""
-    if isinstance(item, _Name):
+    if isinstance(item, _NodeName):
         return node(item)
     if isinstance(item, slice):
         return slice(*(_with_nodes(part, node) for part in (item.start, item.stop, item.step)))

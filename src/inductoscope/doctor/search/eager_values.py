@@ -31,4 +31,4 @@ def eager_values(candidate: Candidate, compute: Callable[[Candidate], Any]) -> A
         answer = Forks(workers=1, seconds=_SECONDS, uses_gpu=True).ask(work)
         if not answer.result:
             raise ToolFailure(f"eager could not run on {candidate.device}: {answer.error[-300:]}")
-        return torch.load(path, weights_only=False)
+        return torch.load(path, map_location="cpu", weights_only=False)

@@ -57,7 +57,9 @@ def failure_of_error(error: BaseException) -> Failure:
             stage=stages.RUNTIME,
             aspect=on_device,
             message=on_device,
-            functions=tuple(functions),
+            functions=tuple(
+                name for one in first_to_last(error) for name in raising_functions(one)
+            ),
         )
     return Failure(
         ERROR,
@@ -83,6 +85,22 @@ def device_error(message: str) -> str:
     found = _DEVICE_ERROR.search(message)
     said = found[1].strip() if found else ""
     return said if any(words in said for words in _LOSES_DEVICE) else ""
+
+
+def first_to_last(error: BaseException) -> list[BaseException]:
+    """The error and those that led to it: on a lost device, cleaning up fails too."""
+    chain: list[BaseException] = []
+    at: BaseException | None = error
+    while at is not None and at not in chain:
+        chain.append(at)
+        at = at.__cause__ or at.__context__
+    return chain[::-1]
+
+
+def stage_at_run(failure: Failure) -> str:
+    """The stage of an exception while a graph ran: a kernel may be compiled only then."""
+    compiling = any("(triton/compiler/" in name for name in failure.functions)
+    return stages.TRITON_COMPILE if compiling else stages.RUNTIME
 
 
 def _telling(functions: Sequence[str]) -> tuple[str, ...]:
@@ -139,7 +157,8 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
         text = f"not finished after {answer.seconds:.0f} s"
         if kernel:
             text = f"kernel {kernel} did not return: {text}"
-            return Failure(HANG, text, stage=stages.RUNTIME, function=kernel)
+            at = answer.launched_at
+            return Failure(HANG, text, stage=stages.RUNTIME, function=kernel, entered_at=at)
         if answer.seconds - answer.entered_at < answer.seconds / 2:
             stage = ""  # It had only just entered it, so it may be slow and not hang.
         return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
@@ -180,7 +199,7 @@ def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """Add the stage, which the hooks report as an event."""
     errors = [event for event in answer.events if isinstance(event, CompileFailed)]
     if not errors:
-        return replace(found, stage=stages.RUNTIME)
+        return replace(found, stage=stage_at_run(found))
     messages = [
         event.messages
         for event in answer.events

@@ -25,6 +25,7 @@ from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.codec import encode
+from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.model.position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
@@ -57,6 +58,7 @@ class ForkAnswer:
     timed_out: bool = False
     is_done: bool = False
     entries: list[Entry[Event]] = field(default_factory=list)
+    started: float = 0.0
     seconds: float = 0.0
     # Seconds until it entered its last stage, which is where it hangs if it does.
     entered_at: float = 0.0
@@ -65,6 +67,12 @@ class ForkAnswer:
     def events(self) -> list[Event]:
         """What happened in the fork."""
         return [entry.event for entry in self.entries]
+
+    @property
+    def launched_at(self) -> float:
+        """Seconds until the last kernel was launched."""
+        times = [entry.time for entry in self.entries if isinstance(entry.event, KernelLaunched)]
+        return times[-1] - self.started if times else 0.0
 
     @property
     def last_stage(self) -> Entry[StageStart] | None:
@@ -224,7 +232,8 @@ def _drain(reading: int, page: list[bytes]) -> None:
 
 
 def _answer(child: _RunningFork, status: int, *, late: bool) -> ForkAnswer:
-    answer = ForkAnswer(seconds=time.monotonic() - child.started, timed_out=late)
+    seconds = time.monotonic() - child.started
+    answer = ForkAnswer(started=child.started, seconds=seconds, timed_out=late)
     for line in child.text.split(b"\n"):
         with contextlib.suppress(ValueError):
             message = json.loads(line)
@@ -309,39 +318,17 @@ def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:
 def _worker(work: Work, writing: int) -> threading.Thread:
     """The thread that does the work, with the settings that torch keeps per context."""
     context = contextvars.copy_context()
-    return threading.Thread(target=context.run, args=(_do, work, writing, thread_state()))
+    return threading.Thread(target=context.run, args=(_do, work, writing, current_state()))
 
 
-def _do(work: Work, writing: int, state: ThreadState) -> None:
+def _do(work: Work, writing: int, state: TorchState) -> None:
     """Runs on a thread of its own: on this one, Dynamo is in the middle of a compiled frame."""
     try:
-        with state():
+        with state.entered():
             send(writing, {"kind": "result", "result": work()})
     except BaseException as error:
         text = "".join(traceback.format_exception(error))[-4000:]
         send(writing, {"kind": "failed", "error": text})
-
-
-ThreadState = Callable[[], contextlib.AbstractContextManager[None]]
-
-
-def thread_state() -> ThreadState:
-    """What torch keeps per thread, for use on another one: gradients and autocast."""
-    import torch
-
-    gradients = torch.is_grad_enabled()
-    devices = [name for name in ("cpu", "cuda") if torch.is_autocast_enabled(name)]
-    dtypes = {name: torch.get_autocast_dtype(name) for name in devices}
-
-    @contextlib.contextmanager
-    def state() -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.set_grad_enabled(gradients))
-            for name, dtype in dtypes.items():
-                stack.enter_context(torch.autocast(name, dtype=dtype))
-            yield
-
-    return state
 
 
 def _limit_self(*, uses_gpu: bool) -> None:

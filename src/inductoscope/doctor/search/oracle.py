@@ -180,6 +180,8 @@ class Oracle:
     # Announce every kernel, so that the last one is known if the process dies.
     watch_kernels: bool = False
     mistakes: list[str] = field(default_factory=list)
+    # What eager said of the last candidate, if it failed.
+    eager_error: str = ""
     # When to stop trying; unknown candidates then count as not failing.
     deadline: float = math.inf
     _known: dict[str, Failure | None] = field(default_factory=dict)
@@ -233,6 +235,8 @@ class Oracle:
         for place, answer in self.forks.as_done(works):
             number, key, _ = fresh[place]
             found = failure_of_answer(answer)
+            if isinstance(answer.result, dict):
+                self.eager_error = str(answer.result.get("eager") or "")
             if answer.error:
                 self.mistakes.append(
                     answer.error
@@ -258,8 +262,8 @@ def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
     def work() -> Any:
         try:
             found = examine(candidate, around)
-        except EagerFails:
-            return {"failure": None}
+        except EagerFails as error:
+            return {"failure": None, "eager": str(error)}
         return {"failure": found}
 
     return work

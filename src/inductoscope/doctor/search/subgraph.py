@@ -15,14 +15,14 @@ from typing import Any
 import torch
 from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx.node import map_arg
-from torch.utils._pytree import tree_leaves
+from torch.utils._pytree import tree_leaves, tree_map
 
 from inductoscope.doctor.compare.values import copy_values, is_plain, same_transforms
 from inductoscope.doctor.search.candidate import Candidate, is_operation, is_unpacking
 from inductoscope.doctor.search.eager_values import eager_values
 
 TORCH_NAMES = {
-    "torch.utils._pytree": ("tree_leaves",),
+    "torch.utils._pytree": ("tree_leaves", "tree_map"),
 }
 
 _WRITTEN_DOWN = (
@@ -72,17 +72,17 @@ def _record(candidate: Candidate) -> RecordedGraph:
 def _in_main_memory(candidate: Candidate) -> tuple[Any, Any, frozenset[str]]:
     """In a fork that uses a GPU: all values, moved, and the nodes whose values need no moving."""
     recorded = _record(candidate)
-    tensors = [v for v in (*recorded.seen.values(), *recorded.made.values()) if is_tensor(v)]
-    unique = list({id(value): value for value in tensors}.values())
+    leaves = tree_leaves((list(recorded.seen.values()), list(recorded.made.values())))
+    unique = list({id(v): v for v in leaves if isinstance(v, torch.Tensor)}.values())
     moved = dict(zip(map(id, unique), copy_values(unique, device="cpu"), strict=True))
-    seen = {key: moved.get(id(value), value) for key, value in recorded.seen.items()}
-    made = {key: moved.get(id(value), value) for key, value in recorded.made.items()}
-    here = {k for k, v in recorded.made.items() if is_tensor(v) and v.device.type == "cpu"}
-    return seen, made, frozenset(here)
 
+    def move(value: Any) -> Any:
+        return moved.get(id(value), value)
 
-def is_tensor(value: Any) -> bool:
-    return isinstance(value, torch.Tensor)
+    tensors = {k: v for k, v in recorded.made.items() if isinstance(v, torch.Tensor)}
+    here = frozenset(name for name, value in tensors.items() if value.device.type == "cpu")
+    seen = {key: tree_map(move, value) for key, value in recorded.seen.items()}
+    return seen, {key: tree_map(move, value) for key, value in recorded.made.items()}, here
 
 
 class _ValueRecorder(Interpreter):

@@ -11,6 +11,7 @@ from inductoscope.doctor.outside.hypotheses import (
     aot_alone,
     clean,
     compile_refused,
+    cuda_graphs,
     died_or_stalled,
     dynamo_alone,
     fails_in_eager,
@@ -60,6 +61,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     # The program ended well.
     clean.HYPOTHESIS,
     inductor_random_numbers.HYPOTHESIS,
+    cuda_graphs.HYPOTHESIS,
     hidden_by_the_tool.HYPOTHESIS,
     # The program fails with every compiled graph right.
     fails_in_eager.HYPOTHESIS,

@@ -1,0 +1,40 @@
+"""How a graph is compiled: by which backend, and with which options."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from inductoscope.doctor.inside.cuda_graphs import without_setting
+
+TORCH_NAMES = {
+    "torch._dynamo.exc": ("BackendCompilerFailed",),
+    "torch._inductor.exc": ("InductorError",),
+}
+
+
+def is_compilers_own(error: BaseException) -> bool:
+    """Whether a backend failed; Dynamo also raises exceptions for its own control flow."""
+    from torch._dynamo import exc
+    from torch._inductor import exc as inductor_exc
+
+    return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
+
+
+def backend_of(output: Any) -> Any:
+    """The backend inside what Dynamo has put around it."""
+    inner = output.compiler_fn
+    for _ in range(4):
+        inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
+            inner, "_torchdynamo_orig_callable", inner
+        )
+    return inner
+
+
+def how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
+    """Options, dynamic, and the backend's name if it is not Inductor."""
+    inner = backend_of(output)
+    given = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
+    options = without_setting(given)
+    is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
+    name = getattr(inner, "__name__", None) or type(inner).__name__
+    return options, getattr(inner, "dynamic", None), "" if is_inductor else str(name)

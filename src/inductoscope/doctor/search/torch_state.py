@@ -1,0 +1,87 @@
+"""What a program has set in torch that its compiled code depends on, for another thread or process.
+
+Torch keeps gradients and autocast per thread. The rest belongs to the process; a copy of the
+program that was taken before does not have it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+_DEVICES = ("cpu", "cuda")
+# Attributes of `torch.backends`.
+_BACKENDS = (
+    "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic",
+    "cuda.matmul.allow_fp16_reduced_precision_reduction",
+    "cuda.matmul.allow_bf16_reduced_precision_reduction",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TorchState:
+    """Settings at one moment."""
+
+    gradients: bool
+    autocast: dict[str, Any]
+    precision: str
+    default_dtype: Any
+    is_deterministic: bool
+    backends: dict[str, Any]
+
+    @contextlib.contextmanager
+    def entered(self) -> Iterator[None]:
+        """Have what belongs to a thread on this one."""
+        import torch
+
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(torch.set_grad_enabled(self.gradients))
+            for name, dtype in self.autocast.items():
+                stack.enter_context(torch.autocast(name, dtype=dtype))
+            yield
+
+    def adopt(self) -> None:
+        """Have what belongs to a process in this one, for good."""
+        import torch
+
+        torch.set_default_dtype(self.default_dtype)
+        torch.use_deterministic_algorithms(self.is_deterministic)
+        torch.set_float32_matmul_precision(self.precision)
+        for path, value in self.backends.items():
+            owner, name = _owner(path)
+            with contextlib.suppress(Exception):
+                setattr(owner, name, value)
+
+
+def current_state() -> TorchState:
+    """The settings of this thread and process."""
+    import torch
+
+    on = [name for name in _DEVICES if torch.is_autocast_enabled(name)]
+    return TorchState(
+        gradients=torch.is_grad_enabled(),
+        autocast={name: torch.get_autocast_dtype(name) for name in on},
+        precision=torch.get_float32_matmul_precision(),
+        default_dtype=torch.get_default_dtype(),
+        is_deterministic=torch.are_deterministic_algorithms_enabled(),
+        backends=dict(_backends()),
+    )
+
+
+def _backends() -> Iterator[tuple[str, Any]]:
+    for path in _BACKENDS:
+        with contextlib.suppress(Exception):
+            owner, name = _owner(path)
+            yield path, getattr(owner, name)
+
+
+def _owner(path: str) -> tuple[Any, str]:
+    import torch
+
+    owner: Any = torch.backends
+    *parents, name = path.split(".")
+    for parent in parents:
+        owner = getattr(owner, parent)
+    return owner, name
