@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -65,9 +65,20 @@ class WatchedGraph:
     lowered: Any
     # Buffers that are written again later, with the nodes that do it.
     rewritten: dict[str, set[str]] = field(default_factory=dict)
+    # The types that the lowered graph gives to buffers.
+    planned: dict[str, torch.dtype] = field(default_factory=dict)
     inputs: dict[str, Any] = field(default_factory=dict)
     expected: NodeValues | None = None
     checked: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LoadedWrapper:
+    """A generated wrapper as it is loaded in this process, and the graph that it computes."""
+
+    module: Any
+    path: str
+    graph: WatchedGraph
 
 
 @dataclass
@@ -99,7 +110,7 @@ class KernelWatch:
         def codegen_watched(lowered: Any, *args: Any, **kwargs: Any) -> Any:
             result = codegen(lowered, *args, **kwargs)
             if not getattr(lowered, "is_const_graph", False):
-                self._loading = _described(lowered)
+                self._loading = described(lowered)
             return result
 
         def load_watched(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
@@ -115,17 +126,39 @@ class KernelWatch:
             _set(stack, PyCodeCache, "load_by_key_path", classmethod(load_watched))
             yield self
 
-    def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
-        """Execute the rewritten wrapper and let the module call it."""
+    @contextlib.contextmanager
+    def watching_loaded(self, wrappers: Iterable[LoadedWrapper]) -> Iterator[KernelWatch]:
+        """While this is active, wrappers that were loaded before report what they do."""
+        with contextlib.ExitStack() as stack:
+            for wrapper in wrappers:
+                code, names = self._rewritten_code(wrapper.path, wrapper.graph)
+                vars(wrapper.module).update(names)
+                codes = _codes_of_functions(code)
+                for name, function in _functions_of(wrapper.module).items():
+                    if name in codes:
+                        stack.callback(setattr, function, "__code__", function.__code__)
+                        function.__code__ = codes[name]
+                self.graphs.append(wrapper.graph)
+            yield self
+
+    def _rewritten_code(
+        self, path: str, graph: WatchedGraph
+    ) -> tuple[types.CodeType, dict[str, Any]]:
+        """The code of a wrapper that reports what it does, and the functions that it calls."""
         with open(path, encoding="utf-8") as file:
             tree = ast.parse(file.read())
         announce = _Announce()
         changed = ast.fix_missing_locations(announce.visit(tree))
         after = self._after(graph, announce.mentions)
         names = {_BEGIN: self._begin(graph), _BEFORE: _announce, _AFTER: after}
+        return compile(changed, path, "exec"), names
+
+    def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
+        """Execute the rewritten wrapper and let the module call it."""
+        code, names = self._rewritten_code(path, graph)
         fresh = types.ModuleType(module.__name__)
         fresh.__dict__.update(names, __file__=path)
-        exec(compile(changed, path, "exec"), fresh.__dict__)
+        exec(code, fresh.__dict__)
         for name in ("call", "runner", "Runner", "recursively_apply_fns"):
             if name in fresh.__dict__:
                 setattr(module, name, fresh.__dict__[name])
@@ -173,19 +206,45 @@ class KernelWatch:
         return after
 
 
+def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
+    """The code of every function of a module, by its qualified name."""
+    found: dict[str, types.CodeType] = {}
+    for item in code.co_consts:
+        if isinstance(item, types.CodeType):
+            inner = {f"{item.co_name}.{name}": c for name, c in _codes_of_functions(item).items()}
+            found |= {item.co_name: item, **inner}
+    return found
+
+
+def _functions_of(module: Any) -> dict[str, types.FunctionType]:
+    """The functions of a wrapper that call kernels."""
+    runner = vars(getattr(module, "Runner", object)).get("call")
+    found = {"Runner.call": runner, **vars(module)}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, types.FunctionType)
+        and (name in ("call", "Runner.call") or name.startswith("partition"))
+    }
+
+
 def _set(stack: contextlib.ExitStack, owner: Any, name: str, value: Any) -> None:
     original = owner.__dict__[name]
     setattr(owner, name, value)
     stack.callback(setattr, owner, name, original)
 
 
-def _described(lowered: Any) -> WatchedGraph:
-    origins = {}
+def described(lowered: Any) -> WatchedGraph:
+    """What has to be known of a lowered graph to watch its kernels."""
+    origins, planned = {}, {}
     for name, buffer in lowered.name_to_buffer.items():
         origin = buffer.get_origin_node()
         every = tuple(node.name for node in getattr(buffer, "origins", ()))
         origins[name] = (None if origin is None else origin.name, every)
-    return WatchedGraph(snapshot(lowered.module), origins, lowered, _rewritten(lowered))
+        dtype = getattr(getattr(buffer, "layout", None), "dtype", None)
+        if dtype is not None:
+            planned[name] = dtype
+    return WatchedGraph(snapshot(lowered.module), origins, lowered, _rewritten(lowered), planned)
 
 
 def _rewritten(lowered: Any) -> dict[str, set[str]]:
@@ -249,9 +308,7 @@ def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> b
 
 def planned_dtype(graph: WatchedGraph, buffer: str, like: torch.Tensor) -> torch.dtype:
     """The type of a buffer in the lowered graph; that of `like` if it has none there."""
-    layout = getattr(graph.lowered.name_to_buffer.get(buffer), "layout", None)
-    planned: torch.dtype = getattr(layout, "dtype", like.dtype)
-    return planned
+    return graph.planned.get(buffer, like.dtype)
 
 
 def _same_in_some_order(one: torch.Tensor, two: torch.Tensor) -> bool:

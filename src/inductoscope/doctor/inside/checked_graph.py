@@ -324,7 +324,8 @@ class _CheckedGraph:
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
         from inductoscope.doctor.inside.hidden_faults import wrong_kernel
 
-        found = wrong_kernel(self._candidate(arguments), self.place)
+        assert self.compiled is not None
+        found = wrong_kernel(self._candidate(arguments), self.compiled, self.place)
         if found is None:
             return
         if found.failure is not None:

@@ -148,18 +148,6 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     return Location(text=text, graphs_are_right=True)
 
 
-def in_kernels(candidate: Candidate) -> Location:
-    """Compile while watching kernels only, run, and see which differs first from eager."""
-    kernels, seen = KernelWatch(), _Retraced()
-    with compiling(candidate), kernels.watching():
-        function = torch.compile(
-            candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
-        )
-        run_compiled(candidate, function)
-    found = kernels.divergences
-    return _at_kernel(candidate, seen, found[0]) if found else Location()
-
-
 _FORM = ("dtype", "shape", "stride")
 
 
@@ -235,25 +223,38 @@ def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Lo
         operation=", ".join(dict.fromkeys(found.removed))[:300],
         text=found.text,
         how="the graph was run before and after each pass on the same inputs",
-        suspects=seen.in_candidate(candidate, _dynamo_names(found.nodes)),
+        suspects=seen.in_candidate(candidate, dynamo_names(found.nodes)),
         names=(*found.patterns, *found.inside),
         added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
     )
 
 
-def _dynamo_names(nodes: Iterable[Any]) -> set[str]:
+def dynamo_names(nodes: Iterable[Any]) -> set[str]:
     """Names of nodes in earlier graphs that these nodes come from."""
     names: set[str] = set()
     for node in nodes:
         names.add(node.name)
-        queue = list(node.meta.get("from_node") or ())
-        while queue:
-            source = queue.pop()
-            names.add(str(getattr(source, "name", "")))
-            queue.extend(getattr(source, "from_node", None) or ())
-        for source, _ in node.meta.get("source_fn_stack") or ():
-            names.add(str(source))
-    return names
+        names.update(str(getattr(source, "name", "")) for source in _sources(node))
+    return names | _named_by_dynamo(nodes)
+
+
+def names_in_first_graph(nodes: Iterable[Any]) -> set[str]:
+    """Names of the nodes of Dynamo's own graph that these nodes come from."""
+    every = [source for node in nodes for source in _sources(node)]
+    first = [source for source in every if not getattr(source, "from_node", None)]
+    return {str(getattr(source, "name", "")) for source in first} | _named_by_dynamo(nodes)
+
+
+def _sources(node: Any) -> list[Any]:
+    """What a node was made from, in all earlier graphs."""
+    found = list(node.meta.get("from_node") or ())
+    for source in found:
+        found.extend(getattr(source, "from_node", None) or ())
+    return found
+
+
+def _named_by_dynamo(nodes: Iterable[Any]) -> set[str]:
+    return {str(source) for node in nodes for source, _ in node.meta.get("source_fn_stack") or ()}
 
 
 def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -> Location:
@@ -269,7 +270,7 @@ def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -
         kernel=found.kernel,
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
-        suspects=seen.in_candidate(candidate, _dynamo_names(involved)),
+        suspects=seen.in_candidate(candidate, dynamo_names(involved)),
         names=tuple(str(n.target) for n in involved if n.target is not operator.getitem),
     )
 
