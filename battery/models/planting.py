@@ -15,7 +15,7 @@ from battery.fault import Fault, Recipe
 from battery.generate import write_plant
 from battery.judge import judge
 from battery.models.catalogue import Model
-from battery.models.trial import ModelResult, keep_texts, run_doctor, run_plain
+from battery.models.trial import Conditions, ModelResult, keep_texts, run_doctor, run_plain
 from battery.plants import RECIPES
 from battery.trial import Outcome
 
@@ -64,20 +64,22 @@ def draw(result: ModelResult, seed: int) -> Iterator[Recipe]:
 
 
 def examine_planted(
-    model: Model, healthy: ModelResult, folder: Path, limit: float, seed: int
+    model: Model, healthy: ModelResult, folder: Path, conditions: Conditions, seed: int
 ) -> ModelResult | None:
     """The doctor on the first fault that shows; None if none of the drawn ones does."""
     place = (folder / f"{model.name}-planted").absolute()
     try:
-        expected, _ = run_plain(model, place, limit)
+        expected, _ = run_plain(model, place, conditions)
         for _, recipe in zip(range(_DRAWS), draw(healthy, seed), strict=False):
             plant = write_plant(recipe)
-            seen, cost = run_plain(model, place, limit, plant)
+            seen, cost = run_plain(model, place, conditions, plant)
             if not shows(expected, seen):
                 print(f"  {model.name}: {recipe.name} does not show, drawing again", flush=True)
                 continue
             print(f"  {model.name}: planted {recipe.name}", flush=True)
-            outcome, spent, verdict = run_doctor(model, place, limit, plant, ("--no-workaround",))
+            outcome, spent, verdict = run_doctor(
+                model, place, conditions, plant, ("--no-workaround",)
+            )
             fault = Fault(model.name, model.text, recipe.truth, plant)
             why = outcome.output.strip()[-300:]
             judged = judge(fault, verdict or None, spent.seconds, why)

@@ -24,7 +24,7 @@ from pathlib import Path
 from battery.models.catalogue import SCRIPTS, read_models
 from battery.models.planting import choose_models, examine_planted
 from battery.models.table import is_right, render_markdown, render_text
-from battery.models.trial import ModelResult, examine_healthy, result_from
+from battery.models.trial import Conditions, ModelResult, examine_healthy, result_from
 from battery.trial import end_running
 
 Job = Callable[[], ModelResult | None]
@@ -37,6 +37,11 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--list", action="store_true", help="only print the models")
     parser.add_argument("--jobs", type=int, default=1, help="models at a time")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for each run")
+    parser.add_argument(
+        "--no-probes",
+        action="store_true",
+        help="skip torch's trial of vector instructions in every run, with and without the doctor",
+    )
     parser.add_argument("--planted", type=int, default=10, help="how many get a fault")
     parser.add_argument("--seed", type=int, default=0, help="chooses models, stages and faults")
     parser.add_argument("--resume", action="store_true", help="skip what has a result already")
@@ -64,19 +69,20 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[ModelResult]:
     """Healthy models first: their graphs say which faults fit."""
     models = {m.name: m for m in read_models(options.scripts, options.only.split(","))}
     known = read_results(options.results) if options.resume or options.report else {}
+    conditions = Conditions(options.limit, has_probes=not options.no_probes)
     if not options.report:
         options.results.parent.mkdir(parents=True, exist_ok=True)
         if not options.resume:
             options.results.unlink(missing_ok=True)
         healthy = {
-            (name, False): functools.partial(examine_healthy, model, folder, options.limit)
+            (name, False): functools.partial(examine_healthy, model, folder, conditions)
             for name, model in models.items()
         }
         _run_missing(healthy, known, options)
         clean = [known[key] for key in healthy if key in known]
         planted = {
             (r.name, True): functools.partial(
-                examine_planted, models[r.name], r, folder, options.limit, options.seed
+                examine_planted, models[r.name], r, folder, conditions, options.seed
             )
             for r in choose_models(clean, options.planted, options.seed)
         }
@@ -127,7 +133,8 @@ def describe_run(results: Sequence[ModelResult], options: argparse.Namespace) ->
     return (
         f"{datetime.date.today().isoformat()}, seed {options.seed}: {', '.join(versions)}; "
         f"Python {platform.python_version()}, {platform.machine()}; {minutes:.0f} minutes in all, "
-        f"{options.jobs} at a time."
+        f"{options.jobs} at a time"
+        + ("; torch's trial of vector instructions was skipped." if options.no_probes else ".")
     )
 
 

@@ -20,6 +20,17 @@ from inductoscope.vocabulary import stages
 
 
 @dataclass(frozen=True)
+class Conditions:
+    """How every run is made."""
+
+    # Seconds.
+    limit: float = 900.0
+    # Whether torch tries out which vector instructions compile, as it does with an empty cache.
+    # That is most of the time of a small model, and the same with and without the doctor.
+    has_probes: bool = True
+
+
+@dataclass(frozen=True)
 class Cost:
     """What a command took."""
 
@@ -73,19 +84,25 @@ def result_from(data: dict[str, Any]) -> ModelResult:
     return ModelResult(**{**data, **costs, **lists})
 
 
-def run_plain(model: Model, folder: Path, limit: float, plant: str = "") -> tuple[Outcome, Cost]:
+def run_plain(
+    model: Model, folder: Path, conditions: Conditions, plant: str = ""
+) -> tuple[Outcome, Cost]:
     command = [sys.executable, str(model.path)]
-    return _run_measured(command, folder / "plain", limit, plant)
+    return _run_measured(command, folder / "plain", conditions, plant)
 
 
 def run_doctor(
-    model: Model, folder: Path, limit: float, plant: str = "", options: Sequence[str] = ()
+    model: Model,
+    folder: Path,
+    conditions: Conditions,
+    plant: str = "",
+    options: Sequence[str] = (),
 ) -> tuple[Outcome, Cost, dict[str, Any]]:
     """The verdict is empty if there was none."""
     place = folder / "examined"
     where = ("--json", "verdict.json", "--output", str(place / "recording"))
     command = [*DOCTOR, *where, *options, str(model.path)]
-    outcome, cost = _run_measured(command, place, limit, plant)
+    outcome, cost = _run_measured(command, place, conditions, plant)
     try:
         return outcome, cost, json.loads((place / "verdict.json").read_text())
     except (OSError, ValueError):
@@ -93,7 +110,7 @@ def run_doctor(
 
 
 def _run_measured(
-    command: Sequence[str], place: Path, limit: float, plant: str
+    command: Sequence[str], place: Path, conditions: Conditions, plant: str
 ) -> tuple[Outcome, Cost]:
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -102,7 +119,10 @@ def _run_measured(
         (place / "plant" / "sitecustomize.py").write_text(plant)
     written = place / "cost.json"
     measured = [sys.executable, measure.__file__, str(written), *command]
-    outcome = run_limited(measured, place, _environment(place, bool(plant)), limit)
+    environment = _environment(place, bool(plant))
+    if not conditions.has_probes:
+        environment["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+    outcome = run_limited(measured, place, environment, conditions.limit)
     try:
         data = json.loads(written.read_text())
     except (OSError, ValueError):
@@ -125,12 +145,12 @@ def _environment(place: Path, has_plant: bool) -> dict[str, str]:
     return found
 
 
-def examine_healthy(model: Model, folder: Path, limit: float) -> ModelResult:
+def examine_healthy(model: Model, folder: Path, conditions: Conditions) -> ModelResult:
     """Both runs, one after the other; what they left on disk goes."""
     place = (folder / model.name).absolute()
     try:
-        plain, plain_cost = run_plain(model, place, limit)
-        outcome, cost, verdict = run_doctor(model, place, limit)
+        plain, plain_cost = run_plain(model, place, conditions)
+        outcome, cost, verdict = run_doctor(model, place, conditions)
         nodes, operations = _graphs(place / "examined" / "recording")
         return ModelResult(
             name=model.name,

@@ -242,6 +242,19 @@ def test_a_clean_bill_is_confirmed_without_the_tool(tmp_path: Path) -> None:
     assert verdict.evidence[-1]["what"] == "the program also ends well without the tool"
 
 
+def test_a_clean_bill_says_what_was_not_checked(tmp_path: Path) -> None:
+    large = replace(check("skipped"), call=2, text="its inputs are 900 MiB, too large to copy")
+    events = (COMPILED_ONE, check(), large, UNCHECKED)
+    case, _ = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
+    verdict = verdict_of_first(case)
+    assert verdict.verdict == "clean"
+    assert verdict.not_checked == [
+        "calls after the first 8 of graph 0/0 (--calls checks more)",
+        "call 2 of graph 0/0: its inputs are 900 MiB, too large to copy",
+        "whether Dynamo captured what the Python code says: only its graphs were compared",
+    ]
+
+
 def test_a_program_that_fails_without_the_tool_only_is_not_clean(tmp_path: Path) -> None:
     case, asked = written_case(tmp_path, End(events=(check(),)))
     assert (verdict_of_first(case).verdict, asked) == ("unknown", [PLAIN])

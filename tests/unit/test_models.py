@@ -16,7 +16,7 @@ from battery.models.install import declare_operators
 from battery.models.planting import choose_models, draw, fitting_recipes, shows
 from battery.models.run import read_results
 from battery.models.table import is_right, render_markdown, render_text
-from battery.models.trial import Cost, ModelResult, result_from, run_plain
+from battery.models.trial import Conditions, Cost, ModelResult, result_from, run_plain
 from battery.trial import Outcome
 
 MODELS = read_models()
@@ -89,7 +89,7 @@ def test_a_model_runs_with_an_empty_cache_and_nothing_is_downloaded(tmp_path: Pa
         " os.environ['HF_HUB_OFFLINE'])"
     )
     model = read_models(tmp_path)[0]
-    outcome, cost = run_plain(model, tmp_path / "work", limit=60)
+    outcome, cost = run_plain(model, tmp_path / "work", Conditions(limit=60))
     assert outcome.output.split() == ["False", "1"]
     assert cost.peak_bytes > 0
 

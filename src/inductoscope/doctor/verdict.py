@@ -60,6 +60,8 @@ class Verdict:
     evidence: list[dict[str, str]] = field(default_factory=list)
     # Differences from eager that are not failures, such as other strides.
     notes: list[NotedDifference] = field(default_factory=list)
+    # What was not compared, where nothing was found.
+    not_checked: list[str] = field(default_factory=list)
     repro: Repro | None = None
     workaround: Workaround | None = None
     issue: str | None = None

@@ -23,6 +23,7 @@ def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
             printer.pair(name, str(value))
     printer.pair("confidence", view["confidence"])
     _print_evidence(printer, view)
+    _print_not_checked(printer, view)
     _print_notes(printer, view)
     _print_repro(printer, view)
     _print_workaround(printer, view)
@@ -42,6 +43,15 @@ def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
         printer.line(f"- {item['what']}", indent=2)
         if item["where"]:
             printer.line(item["where"], indent=4, style=FAINT)
+
+
+def _print_not_checked(printer: Printer, view: dict[str, Any]) -> None:
+    if not view["not_checked"]:
+        return
+    printer.line()
+    printer.heading("Not checked")
+    for text in view["not_checked"]:
+        printer.line(f"- {text}", indent=2)
 
 
 # All are in the JSON.

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from inductoscope.doctor.outside.common_verdicts import nothing_found
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.not_checked import what_was_not_checked
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
@@ -26,7 +27,12 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict | None:
     result = nothing_found(case)
+    if case.recording.compiles:
+        result.not_checked = what_was_not_checked(case)
     if case.first.ending.seconds >= _SHORT_RUN:
+        result.not_checked.append(
+            f"the program without the tool: the first run took {case.first.ending.seconds:.0f} s"
+        )
         return result
     plain = case.runs.without_tool_once()
     if plain.failed:

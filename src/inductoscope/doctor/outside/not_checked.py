@@ -1,0 +1,72 @@
+"""What an examination that found nothing did not look at."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from inductoscope.doctor.outside.program_case import ProgramCase
+
+# All of them would be no help to a reader.
+_MOST = 4
+
+
+def what_was_not_checked(case: ProgramCase) -> list[str]:
+    """One line for each gap in the checks of the first run; none if there is no gap."""
+    return [
+        *_later_calls(case),
+        *_calls_not_compared(case),
+        *_graphs_never_called(case),
+        *_python_code(case),
+        *_random_values(case),
+        *_own_mistakes(case),
+    ]
+
+
+def _later_calls(case: ProgramCase) -> list[str]:
+    graphs = case.recording.unchecked
+    if not graphs:
+        return []
+    first = case.instructions.calls
+    return [f"calls after the first {first} of {_graphs(graphs)} (--calls checks more)"]
+
+
+def _calls_not_compared(case: ProgramCase) -> list[str]:
+    found = case.checks_that_are("skipped", "eager-fails", "unsteady")
+    lines = [f"call {check.call} of graph {check.compile}: {check.text}" for check in found]
+    return _shortened(lines, "calls")
+
+
+def _graphs_never_called(case: ProgramCase) -> list[str]:
+    checked = {check.compile for check in case.checks}
+    compiled = [compile_.id for compile_ in case.recording.compiles if compile_.inductor]
+    never = [name for name in dict.fromkeys(compiled) if name not in checked]
+    return [f"{_graphs(never)}: compiled, but no call was compared"] if never else []
+
+
+def _python_code(case: ProgramCase) -> list[str]:
+    if case.recording.callable_checks:
+        return []
+    return ["whether Dynamo captured what the Python code says: only its graphs were compared"]
+
+
+def _random_values(case: ProgramCase) -> list[str]:
+    operations = case.random_operations
+    if not operations:
+        return []
+    names = ", ".join(operations[:_MOST])
+    return [f"the random numbers that compiled code draws by itself ({names})"]
+
+
+def _own_mistakes(case: ProgramCase) -> list[str]:
+    mistakes = [text for process in case.recording.processes for text in process.hook_errors]
+    return _shortened([f"an error in inductoscope: {text}" for text in mistakes], "errors")
+
+
+def _graphs(names: Sequence[str]) -> str:
+    listed = ", ".join(names[:_MOST]) + (", …" if len(names) > _MOST else "")
+    return f"{'graph' if len(names) == 1 else f'{len(names)} graphs'} {listed}"
+
+
+def _shortened(lines: Sequence[str], what: str) -> list[str]:
+    more = [f"{len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
+    return [*lines[:_MOST], *more]
