@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import gc
+import itertools
 import os
 import shutil
 import signal
@@ -16,7 +18,7 @@ from hypothesis import settings
 from xdist.scheduler import LoadScopeScheduling
 
 from inductoscope.views.env import Environment, collect_environment
-from support.programs import SEARCH_PATH, Workplace, install_compiler
+from support.programs import QUICK_PYTHON, SEARCH_PATH, Workplace, install_compiler
 from support.samples import DATE_VARIABLE, sample_date
 
 # Every run tries the same examples, so a failure is never news from elsewhere. To look further:
@@ -37,6 +39,12 @@ def pytest_configure(config: pytest.Config) -> None:
     # Workers take it from here: they have to agree on the sample of the day at midnight, too.
     os.environ.setdefault(DATE_VARIABLE, sample_date().isoformat())
     _restore_default_signals()
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are there to stay: they need not be gone through for garbage."""
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -104,20 +112,33 @@ def remembering_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path | Non
 
 @pytest.fixture(scope="session", autouse=True)
 def _compile_once(remembering_compiler: Path | None) -> Iterator[None]:
-    """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER."""
+    """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER.
+
+    Programs do not collect garbage as often as they would, unless a test sets the PYTHONPATH.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(QUICK_PYTHON))
         if remembering_compiler is not None:
             patch.setenv("PATH", os.pathsep.join([str(remembering_compiler), SEARCH_PATH]))
         yield
 
 
+@pytest.fixture(scope="session")
+def folders_of_recordings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A path for each test. No folder: making thousands, most for nothing, would take long."""
+    place = tmp_path_factory.mktemp("recordings")
+    return (place / str(number) for number in itertools.count())
+
+
 @pytest.fixture(autouse=True)
-def _plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _plain_surroundings(
+    monkeypatch: pytest.MonkeyPatch, folders_of_recordings: Iterator[Path]
+) -> None:
     """80 columns without colour, and a folder of recordings that is the test's own."""
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
-    monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(tmp_path / "recordings"))
+    monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(next(folders_of_recordings)))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from support.programs import ONE_PROOF, SMALL_MODEL, Workplace
+from support.programs import ONE_PROOF, SMALL_MODEL, TINY_MODEL, Workplace
 
 pytestmark = pytest.mark.spread
 
@@ -44,7 +44,7 @@ m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
 
 def test_the_reproducer_needs_the_same_environment_and_nothing_else(workplace: Workplace) -> None:
     """Without the planted fault the very script passes."""
-    workplace.write("model.py", SMALL_MODEL)
+    workplace.write("model.py", TINY_MODEL)
     wrong = """
 def tanh(x):
     return f"({x} * 0.5)"
@@ -62,7 +62,7 @@ m.CppVecOverrides.tanh = staticmethod(lambda x: f"({x} * {x})")
 
 
 def test_code_that_the_cpp_compiler_refuses(workplace: Workplace) -> None:
-    workplace.write("model.py", SMALL_MODEL)
+    workplace.write("model.py", TINY_MODEL)
     wrong = """
 m.CppOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
 m.CppVecOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
@@ -79,11 +79,14 @@ m.CppVecOverrides.relu = staticmethod(lambda x: "no_such_function(0)")
 
 
 def test_a_compile_that_never_ends(workplace: Workplace) -> None:
-    workplace.write("model.py", SMALL_MODEL)
+    workplace.write("model.py", TINY_MODEL)
+    # With pauses: what is tried in the meantime has the processor.
     endless = """
+import time
 def fuse_nodes(self, nodes):
     while True:
         nodes = self.fuse_nodes_once(nodes, is_reorder_round=False)
+        time.sleep(0.05)
 m.Scheduler.fuse_nodes = fuse_nodes
 """
     found = workplace.doctor(

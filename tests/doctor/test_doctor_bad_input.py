@@ -17,6 +17,7 @@ from support.programs import (
     ONE_PROOF,
     REAL_COMPILER,
     SMALL_MODEL,
+    TINY_MODEL,
     TOOL,
     Diagnosis,
     Workplace,
@@ -245,7 +246,7 @@ def test_a_failure_of_the_third_call_in_one_rank(workplace: Workplace) -> None:
 
 def test_a_kernel_that_kills_a_child_of_the_program(workplace: Workplace) -> None:
     """Planted: tanh ends the process. The program itself ends with an exit code of its own."""
-    workplace.write("model.py", SMALL_MODEL)
+    workplace.write("model.py", TINY_MODEL)
     workplace.write(
         "parent.py",
         "import subprocess, sys\n"

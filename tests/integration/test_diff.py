@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import sys
@@ -417,11 +418,13 @@ def test_what_stands_in_a_recording_is_shown_as_text(tmp_path: Path) -> None:
 # --- which recordings -----------------------------------------------------------------------------
 
 
-def test_without_names_it_is_the_last_two(tmp_path: Path) -> None:
+def test_without_names_it_is_the_last_two(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")  # So that no path is wrapped.
+    recordings = Path(os.environ["INDUCTOSCOPE_RECORDINGS"])
     assert "Found 0 recording(s), and diff needs two" in inductoscope("diff").words
-    shutil.copytree(stored("relu_add_sum"), tmp_path / "recordings" / "20260101-000000-a")
+    shutil.copytree(stored("relu_add_sum"), recordings / "20260101-000000-a")
     assert inductoscope("diff").exit_code == 2
-    shutil.copytree(stored("relu_add_sum"), tmp_path / "recordings" / "20260102-000000-b")
+    shutil.copytree(stored("relu_add_sum"), recordings / "20260102-000000-b")
     answer = inductoscope("diff")
     assert answer.exit_code == 0
     assert "20260101-000000-a" in answer.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from inductoscope.analysis.fusion.reasons import REASONS, explain_reason
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from support.examples import inductoscope
-from support.programs import Outcome, Workplace
+from support.programs import QUICK_PYTHON, Outcome, Workplace
 
 # Vertical, horizontal and reduction fusions, and refusals of several kinds, in one graph.
 EVERY_KIND = """
@@ -97,7 +98,9 @@ def on_no_gpu(tmp_path_factory: pytest.TempPathFactory) -> Run:
     pytest.importorskip("triton")
     program = f"from support import virtual_gpu\n{EVERY_KIND}{ON_NO_GPU}"
     folder = tmp_path_factory.mktemp("runs") / "gpu"
-    return recorded(folder, program, PYTHONPATH=str(Path(__file__).parents[1]))
+    return recorded(
+        folder, program, PYTHONPATH=f"{Path(__file__).parents[1]}{os.pathsep}{QUICK_PYTHON}"
+    )
 
 
 @pytest.fixture(params=["on_cpu", "on_no_gpu"])

@@ -33,6 +33,12 @@ print(json.dumps({
 """
 
 
+@pytest.fixture(autouse=True)
+def _python_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is in a program, but for what the tool puts there."""
+    monkeypatch.delenv("PYTHONPATH")
+
+
 # --- the program sees no difference ---------------------------------------------------------------
 
 

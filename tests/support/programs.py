@@ -24,6 +24,9 @@ ONE_PROOF = ("--proofs", "1")
 # Where programs are found, but for the compiler that remembers what it has compiled.
 SEARCH_PATH = os.environ.get("PATH", os.defpath)
 
+# On the PYTHONPATH of programs, unless a test sets another one.
+QUICK_PYTHON = Path(__file__).with_name("quick_python")
+
 # The environment of tests in which it matters that the compiler works, and how.
 REAL_COMPILER = {"PATH": SEARCH_PATH}
 
@@ -106,7 +109,8 @@ class Workplace:
     def plant(self, module: str, body: str) -> dict[str, str]:
         """Write a hook that changes the module `m`; return the environment that brings it in."""
         lines = "\n".join(f"    {line}" for line in body.strip().splitlines())
-        self.write("plant/sitecustomize.py", _PLANT.format(module=module, body=lines))
+        quick = (QUICK_PYTHON / "sitecustomize.py").read_text()
+        self.write("plant/sitecustomize.py", quick + _PLANT.format(module=module, body=lines))
         return {"PYTHONPATH": str(self.folder / "plant")}
 
     def environment(self, **more: str) -> dict[str, str]:
@@ -221,7 +225,7 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 """
 
-# A function of a few operations, right in eager, with a comparison at its end.
+# A function of nine operations, right in eager, with a comparison at its end.
 SMALL_MODEL = """
 import sys, torch
 
@@ -236,3 +240,11 @@ want = model(x, w)
 got = torch.compile(model)(x, w)
 sys.exit(0 if torch.allclose(want, got, atol=1e-4) else 1)
 """
+
+# The same with three of them, where it is not the point that the graph is cut down.
+TINY_MODEL = SMALL_MODEL.replace(
+    """    h = torch.relu(h - h.mean(dim=0))
+    return torch.softmax(h, dim=-1).sum(dim=0) + h.amax(dim=0)
+""",
+    "    return torch.relu(h)\n",
+)

@@ -24,9 +24,7 @@ from inductoscope.views.report import frame_stages, graph_stages, inductor_stage
 from inductoscope.views.report.show import STAGE_VIEWS
 from inductoscope.vocabulary.stages import SHOWN
 from inductoscope.vocabulary.torch_names import Hook
-
-ROOT = Path(inductoscope.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+from support.source import FILES, ROOT, nodes_of, tree_of
 
 TABLE = Path(__file__).resolve().parents[2] / "docs" / "architecture.md"
 # A room imports only from itself and from rooms above it in the table of docs/architecture.md.
@@ -97,7 +95,7 @@ def room_of(name: str) -> str:
 
 def imported(path: Path) -> Iterator[str]:
     """Every module that a file imports, wherever in it."""
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in nodes_of(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -160,7 +158,7 @@ def test_what_runs_in_the_users_process_needs_only_the_standard_library() -> Non
 def test_a_file_is_short_and_says_what_it_is_for(path: Path) -> None:
     text = path.read_text("utf-8")
     assert len(text.splitlines()) <= 400
-    assert ast.get_docstring(ast.parse(text))
+    assert ast.get_docstring(tree_of(path))
 
 
 RULE_FILES = sorted(
@@ -173,7 +171,7 @@ HEADINGS = ("What it finds:", "Why it matters:", "Example:", "What to do:")
 
 @pytest.mark.parametrize("path", RULE_FILES, ids=lambda path: path.stem)
 def test_a_rule_is_documented_under_the_same_headings(path: Path) -> None:
-    paragraphs = (ast.get_docstring(ast.parse(path.read_text("utf-8"))) or "").split("\n\n")
+    paragraphs = (ast.get_docstring(tree_of(path)) or "").split("\n\n")
     found = [next((h for h in HEADINGS if text.startswith(h)), "") for text in paragraphs[1:]]
     assert tuple(found) == HEADINGS
 
@@ -182,7 +180,7 @@ def test_a_class_has_a_name_of_its_own() -> None:
     """Two classes of one name are told apart by nobody who reads a message or searches."""
     places: dict[str, list[str]] = {}
     for path in FILES:
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in nodes_of(path):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(place(path))
     assert {name: where for name, where in places.items() if len(where) > 1} == {}
@@ -231,11 +229,10 @@ def test_every_hook_is_in_the_table_of_hooks_once() -> None:
 
 def names_in(path: Path, *, called: bool) -> set[str]:
     """Names that a file uses: those that it calls, as a constructor is, or all others."""
-    tree = ast.parse(path.read_text("utf-8"))
-    calls = {id(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    calls = {id(node.func) for node in nodes_of(path) if isinstance(node, ast.Call)}
     return {
         node.attr if isinstance(node, ast.Attribute) else node.id
-        for node in ast.walk(tree)
+        for node in nodes_of(path)
         if isinstance(node, (ast.Name, ast.Attribute)) and (id(node) in calls) is called
     }
 

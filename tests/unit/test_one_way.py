@@ -3,54 +3,46 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import inductoscope
-
-ROOT = Path(inductoscope.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+from support.source import FILES, ROOT, nodes_of
 
 
-def code_of(path: Path) -> ast.Module:
-    """The syntax tree without docstrings, which may talk about anything."""
-    tree = ast.parse(path.read_text("utf-8"))
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
-    return tree
+@functools.cache
+def words_of(path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Every name and attribute that a file uses, and every string or fixed part of one.
 
-
-def names(tree: ast.Module) -> Iterator[str]:
-    """Every name and attribute that is used."""
-    for node in ast.walk(tree):
+    Docstrings do not count: they may talk about anything.
+    """
+    names, texts = set(), set()
+    docstrings = {
+        id(node.body[0].value)  # type: ignore[attr-defined]
+        for node in nodes_of(path)
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node)
+    }
+    for node in nodes_of(path):
         if isinstance(node, ast.Attribute):
-            yield node.attr
+            names.add(node.attr)
         elif isinstance(node, ast.Name):
-            yield node.id
-
-
-def texts(tree: ast.Module) -> Iterator[str]:
-    """Every string, and the fixed parts of those that are put together."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
+            names.add(node.id)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes)):
             value = node.value
-            yield value if isinstance(value, str) else value.decode("latin-1")
+            if id(node) not in docstrings:
+                texts.add(value if isinstance(value, str) else value.decode("latin-1"))
+    return frozenset(names), frozenset(texts)
 
 
 def places(uses: str, *, in_texts: bool) -> list[str]:
     """The files whose code has a name, or a string, that matches."""
-    found = []
-    for path in FILES:
-        tree = code_of(path)
-        if any(re.fullmatch(uses, word) for word in (texts if in_texts else names)(tree)):
-            found.append(path.relative_to(ROOT).as_posix())
-    return found
+    return [
+        path.relative_to(ROOT).as_posix()
+        for path in FILES
+        if any(re.fullmatch(uses, word) for word in words_of(path)[in_texts])
+    ]
 
 
 @pytest.mark.parametrize(

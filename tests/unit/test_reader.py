@@ -52,10 +52,11 @@ def test_a_name_that_no_file_can_have(tmp_path: Path) -> None:
     assert "cannot be opened: File name too long." in answer.words
 
 
-def test_no_recording_has_been_made_yet(tmp_path: Path) -> None:
+def test_no_recording_has_been_made_yet() -> None:
+    folder = os.environ["INDUCTOSCOPE_RECORDINGS"]
     answer = inductoscope("show")
     assert answer.exit_code == 2
-    assert f"There is no recording in {tmp_path / 'recordings'} yet." in answer.stderr
+    assert f"There is no recording in {folder} yet." in answer.stderr
     assert "Make one with 'inductoscope run SCRIPT'." in answer.stderr
 
 

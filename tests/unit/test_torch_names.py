@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-import inductoscope
 from inductoscope.views.env.declared import declared_names, is_declaration, names_in
-
-ROOT = Path(inductoscope.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
+from support.source import FILES, ROOT, tree_of
 
 every_file = pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
 
@@ -102,6 +100,12 @@ class Uses(ast.NodeVisitor):
             self.generic_visit(node)
 
 
+@functools.cache
+def uses_of(path: Path) -> Uses:
+    """What a file uses."""
+    return Uses(tree_of(path))
+
+
 def hook_names(tree: ast.Module) -> Iterator[str]:
     """The names that a file's hooks declare: modules are strings or constants of the file."""
     constants = {
@@ -132,18 +136,17 @@ def test_private_names_are_declared_where_they_are_used(path: Path) -> None:
     place = path.relative_to(ROOT).as_posix()
     if place.startswith(NAMES_IN_PROSE):
         return
-    tree = ast.parse(path.read_text("utf-8"))
+    tree = tree_of(path)
     declared = [*map(str, names_in(tree)), *hook_names(tree)]
-    used = Uses(tree).names
+    used = uses_of(path).names
     missing = {name for name in used if not any(covers(item, name) for item in declared)}
     assert missing == set(), f"declare them in TORCH_NAMES at the top of {place}"
 
 
 @every_file
 def test_what_is_declared_is_used(path: Path) -> None:
-    tree = ast.parse(path.read_text("utf-8"))
-    uses = Uses(tree)
-    for name in names_in(tree):
+    uses = uses_of(path)
+    for name in names_in(tree_of(path)):
         found = [used for used in uses.names if covers(str(name), used)]
         assert found, f"{path.relative_to(ROOT)} declares {name} and does not use it"
         rest = str(name).removeprefix(max(found, key=len)).split(".")

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import inductoscope
 from inductoscope.views.explain import find_stage
 from inductoscope.vocabulary import stages
+from support.source import FILES as SOURCE_FILES
+from support.source import ROOT, nodes_of
 
-ROOT = Path(inductoscope.__file__).parent
-FILES = [path for path in sorted(ROOT.rglob("*.py")) if path.parent.name != "vocabulary"]
+FILES = [path for path in SOURCE_FILES if path.parent.name != "vocabulary"]
 
 # --- stages ---------------------------------------------------------------------------------------
 
@@ -51,15 +51,19 @@ MEANT_OTHERWISE = {
 
 def spelled_out(path: Path) -> Iterator[str]:
     """Names of stages that a file spells out."""
-    tree = ast.parse(path.read_text("utf-8"))
-    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
     place = path.relative_to(ROOT).as_posix()
     allowed = {
         w for start, words in MEANT_OTHERWISE.items() if place.startswith(start) for w in words
     }
-    for node in ast.walk(tree):
-        if not isinstance(node, ast.Constant) or node.value not in NAMES - allowed:
-            continue
+    named = [
+        node
+        for node in nodes_of(path)
+        if isinstance(node, ast.Constant) and node.value in NAMES - allowed
+    ]
+    if not named:
+        return
+    parents = {child: node for node in nodes_of(path) for child in ast.iter_child_nodes(node)}
+    for node in named:
         around: list[ast.AST] = [node]
         while not isinstance(around[-1], ast.stmt):
             around.append(parents[around[-1]])

@@ -39,6 +39,7 @@ from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
+from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
 from inductoscope.doctor.search.subgraph import record_values
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
@@ -236,7 +237,7 @@ class Investigation:
         self._oracle.forks.seconds = short
         if final is None or not final.is_same_as(self._failure):
             # A slow candidate was mistaken for a hang, or it fails intermittently.
-            self._keep(self._whole)
+            self._keep(with_exact_inputs(self._whole))
         else:
             self._found.failure = self._found.failure.updated_with(final)
             self._failure = final

@@ -39,6 +39,12 @@ def _propose(subject: Subject) -> Proposals:
         found = yield [_with_recipes(candidate, every, chosen)]
         if found is not None:
             return None
+    return with_exact_inputs(candidate)
+
+
+def with_exact_inputs(candidate: Candidate) -> Candidate:
+    """The candidate with what a script needs to make its inputs just as they are."""
+    every = recipes_of(candidate)
     return _with_recipes(candidate, every, [-1] * len(every))
 
 
