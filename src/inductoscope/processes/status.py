@@ -116,3 +116,12 @@ def uptime() -> float:
     with contextlib.suppress(OSError, ValueError, IndexError):
         return float((PROC / "uptime").read_text().split()[0])
     return 0.0
+
+
+def free_memory() -> int:
+    """Bytes of memory that processes may still allocate."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        for line in (PROC / "meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable"):
+                return int(line.split()[1]) << 10
+    return _PAGE * os.sysconf("SC_PHYS_PAGES") // 2

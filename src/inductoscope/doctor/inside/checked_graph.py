@@ -8,7 +8,6 @@ call.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -46,6 +45,7 @@ from inductoscope.doctor.search.failure_signature import (
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import changed_settings
+from inductoscope.processes.status import free_memory
 from inductoscope.recording.events.checking import (
     CallChecked,
     CallsUnchecked,
@@ -168,7 +168,7 @@ class _CheckedGraph:
                 SCOPE.emit(CallsUnchecked(compile=self.compile_id))
             return
         needed = size_in_bytes(arguments)
-        if needed * 4 > _free_memory() * _PART_OF_MEMORY:
+        if needed * 4 > free_memory() * _PART_OF_MEMORY:
             self._check_large(arguments, needed)
             return
         SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
@@ -344,6 +344,7 @@ class _CheckedGraph:
             describe_own_process,
             investigate_and_stop,
         )
+        from inductoscope.doctor.search.shrink.outputs import with_outputs_that_count
 
         found = Found(
             self.compile_id,
@@ -351,17 +352,9 @@ class _CheckedGraph:
             process=describe_own_process(),
             backend=self.backend,
         )
-        candidate = candidate or self._with_what_counts(self._candidate(arguments))
-        investigate_and_stop(candidate, failure, found, self.place, self.instructions)
-
-    def _with_what_counts(self, candidate: Candidate) -> Candidate:
-        """The candidate, in which strides count, with the outputs whose strides do."""
         counted = self.instructions.counts_of(self.compile_id)
-        if not counted or any(note.aspect != "stride" for note in counted):
-            return candidate
-        from inductoscope.doctor.search.shrink.outputs import with_outputs
-
-        return with_outputs(candidate, [int(note.where.split()[1]) for note in counted])
+        candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
+        investigate_and_stop(candidate, failure, found, self.place, self.instructions)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic
@@ -391,11 +384,3 @@ def _is_traced(arguments: tuple[Any, ...]) -> bool:
     from torch._subclasses.fake_tensor import FakeTensor
 
     return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)
-
-
-def _free_memory() -> int:
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        for line in open("/proc/meminfo"):  # noqa: SIM115
-            if line.startswith("MemAvailable"):
-                return int(line.split()[1]) << 10
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from torch.fx import Graph, GraphModule, Node
@@ -13,6 +14,7 @@ from inductoscope.doctor.search.shrink.shrink_pass import (
     Subject,
     smallest_subset_of,
 )
+from inductoscope.model.checks import NotedDifference
 
 
 def _count(candidate: Candidate) -> int:
@@ -56,6 +58,13 @@ def with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     return replace(
         candidate, module=GraphModule(candidate.module, graph), inputs=inputs, recipes=()
     )
+
+
+def with_outputs_that_count(candidate: Candidate, notes: Sequence[NotedDifference]) -> Candidate:
+    """The candidate with only the outputs whose strides count, if strides are all that does."""
+    if not notes or any(note.aspect != "stride" for note in notes):
+        return candidate
+    return with_outputs(candidate, [int(note.where.split()[1]) for note in notes])
 
 
 def has_effect(node: Node) -> bool:
