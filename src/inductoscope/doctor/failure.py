@@ -93,3 +93,19 @@ def advice_on_machine(failure: Failure) -> str:
         *(_SHORT_OF if failure.stage not in (stages.WRAPPER, stages.RUNTIME) else ()),
     )
     return next((advice for sign, advice in signs if sign in said), "")
+
+
+_DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
+# After these a process cannot use the GPU any more.
+_LOSES_DEVICE = (
+    "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
+    "device-side assert", "unspecified launch failure", "invalid program counter",
+    "hardware stack error",
+)  # fmt: skip
+
+
+def device_error(message: str) -> str:
+    """What a GPU says after which the process cannot use it; "" for any other message."""
+    found = _DEVICE_ERROR.search(message)
+    said = found[1].strip() if found else ""
+    return said if any(words in said for words in _LOSES_DEVICE) else ""

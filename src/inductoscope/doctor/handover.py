@@ -47,6 +47,8 @@ class Found:
     operations: list[str] = field(default_factory=list)
     # The same as the program calls them.
     calls: list[str] = field(default_factory=list)
+    # What showed only in guarded memory, or in repeated runs.
+    device_evidence: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     suppressing_axes: list[SuppressingAxis] = field(default_factory=list)

@@ -86,6 +86,8 @@ class KernelWatch:
     """Rewrites wrappers as they are loaded, and keeps what they report when they run."""
 
     compare: bool = True
+    # Called after every kernel that gets a buffer.
+    on_kernel: Callable[[str], None] = lambda kernel: None
     divergences: list[KernelDivergence] = field(default_factory=list)
     graphs: list[WatchedGraph] = field(default_factory=list)
     _loading: WatchedGraph | None = None
@@ -189,6 +191,7 @@ class KernelWatch:
         seen: dict[str, int] = {}
 
         def after(kernel: str, buffers: dict[str, Any]) -> None:
+            self.on_kernel(kernel)
             for name, value in buffers.items():
                 seen[name] = seen.get(name, 0) + 1
                 is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)

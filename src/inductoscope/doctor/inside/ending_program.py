@@ -48,7 +48,7 @@ def _investigated(
             return done
         except ToolFailure as error:
             found = read_found(place) or found
-            found.notes.append(str(error))
+            found.notes.insert(0, str(error))
             if found.reproduces:
                 return found  # What is known so far.
     return found if is_device_lost() else investigate(*arguments)

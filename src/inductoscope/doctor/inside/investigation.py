@@ -33,6 +33,7 @@ from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.device_evidence import device_evidence
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
@@ -252,6 +253,10 @@ class Investigation:
             self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
+        if self._smallest.device and self._failure.kind in (WRONG, NAN):
+            candidate = self._smallest
+            answer = self._oracle.forks.ask(lambda: device_evidence(candidate))
+            self._found.device_evidence = [str(text) for text in answer.result or ()]
         self._save()
 
     def _write_script(self) -> None:

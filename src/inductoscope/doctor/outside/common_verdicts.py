@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program import ProgramRun
@@ -24,11 +25,12 @@ def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
 def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     """The program fails without torch.compile too."""
     last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
+    said = _exception_in(eager.output) or (last[-1] if last else "")
     result = Verdict(
         v.NOT_A_BUG,
         stages.USER,
         "The program fails without torch.compile too, so the compiler is not to blame"
-        + (f": {last[-1][:200]}" if last else "."),
+        + (f": {said[:200]}" if said else "."),
         "proven",
     )
     result.add(
@@ -43,6 +45,15 @@ def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
             "the captured graphs",
         )
     return result
+
+
+_EXCEPTION = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt|Exit): .*", re.MULTILINE)
+
+
+def _exception_in(output: str) -> str:
+    """The line that names the exception; torch adds advice after it."""
+    found = _EXCEPTION.findall(output)
+    return str(found[-1]) if found else ""
 
 
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:

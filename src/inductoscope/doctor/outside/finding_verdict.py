@@ -222,6 +222,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(f"{first} {name}" if name == found.functions[0] else f"called from {name}")
     for message in failure.messages[:1]:
         result.add(_complaint(message), "what the native compiler said")
+    for text in found.device_evidence:
+        result.add(text, "the smallest graph, in a process of its own")
     if failure.detail:
         result.add(f"while processing {failure.detail}", failure.stage)
     for each in found.suppressing_axes:
@@ -247,7 +249,8 @@ def _add_votes(result: Verdict, found: Found) -> None:
     headline = headline_of(found)
     if headline.operation and short(headline.operation) != short(found.location.operation):
         why = "; ".join(vote.why for vote in headline.votes)
-        last = f", though it ends with {found.location.operation}"
+        ends = found.location.operation
+        last = f", though it ends with {ends}" if ends else ""
         result.add(f"{headline.operation} is to blame in the kernel{last}: {why}", "all evidence")
     if headline.rivals:
         others = ", ".join(headline.rivals)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.instructions import FOLDER, JOURNAL, Instructions
+from inductoscope.doctor.outside.memory_check import MemoryCheck, check_memory
 from inductoscope.doctor.outside.program import (
     Listener,
     ProgramRun,
@@ -101,6 +102,12 @@ class Runs:
         if self._plain is None:
             self._plain = self.again(Instructions(inside=False), why)
         return self._plain
+
+    def memory_check_in_eager(self) -> MemoryCheck:
+        """The program in eager under compute-sanitizer."""
+        self.count += 1
+        environment = {**os.environ, **Instructions(backend="off", inside=False).environment()}
+        return check_memory(self._command, Path.cwd(), environment)
 
     def _new_folder(self) -> Path:
         number = 1

@@ -56,6 +56,11 @@ class FreshProcesses:
         self._children: list[subprocess.Popen[bytes]] = []
         self._is_closed = False
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What the scripts run with."""
+        return self._environment
+
     def start(self) -> None:
         """Have torch loaded for the runs to come, unless that was begun already."""
         if not self._children:

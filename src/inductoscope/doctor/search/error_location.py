@@ -7,10 +7,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure_signature import device_error
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
@@ -49,6 +48,8 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     if any(name.startswith("_load_triton_kernel") for name in functions):
         how = "the generated Triton code cannot even be loaded"
         return replace(place, stage=stages.TRITON_COMPILE, how=how)
+    if stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
+        place = replace(place, kernel=failure.detail)
     if stage != stages.AOT:
         return place
     answer = forks.ask(lambda: wrong_with_backend(placed(candidate), "aot_eager"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ from inductoscope.doctor.failure import (
     SIGNAL,
     WRONG,
     Failure,
+    device_error,
 )
 from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.events.checking import KernelLaunched
@@ -69,22 +69,6 @@ def failure_of_error(error: BaseException) -> Failure:
         message=message,
         functions=_telling(functions),
     )
-
-
-_DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
-# After these a process cannot use the GPU any more.
-_LOSES_DEVICE = (
-    "illegal memory access", "illegal address", "illegal instruction", "misaligned address",
-    "device-side assert", "unspecified launch failure", "invalid program counter",
-    "hardware stack error",
-)  # fmt: skip
-
-
-def device_error(message: str) -> str:
-    """What a GPU says after which the process cannot use it; "" for any other message."""
-    found = _DEVICE_ERROR.search(message)
-    said = found[1].strip() if found else ""
-    return said if any(words in said for words in _LOSES_DEVICE) else ""
 
 
 def first_to_last(error: BaseException) -> list[BaseException]:

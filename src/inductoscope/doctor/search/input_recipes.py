@@ -20,12 +20,25 @@ _LONGEST_LITERAL = 2000
 def recipes_of(candidate: Candidate) -> list[list[str]]:
     """For each input, the texts that make it; an input that lies inside another is a view of it."""
     owners = _owners(candidate.inputs)
+    # An index out of range raises an exception on the CPU; on a GPU it costs the whole process.
+    keeps_range = bool(candidate.device)
     return [
         [_view_of(owners[number], candidate.inputs[owners[number]], value)]
         if number in owners
-        else list(recipes_for(value))
+        else [text for text in recipes_for(value) if not keeps_range or _is_in_range(text, value)]
         for number, value in enumerate(candidate.inputs)
     ]
+
+
+def _is_in_range(text: str, value: Any) -> bool:
+    """Whether a text makes no integer outside the range that the value has."""
+    is_integer = isinstance(value, torch.Tensor) and not (
+        value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool
+    )
+    if not text or not is_integer or not value.numel():
+        return True
+    made, known = make_inputs([text], [value])[0].long(), value.long()
+    return bool(made.min() >= known.min() and made.max() <= known.max())
 
 
 def _owners(inputs: Sequence[Any]) -> dict[int, int]:

@@ -21,6 +21,7 @@ import torch
 from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.compare.bug_or_rounding import Case, comparison_of_metadata, judge
 from inductoscope.doctor.compare.graphs import as_function
+from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
 from inductoscope.doctor.failure import Failure
@@ -60,13 +61,15 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
     Raises `EagerFails` if eager fails too.
     """
+    # On a GPU memory is used again at once, so what was never written may look right.
+    memory = GuardedMemory().active() if candidate.device else contextlib.nullcontext()
     candidate = placed(candidate)
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     try:
         eager = case.eager
     except Exception as error:
         raise EagerFails(f"{type(error).__name__}: {error}") from error
-    with compiling(candidate), around():
+    with compiling(candidate), around(), memory:
         try:
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:

@@ -64,7 +64,7 @@ def _applies(case: ProgramCase) -> bool:
 
 def _has_triton(case: ProgramCase) -> bool:
     kernels = (kernel for graph in case.recording.graphs for kernel in graph.kernels)
-    return any(kernel.language == "triton" for kernel in kernels)
+    return any(kernel.language == "Triton" for kernel in kernels)
 
 
 def _examine(case: ProgramCase) -> Verdict | None:

@@ -2,7 +2,8 @@
 
 When it applies: A failure was found inside the program.
 
-What it runs: The reproducer in fresh processes and, in parallel, the program with each workaround
+What it runs: If the GPU is lost, the reproducer under compute-sanitizer. The reproducer in fresh
+processes and, in parallel, the program with each workaround
 that helps the graph, until one helps the program.
 
 What it concludes: What was found, with the reproducer and the workaround, if every run of the
@@ -13,7 +14,9 @@ How sure: That it fails is proven. The place is as sure as the way in which it w
 
 from __future__ import annotations
 
+from inductoscope.doctor.failure import device_error
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.memory_check import check_script
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
@@ -26,7 +29,14 @@ def _examine(case: ProgramCase) -> Verdict | None:
     if case.found is None:
         return None
     case.proof.prove_and_help(case.found, case.runs, calls=case.instructions.calls)
-    return case.proof.verdict_on(case.found) if case.proof.is_verified else None
+    if not case.proof.is_verified:
+        return None
+    result = case.proof.verdict_on(case.found)
+    if device_error(case.found.failure.text):
+        case.say("running the reproducer under compute-sanitizer, if that is installed")
+        check = check_script(case.proof.script, case.proof.fresh.environment)
+        result.add(str(check.access or check.why_not), "compute-sanitizer, on the reproducer")
+    return result
 
 
 HYPOTHESIS = Hypothesis(_applies, _examine)
