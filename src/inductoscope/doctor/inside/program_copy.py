@@ -81,13 +81,17 @@ def take_copy() -> None:
 
 
 def _take_copy() -> None:
-    global _copy, _owner
     import torch
 
     is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
     has_cuda = hasattr(torch._C, "_cuda_getDeviceCount")
-    if is_late or not has_cuda or not SCOPE.active or SCOPE.is_redirected:
-        return
+    if has_cuda and not is_late and SCOPE.active and not SCOPE.is_redirected:
+        fork_copy()
+
+
+def fork_copy() -> None:
+    """Fork this process; the copy waits for tasks."""
+    global _copy, _owner
     _owner = os.getpid()
     ours, theirs = socket.socketpair()
     with warnings.catch_warnings():
