@@ -45,6 +45,7 @@ MAY_IMPORT_TORCH = (
     "doctor/inside/cuda_graphs.py",
     "doctor/inside/how_compiled.py",
     "doctor/inside/program_copy.py",
+    "doctor/inside/room_for_checks.py",
     "doctor/inside/checked_function.py",
     "doctor/inside/investigation.py",
     "doctor/inside/large_inputs.py",

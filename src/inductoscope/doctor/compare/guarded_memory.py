@@ -48,17 +48,14 @@ class GuardedMemory:
     @contextlib.contextmanager
     def active(self) -> Iterator[GuardedMemory]:
         """While this is active, code that is loaded gets its buffers here."""
-        from torch._C._dynamo import guards
-
-        names = [name for name in TORCH_NAMES["torch._C._dynamo.guards"] if hasattr(guards, name)]
-        before = {name: getattr(guards, name) for name in names}
+        guards: Any = torch._C._dynamo.guards
+        before = guards._empty_strided_cpu, guards._empty_strided_cuda
         try:
-            for name in names:
-                setattr(guards, name, self._allocator(name.rpartition("_")[2]))
+            guards._empty_strided_cpu = self._allocator("cpu")
+            guards._empty_strided_cuda = self._allocator("cuda")
             yield self
         finally:
-            for name, original in before.items():
-                setattr(guards, name, original)
+            guards._empty_strided_cpu, guards._empty_strided_cuda = before
 
     def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
         """A copy of a dense tensor in guarded memory."""

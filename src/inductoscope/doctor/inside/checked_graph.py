@@ -35,6 +35,7 @@ from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
 from inductoscope.doctor.inside.how_compiled import backend_of, how_compiled, is_compilers_own
+from inductoscope.doctor.inside.room_for_checks import free_memory_for
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import (
@@ -45,7 +46,6 @@ from inductoscope.doctor.search.failure_signature import (
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import changed_settings
-from inductoscope.processes.status import free_memory
 from inductoscope.recording.events.checking import (
     CallChecked,
     CallsUnchecked,
@@ -168,7 +168,7 @@ class _CheckedGraph:
                 SCOPE.emit(CallsUnchecked(compile=self.compile_id))
             return
         needed = size_in_bytes(arguments)
-        if needed * 4 > free_memory() * _PART_OF_MEMORY:
+        if needed * 4 > free_memory_for(arguments) * _PART_OF_MEMORY:
             self._check_large(arguments, needed)
             return
         SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
