@@ -23,8 +23,11 @@ class Location:
     names: tuple[str, ...] = ()
     # Operations inside the kernel that are wrong when they are compiled on their own.
     wrong_alone: tuple[str, ...] = ()
-    # Operations that a pass put in.
+    # Operations that a pass took out, and that it put in.
+    removed: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
+    # A pass that is not torch's: its function, and where that is.
+    own_pass: str = ""
     # Whether every pass and every decomposition was compared, and is right.
     graphs_are_right: bool = False
 

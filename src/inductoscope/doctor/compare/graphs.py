@@ -50,7 +50,7 @@ def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
 
 
 def _invented(node: Node, generator: torch.Generator) -> Any:
-    form = node.meta.get("val")
+    form = node.meta.get("val", node.meta.get("example_value"))
     if not isinstance(form, torch.Tensor):
         return form.node.hint if isinstance(form, torch.SymInt) else form
     sizes = [_size(size) for size in form.shape]
@@ -81,7 +81,7 @@ class NodeValues:
 def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
     """Run the graph in all three ways; a way that fails stays empty."""
     found = NodeValues()
-    found.eager = _all_values(module, copy_values(inputs), contextlib.nullcontext())
+    found.eager = values_in_eager(module, inputs)
     with contextlib.suppress(Exception):
         wide = copy_values(inputs, dtype=torch.float64)
         found.float64 = _all_values(module, wide, float64_mode())
@@ -91,6 +91,11 @@ def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
                 _all_values(module, copy_values(inputs), perturbed_rounding(seed))
             )
     return found
+
+
+def values_in_eager(module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+    """The value of every node in eager, by name."""
+    return _all_values(module, copy_values(inputs), contextlib.nullcontext())
 
 
 def _all_values(module: GraphModule, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:

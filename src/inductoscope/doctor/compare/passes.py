@@ -7,8 +7,10 @@ same inputs, and the first pair that differs names the pass. Nothing more is com
 from __future__ import annotations
 
 import contextlib
+import inspect
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +20,7 @@ from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.frames import is_users
 
 TORCH_NAMES = {
     "torch._inductor.compile_fx": (
@@ -45,6 +48,8 @@ class PassStep:
     module: GraphModule
     inside: tuple[str, ...] = ()
     patterns: tuple[str, ...] = ()
+    # Functions of the program that the passes and patterns called, each with its place.
+    users: tuple[str, ...] = ()
 
 
 @dataclass
@@ -54,6 +59,7 @@ class PassWatch:
     groups: list[list[PassStep]] = field(default_factory=list)
     _open: list[tuple[str, str]] = field(default_factory=list)
     _patterns: list[str] = field(default_factory=list)
+    _users: list[str] = field(default_factory=list)
 
     @contextlib.contextmanager
     def watching(self) -> Iterator[PassWatch]:
@@ -67,6 +73,8 @@ class PassWatch:
                 _replace(stack, compile_fx, name, self._group(stage))
             _replace(stack, GraphTransformObserver, "__enter__", self._entered)
             _replace(stack, GraphTransformObserver, "__exit__", self._left)
+            for name in ("apply_gm_pass", "apply_graph_pass"):
+                _replace(stack, GraphTransformObserver, name, self._applied)
             for entry in pattern_classes(pattern_matcher):
                 _replace(stack, entry, "apply", self._pattern)
             yield self
@@ -109,9 +117,20 @@ class PassWatch:
 
         return call
 
+    def _applied(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        def call(observer: Any, function: Any) -> Any:
+            def noted(target: Any) -> Any:
+                self._users += users_place(function)
+                return function(target)
+
+            return original(observer, noted)
+
+        return call
+
     def _pattern(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def call(entry: Any, match: Any, *args: Any, **kwargs: Any) -> Any:
             self._patterns.append(pattern_name(entry, match))
+            self._users += users_place(getattr(entry, "handler", None))
             return original(entry, match, *args, **kwargs)
 
         return call
@@ -122,12 +141,13 @@ class PassWatch:
             return
         steps = self.groups[-1]
         patterns, self._patterns = tuple(self._patterns), []
+        users, self._users = tuple(dict.fromkeys(self._users)), []
         if steps and _code(steps[-1].module) == _code(module):
             return
         if steps and _inputs(steps[-1].module) != _inputs(module):
             return  # A graph inside the graph.
         inside = tuple(item for _, item in self._open if item)
-        steps.append(PassStep(stage, name, snapshot(module), inside, patterns))
+        steps.append(PassStep(stage, name, snapshot(module), inside, patterns, users))
 
 
 def _replace(stack: contextlib.ExitStack, owner: Any, name: str, make: Any) -> None:
@@ -159,6 +179,18 @@ def pattern_name(entry: Any, match: Any) -> str:
     return " ".join(str(entry.pattern).split())[:80]
 
 
+def users_place(function: Any) -> list[str]:
+    """The name and the line of a pass that the program defines; nothing for one of torch's."""
+    function = getattr(function, "func", function)  # A partial call.
+    if not hasattr(function, "__code__"):
+        function = inspect.getattr_static(type(function), "__call__", None)
+    code = getattr(function, "__code__", None)
+    if code is None or not is_users(code.co_filename):
+        return []
+    name = str(getattr(function, "__qualname__", code.co_name)).removesuffix(".__call__")
+    return [f"{name} ({code.co_filename}:{code.co_firstlineno})"]
+
+
 def _code(module: GraphModule) -> str:
     return str(module.graph.python_code("self").src)
 
@@ -180,6 +212,13 @@ class PassDivergence:
     added: tuple[str, ...]
     # Nodes of the graph before the pass that are no longer there.
     nodes: tuple[Any, ...]
+    # The operation that cannot run any more, if the pass broke the graph.
+    broken: str = ""
+    users: tuple[str, ...] = ()
+
+
+# Kinds of difference that are wrong in a graph, whatever is looked for.
+_WRONG_ANYWAY = ("value", "nan", "shape", "dtype")
 
 
 def first_divergence(
@@ -189,29 +228,64 @@ def first_divergence(
 
     `aspect` is the kind of difference looked for, besides what is always wrong.
     """
+    return _first(watch, known, {*_WRONG_ANYWAY, aspect})
+
+
+def first_break(watch: PassWatch, known: Mapping[str, Any]) -> PassDivergence | None:
+    """The first pass whose graph cannot run, or returns something of another form."""
+    return _first(watch, known, {"shape", "dtype", "structure"})
+
+
+def _first(
+    watch: PassWatch, known: Mapping[str, Any], kinds: Collection[str]
+) -> PassDivergence | None:
     for steps in watch.groups:
         for before, after in itertools.pairwise(steps):
-            text = _difference(before.module, after.module, known, aspect)
+            text, broken = _difference(before.module, after.module, known, kinds)
             if text:
-                return _divergence(before.module, after, text)
+                return divergence_at(before.module, after, text, broken)
     return None
 
 
 def _difference(
-    before: GraphModule, after: GraphModule, known: Mapping[str, Any], aspect: str
-) -> str:
+    before: GraphModule, after: GraphModule, known: Mapping[str, Any], kinds: Collection[str]
+) -> tuple[str, str]:
+    """What a pass has changed, and the operation that cannot run any more."""
     inputs = inputs_for(before, known)
     case = Case(as_function(before), inputs)
     try:
-        comparison = judge(case, run(as_function(after), inputs, backward=False))
+        case.eager  # noqa: B018
     except Exception:
-        return ""  # Eager cannot run this graph, so it proves nothing.
-    kinds = {"value", "nan", "shape", "dtype", aspect}
-    telling = [item for item in comparison.counting([aspect]).wrong if item.kind in kinds]
-    return telling[0].text if telling else ""
+        return "", ""  # Eager cannot run this graph, so it proves nothing.
+    try:
+        outcome = run(as_function(after), inputs, backward=False)
+    except Exception as error:
+        return _refusal(before, after, error)
+    try:
+        wrong = judge(case, outcome).counting(list(kinds)).wrong
+    except Exception:
+        return "", ""
+    return next((item.text for item in wrong if item.kind in kinds), ""), ""
 
 
-def _divergence(before: GraphModule, after: PassStep, text: str) -> PassDivergence:
+def _refusal(before: GraphModule, after: GraphModule, error: Exception) -> tuple[str, str]:
+    """Why a graph cannot run any more; nothing for an operation that eager may not know at all."""
+    text = str(error)
+    executing = re.search(r"While executing %(\w+) :", text)
+    node = next(
+        (n for n in after.graph.nodes if executing is not None and n.name == executing[1]), None
+    )
+    if node is None or all(other.target != node.target for other in before.graph.nodes):
+        return "", ""
+    said = text.partition("\n\nWhile executing")[0]
+    name = str(node.target)
+    return f"{name} (node {node.name}) fails: {type(error).__name__}: {said}", name
+
+
+def divergence_at(
+    before: GraphModule, after: PassStep, text: str, broken: str = ""
+) -> PassDivergence:
+    """What is to be said about a pass that changed a graph for the worse."""
     old = {node.name: node for node in before.graph.nodes}
     new = {node.name: node for node in after.module.graph.nodes}
     gone = [node for name, node in old.items() if name not in new]
@@ -230,4 +304,6 @@ def _divergence(before: GraphModule, after: PassStep, text: str) -> PassDivergen
         tuple(str(node.target) for node in gone),
         tuple(str(node.target) for node in come),
         tuple(gone or changed),
+        broken,
+        after.users,
     )

@@ -30,6 +30,7 @@ from inductoscope.doctor.handover import Found, say, write_found
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
@@ -195,9 +196,6 @@ class Investigation:
         return [*self._wrong_alone(), *located]
 
     def _shrink(self, suspects: Sequence[Sequence[str]]) -> None:
-        if self._whole.earlier is not None:
-            self._keep(self._whole)
-            return  # Two calls have to fit together, so the graph is not reduced.
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
         subject = Subject(self._whole, self._failure, suspects)
@@ -261,11 +259,13 @@ class Investigation:
 
     def _write_script(self) -> None:
         try:
-            if self._smallest.earlier is not None:
-                raise ToolFailure("the failure needs two calls with matching inputs")
-            if any(not recipe for recipe in self._smallest.recipes):
+            if not all([*self._smallest.recipes, *self._smallest.earlier_recipes]):
                 raise ToolFailure("a script cannot hold an input of this size or type")
-            self._found.script = script_text(self._repeatable(), self._failure, self._title())
+            own = own_passes_text() if self._location.own_pass else ""
+            candidate = self._repeatable()
+            self._found.script = script_text(
+                candidate, self._failure, self._title(), own_passes=own
+            )
         except ToolFailure as error:
             self._found.no_script = str(error)
         self._found.expected_output = _expected_output(self._failure)

@@ -7,6 +7,11 @@ from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.outside.this_machine import (
+    ELSEWHERE,
+    asks_for_missing_gpu,
+    this_machine,
+)
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
 from inductoscope.vocabulary import stages
@@ -26,11 +31,13 @@ def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     """The program fails without torch.compile too."""
     last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
     said = _exception_in(eager.output) or (last[-1] if last else "")
+    why = "The program fails without torch.compile too, so the compiler is not to blame"
+    if asks_for_missing_gpu(said):
+        why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
     result = Verdict(
         v.NOT_A_BUG,
         stages.USER,
-        "The program fails without torch.compile too, so the compiler is not to blame"
-        + (f": {said[:200]}" if said else "."),
+        why + (f": {said[:200]}" if said else "."),
         "proven",
     )
     result.add(
@@ -97,7 +104,8 @@ def nothing_found(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
-        f"Nothing found: {agree} calls of {compiled} compiled graphs match eager"
+        f"Nothing found on this machine ({this_machine()}): {agree} calls of {compiled} compiled "
+        "graphs match eager"
         + (f"; {uncompared} calls could not be compared." if uncompared else "."),
         "likely" if uncompared else "proven",
     )
@@ -108,6 +116,7 @@ def nothing_found(case: ProgramCase) -> Verdict:
         "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
     )
     _add_uncompared(result, case)
+    result.add(ELSEWHERE, f"this machine: {this_machine()}")
     return result
 
 

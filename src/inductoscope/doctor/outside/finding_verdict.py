@@ -102,8 +102,10 @@ def _culprit(found: Found) -> Culprit:
     location, failure = found.location, found.failure
     was_in = failure.function if failure.kind in (f.ERROR, f.HANG) else ""
     pass_name = location.pass_name or _pass_of_error(found) or None
-    if pass_name and location.names:
-        pass_name = ", ".join(dict.fromkeys([pass_name, *location.names]))
+    if pass_name:
+        own = location.own_pass.partition(" ")[0]
+        every = dict.fromkeys([pass_name, *location.names, own])
+        pass_name = ", ".join(name for name in every if name)
     operation = ", ".join(headline_of(found).names) or location.operation
     if not operation or pass_name:
         # If nothing could be reduced: the node that the compiler was processing.
@@ -156,6 +158,12 @@ def _node(found: Found) -> str:
     return found.failure.detail or (executing[1] if executing else "")
 
 
+def _own_pass(found: Found) -> str:
+    """A pass that is not torch's: its name and its line."""
+    name, _, place = found.location.own_pass.rstrip(")").partition(" (")
+    return f"{name} at {relative_place(place)}"
+
+
 def relative_place(place: str) -> str:
     """A place in a file, relative to the current folder if it is below that."""
     path, _, line = place.rpartition(":")
@@ -189,7 +197,9 @@ def _summary(result: Verdict, found: Found) -> str:
     culprit = result.culprit
     at = f" at {culprit.source}" if culprit.source else ""
     who = ""
-    if culprit.pass_:
+    if found.location.own_pass:
+        who = f", because of the pass {_own_pass(found)}, which is not torch's"
+    elif culprit.pass_:
         who = f", because of the pass {culprit.pass_.partition(',')[0]}"
     elif result.verdict == v.HANG and culprit.function:
         who = f", in {culprit.function}, which loops or waits"
@@ -214,8 +224,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(location.text[:1500], location.how)
     _add_votes(result, found)
     if location.added:
-        removed, added = location.operation or "nothing", ", ".join(location.added)
-        result.add(f"the pass removed {removed} and added {added}", location.stage)
+        removed, added = ", ".join(location.removed) or "nothing", ", ".join(location.added)
+        result.add(f"the pass removed {removed[:300]} and added {added}", location.stage)
+    if location.own_pass:
+        result.add(f"the pass is {_own_pass(found)}, which is not torch's code", location.stage)
     shown = 12 if failure.kind == f.HANG else 4
     for name in found.functions[:shown]:
         first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 import textwrap
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,14 +25,15 @@ _LINE = 96
 HANG_SECONDS = 20
 
 
-def script_text(candidate: Candidate, failure: Failure, title: str) -> str:
-    """The script."""
+def script_text(candidate: Candidate, failure: Failure, title: str, *, own_passes: str = "") -> str:
+    """The script; `own_passes` registers passes of the program."""
     function, parameters = function_text(candidate.module)
     parts = [
         _head(title, candidate, failure),
+        own_passes,
         _settings(_config(candidate)),
         function,
-        _inputs(candidate, parameters),
+        *_inputs_of_calls(candidate, parameters),
         _run(candidate, failure),
         _main(candidate, failure),
     ]
@@ -57,7 +58,7 @@ def _gpu(candidate: Candidate) -> str:
 
 def _imports(candidate: Candidate, failure: Failure) -> str:
     standard = []
-    if any("zlib." in recipe for recipe in candidate.recipes):
+    if any("zlib." in recipe for recipe in (*candidate.recipes, *candidate.earlier_recipes)):
         standard += ["base64", "zlib"]
     if failure.kind in (SIGNAL, HANG):
         standard += ["multiprocessing", "sys"]
@@ -88,11 +89,19 @@ def _settings(config: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _inputs(candidate: Candidate, parameters: list[str]) -> str:
-    lines = [*(_ON_GPU if candidate.device else ()), "def inputs():"]
-    if any("torch.rand" in recipe for recipe in candidate.recipes):
+def _inputs_of_calls(candidate: Candidate, parameters: list[str]) -> list[str]:
+    made = [_inputs(candidate, "inputs", candidate.recipes, parameters)]
+    if candidate.earlier is not None:
+        earlier = _inputs(candidate, "earlier_inputs", candidate.earlier_recipes, parameters)
+        made.insert(0, earlier)
+    return ["\n".join(_ON_GPU), *made] if candidate.device else made
+
+
+def _inputs(candidate: Candidate, function: str, texts: Sequence[str], names: list[str]) -> str:
+    lines = [f"def {function}():"]
+    if any("torch.rand" in recipe for recipe in texts):
         lines.append("    torch.manual_seed(0)")
-    recipes = list(candidate.recipes)
+    recipes = list(texts)
     for number, recipe in enumerate(recipes):
         name = shared_name(number)
         if any(f"{name}." in other for other in recipes):
@@ -102,9 +111,7 @@ def _inputs(candidate: Candidate, parameters: list[str]) -> str:
     if len(recipes) == 1:
         return "\n".join([*lines, f"    return {before}[{recipes[0]}]{after}"])
     lines.append(f"    return {before}[")
-    lines += [
-        f"        {recipe},  # {name}" for recipe, name in zip(recipes, parameters, strict=True)
-    ]
+    lines += [f"        {recipe},  # {name}" for recipe, name in zip(recipes, names, strict=True)]
     return "\n".join([*lines, f"    ]{after}"])
 
 
@@ -128,13 +135,13 @@ _ON_GPU = (
     "            value = moved.requires_grad_(value.requires_grad)",
     "        found.append(value)",
     "    return found",
-    "",
-    "",
 )
 
 
 def _run(candidate: Candidate, failure: Failure) -> str:
     lines = ["def run(function):", "    arguments = inputs()"]
+    if candidate.earlier is not None:
+        lines = ["def call(function, arguments):"]
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
     lines.append("    outputs = function(*arguments)")
@@ -152,8 +159,19 @@ def _run(candidate: Candidate, failure: Failure) -> str:
         lines += _SHARING
     else:
         lines.append("    return outputs")
+    if candidate.earlier is not None:
+        lines += _TWO_CALLS
     return "\n".join(lines)
 
+
+_TWO_CALLS = [
+    "",
+    "",
+    "def run(function):",
+    '    """The second call is the one that goes wrong; what the first one compiled serves it."""',
+    "    call(function, earlier_inputs())",
+    "    return call(function, inputs())",
+]
 
 _BACKWARD = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -26,6 +26,7 @@ class Candidate:
     earlier: tuple[Any, ...] | None = None
     # Code that makes each input; empty for an input that cannot be written down.
     recipes: tuple[str, ...] = ()
+    earlier_recipes: tuple[str, ...] = ()
     # Differences in how results lie in memory that count as a failure: stride, sharing.
     counts: tuple[str, ...] = ()
     # The device on which the tensors belong, where they are only kept in main memory; and the
@@ -48,9 +49,16 @@ class Candidate:
         """Whether it draws other random numbers than eager, so that values cannot be compared."""
         return self.config.get("fallback_random") is False
 
-    def with_inputs(self, inputs: tuple[Any, ...]) -> Candidate:
-        """The same graph on other inputs."""
-        return replace(self, inputs=inputs, recipes=())
+    @property
+    def calls(self) -> list[tuple[Any, ...]]:
+        """The inputs of every call, in order."""
+        return [self.inputs] if self.earlier is None else [self.earlier, self.inputs]
+
+    def with_calls_changed(self, change: Callable[[tuple[Any, ...]], Iterable[Any]]) -> Candidate:
+        """The same change made to the inputs of every call, so that they fit together."""
+        calls = [tuple(change(inputs)) for inputs in self.calls]
+        earlier = calls[0] if self.earlier is not None else None
+        return replace(self, inputs=calls[-1], earlier=earlier, recipes=(), earlier_recipes=())
 
 
 def name_of(node: torch.fx.Node) -> str:

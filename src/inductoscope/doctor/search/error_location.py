@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
 import linecache
 import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+import torch
+
+from inductoscope.doctor.compare.node_metadata import first_false_metadata
+from inductoscope.doctor.compare.passes import PassWatch, first_break
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import (
+    EagerFails,
+    compiling,
+    examine,
+    no_further_than,
+    run_compiled,
+)
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
+    Retraced,
     in_custom_operators,
+    location_at_pass,
     location_of_answer,
     wrong_with_backend,
 )
@@ -32,6 +46,10 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     if declared.is_known:
         return declared
     stage = failure.stage
+    if failure.kind in (ERROR, SIGNAL) and stage != stages.DYNAMO:
+        broken = location_of_answer(forks.ask(lambda: _in_passes(candidate)))
+        if broken.is_known:
+            return replace(broken, function=failure.function)
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = failure.functions
     if failure.kind == HANG and stage == stages.RUNTIME:
@@ -57,6 +75,43 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
         how = "the same graph compiles with backend='aot_eager', without decompositions"
         return replace(place, stage=stages.DECOMPOSITION, how=how)
     return replace(place, how="it fails with backend='aot_eager' too")
+
+
+def _in_passes(candidate: Candidate) -> Location:
+    """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
+
+    Whatever then raises, in a later pass, in lowering or in a kernel, is not to blame.
+    """
+    candidate = placed(candidate)
+    passes, seen = PassWatch(), Retraced()
+    # The backward graph is compiled when the forward one has run.
+    end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
+    with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
+        backend = seen.backend(candidate.options)
+        function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
+        run_compiled(candidate, function)
+    found = first_break(passes, seen.inputs)
+    if found is not None:
+        return location_at_pass(found, "the graph was run in eager before and after each pass")
+    found = first_false_metadata(passes, seen.inputs)
+    if found is None:
+        return Location()
+    how = (
+        "after each pass, every node was compared with its metadata; without this pass, nothing "
+        "fails"
+    )
+    place = location_at_pass(found, how)
+    return place if _is_well_without(candidate, place.pass_name) else Location()
+
+
+def _is_well_without(candidate: Candidate, pass_name: str) -> bool:
+    if not pass_name.isidentifier():
+        return False  # It has no name by which torch could leave it out.
+    settings = {**candidate.config, "disabled_passes": pass_name}
+    try:
+        return examine(replace(candidate, config=settings)) is None
+    except EagerFails:
+        return False
 
 
 def _raised_at_run(functions: Sequence[str]) -> tuple[str, str, str]:

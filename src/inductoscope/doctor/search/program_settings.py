@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from inductoscope.doctor.compare.passes import users_place
+
 TORCH_NAMES = {
     "torch._inductor.config": ("_config", "_is_default"),
     "torch.utils._config_module": ("_UNSET_SENTINEL",),
@@ -14,6 +16,16 @@ TORCH_NAMES = {
 
 def changed_settings() -> dict[str, Any]:
     """Settings that the program has changed; `fallback_random` is set by this tool."""
+    found = _all_changed()
+    return {name: value for name, value in found.items() if _is_plain(value)}
+
+
+def settings_with_code() -> dict[str, Any]:
+    """Settings whose values are functions or objects of the program's own, such as passes."""
+    return {name: value for name, value in _all_changed().items() if users_place(value)}
+
+
+def _all_changed() -> dict[str, Any]:
     from torch._inductor import config
 
     found = {}
@@ -21,7 +33,7 @@ def changed_settings() -> dict[str, Any]:
         with contextlib.suppress(Exception):
             if name != "fallback_random" and not config._is_default(name):
                 found[name] = getattr(config, name)
-    return {name: value for name, value in found.items() if _is_plain(value)}
+    return found
 
 
 def _is_plain(value: Any) -> bool:

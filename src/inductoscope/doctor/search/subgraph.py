@@ -46,6 +46,8 @@ class RecordedGraph:
     # The value of a node as a user saw it, {(user, node): value}, and right after the node ran.
     seen: dict[tuple[str, str], Any] = field(default_factory=dict)
     made: dict[str, Any] = field(default_factory=dict)
+    # The same of an earlier call that the failure needs.
+    earlier: RecordedGraph | None = None
 
     @property
     def names(self) -> list[str]:
@@ -55,6 +57,14 @@ class RecordedGraph:
 
 def record_values(candidate: Candidate) -> RecordedGraph:
     """Run the candidate's graph in eager and keep every value, in main memory."""
+    recorded = _in_this_process_or_a_fork(candidate)
+    if candidate.earlier is not None:
+        before = replace(candidate, inputs=candidate.earlier)
+        recorded.earlier = _in_this_process_or_a_fork(before)
+    return recorded
+
+
+def _in_this_process_or_a_fork(candidate: Candidate) -> RecordedGraph:
     if not candidate.device:
         return _record(candidate)
     seen, made, on_cpu = eager_values(candidate, _in_main_memory)
@@ -131,6 +141,7 @@ class _Subgraph:
         self._graph = Graph()
         self._new: dict[str, Node] = {}
         self._inputs: dict[str, Any] = {}
+        self._earlier: dict[str, Any] = {}
         self._placeholders: dict[tuple[str, int], Node] = {}
         self._last_placeholder: Node | None = None
         self._source = recorded.candidate.module
@@ -150,14 +161,16 @@ class _Subgraph:
             self._recorded.candidate,
             module=module,
             inputs=tuple(self._inputs.values()),
-            earlier=None,
+            earlier=tuple(self._earlier.values()) if self._recorded.earlier else None,
             recipes=(),
+            earlier_recipes=(),
         )
 
     def _drop_unused_inputs(self) -> None:
         """Inputs that were made for a node that could not be copied after all."""
         for node in [n for n in self._graph.nodes if n.op == "placeholder" and not n.users]:
             self._inputs.pop(node.name)
+            self._earlier.pop(node.name, None)
             self._graph.erase_node(node)
 
     def _copy(self, node: Node) -> bool:
@@ -185,11 +198,14 @@ class _Subgraph:
         if node.op == "get_attr" and not isinstance(self._value(user, node), torch.Tensor):
             return self._at_front(lambda: self._graph.get_attr(str(node.target)))
         value = self._value(user, node)
-        if node.op == "placeholder" and isinstance(value, int):
-            return self._placeholder(node.name, value)  # A size that may be dynamic.
+        before = self._earlier_value(user, node)
+        if isinstance(value, int) and (node.op == "placeholder" or before not in (None, value)):
+            return self._placeholder(node.name, value, before)  # A size that may be dynamic.
         if isinstance(value, torch.Tensor):
             name = f"{user.name}_{node.name}" if self._separate else node.name
-            return self._placeholder(name, value)
+            return self._placeholder(name, value, before)
+        if before is not None and _literal(before) != _literal(value):
+            raise _CannotCut  # No literal is right for both calls.
         return _literal(value)
 
     def _value(self, user: Node, node: Node) -> Any:
@@ -198,7 +214,11 @@ class _Subgraph:
         except KeyError:
             raise _CannotCut from None
 
-    def _placeholder(self, name: str, value: Any) -> Node:
+    def _earlier_value(self, user: Node, node: Node) -> Any:
+        earlier = self._recorded.earlier
+        return None if earlier is None else earlier.seen.get((user.name, node.name))
+
+    def _placeholder(self, name: str, value: Any, before: Any) -> Node:
         # A node that is mutated is one input before that and another one after it.
         known = self._placeholders.get((name, id(value)))
         if known is not None:
@@ -207,6 +227,8 @@ class _Subgraph:
         new = self._at_front(lambda: self._graph.placeholder(unique))
         self._placeholders[name, id(value)] = new
         self._inputs[new.name] = _as_input(value)
+        if self._recorded.earlier is not None:
+            self._earlier[new.name] = _as_input(before)
         return new
 
     def _at_front(self, make: Any) -> Node:

@@ -126,7 +126,7 @@ def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
 def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     """Compile while watching passes and kernels, run, and see what differs first."""
     passes, kernels = PassWatch(), KernelWatch()
-    seen = _Retraced()
+    seen = Retraced()
     with compiling(candidate), passes.watching(), kernels.watching():
         function = torch.compile(
             candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
@@ -173,7 +173,7 @@ def _at_declaration(graph: WatchedGraph) -> Location:
     return Location()
 
 
-class _Retraced:
+class Retraced:
     """The graph that Dynamo captures from the candidate; its nodes have other names."""
 
     def __init__(self) -> None:
@@ -213,19 +213,28 @@ class _Retraced:
         return tuple(own[number].name for number in found)
 
 
-def _at_pass(candidate: Candidate, seen: _Retraced, found: PassDivergence) -> Location:
+def _at_pass(candidate: Candidate, seen: Retraced, found: PassDivergence) -> Location:
+    how = "the graph was run before and after each pass on the same inputs"
+    suspects = seen.in_candidate(candidate, dynamo_names(found.nodes))
+    return replace(location_at_pass(found, how), suspects=suspects)
+
+
+def location_at_pass(found: PassDivergence, how: str) -> Location:
+    """A pass that changed a graph for the worse, as the place of a failure."""
     name = found.name
     if name.startswith("(") and found.inside:
         name = found.inside[-1]
+    removed = tuple(dict.fromkeys(found.removed))
     return Location(
         stage=found.stage,
         pass_name=name,
-        operation=", ".join(dict.fromkeys(found.removed))[:300],
+        operation=found.broken or ", ".join(removed)[:300],
         text=found.text,
-        how="the graph was run before and after each pass on the same inputs",
-        suspects=seen.in_candidate(candidate, dynamo_names(found.nodes)),
+        how=how,
         names=(*found.patterns, *found.inside),
+        removed=removed,
         added=tuple(dict.fromkeys(name for name in found.added if "built-in" not in name)),
+        own_pass=found.users[-1] if found.users else "",
     )
 
 
@@ -257,7 +266,7 @@ def _named_by_dynamo(nodes: Iterable[Any]) -> set[str]:
     return {str(source) for node in nodes for source, _ in node.meta.get("source_fn_stack") or ()}
 
 
-def _at_kernel(candidate: Candidate, seen: _Retraced, found: KernelDivergence) -> Location:
+def _at_kernel(candidate: Candidate, seen: Retraced, found: KernelDivergence) -> Location:
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     involved = [nodes[name] for name in found.origins if name in nodes]
     origin = nodes.get(found.node)

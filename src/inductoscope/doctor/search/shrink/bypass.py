@@ -7,14 +7,13 @@ to read the same value; for them a node is bypassed instead, so that its users r
 from __future__ import annotations
 
 from collections.abc import Collection, Generator
-from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import Graph, GraphModule, Node
+from torch.fx import Graph, Node
 
 from inductoscope.doctor.search.candidate import Candidate, is_unpacking
-from inductoscope.doctor.search.shrink.outputs import has_effect
+from inductoscope.doctor.search.shrink.outputs import has_effect, with_used_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Batch, smallest_subset_of
 from inductoscope.doctor.search.subgraph import record_values
 
@@ -64,10 +63,4 @@ def _bypassed(candidate: Candidate, stand_ins: dict[str, str], keep: Collection[
             # Nodes for which it was to stand in are replaced by its own stand-in.
             new[name] = new[source]
     graph.eliminate_dead_code(has_effect)
-    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
-    used = [bool(node.users) for node in placeholders]
-    for node in [node for node in placeholders if not node.users]:
-        graph.erase_node(node)
-    inputs = tuple(v for v, is_used in zip(candidate.inputs, used, strict=True) if is_used)
-    module = GraphModule(candidate.module, graph)
-    return replace(candidate, module=module, inputs=inputs, recipes=())
+    return with_used_inputs(candidate, graph)

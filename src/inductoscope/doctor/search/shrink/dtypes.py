@@ -21,22 +21,21 @@ def _propose(subject: Subject) -> Proposals:
     uncommon = [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
     if not uncommon:
         return None
-    together = tuple(_common(value) for value in candidate.inputs)
-    found = yield [candidate.with_inputs(together)]
+    found = yield [candidate.with_calls_changed(lambda inputs: map(_common, inputs))]
     if found is not None or len(uncommon) == 1:
         return None
     for number in uncommon:
-        attempt = _with_one(candidate, number, together[number])
+        attempt = _with_one(candidate, number)
         found = yield [attempt]
         if found is not None:
             candidate = attempt
     return None
 
 
-def _with_one(candidate: Candidate, number: int, value: Any) -> Candidate:
-    inputs = list(candidate.inputs)
-    inputs[number] = value
-    return candidate.with_inputs(tuple(inputs))
+def _with_one(candidate: Candidate, number: int) -> Candidate:
+    return candidate.with_calls_changed(
+        lambda inputs: (*inputs[:number], _common(inputs[number]), *inputs[number + 1 :])
+    )
 
 
 def _common(value: Any) -> Any:

@@ -6,7 +6,7 @@ on many inputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -19,17 +19,18 @@ from inductoscope.doctor.search.failure_signature import failure_of_comparison
 from inductoscope.doctor.search.input_recipes import make_inputs, recipes_of
 from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.placement import placed_inputs
-from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.doctor.search.shrink.shrink_pass import Batch, Proposals, ShrinkPass, Subject
 
 
 def _measure(candidate: Candidate) -> int:
     """How many inputs no script can make."""
-    written = sum(1 for recipe in candidate.recipes if recipe)
-    return len(candidate.inputs) - written
+    written = sum(1 for recipe in (*candidate.recipes, *candidate.earlier_recipes) if recipe)
+    return sum(len(inputs) for inputs in candidate.calls) - written
 
 
 def _propose(subject: Subject) -> Proposals:
-    candidate, every = subject.candidate, recipes_of(subject.candidate)
+    candidate = yield from _with_earlier_recipes(subject.candidate)
+    every = recipes_of(candidate)
     if subject.failure.kind in (WRONG, NAN):
         chosen = subject.in_fork(lambda: _choose(candidate, every, subject.failure))
         return _with_recipes(candidate, every, chosen or [-1] * len(every))
@@ -48,6 +49,28 @@ def with_exact_inputs(candidate: Candidate) -> Candidate:
     return _with_recipes(candidate, every, [-1] * len(every))
 
 
+def _with_earlier_recipes(
+    candidate: Candidate,
+) -> Generator[Batch, int | None, Candidate]:
+    """The inputs of an earlier call: of them hardly more than the shapes matters."""
+    if candidate.earlier is None:
+        return candidate
+    every = recipes_of(replace(candidate, inputs=candidate.earlier))
+    attempts = []
+    for choice in (1, 0):
+        texts = _texts(every, [min(choice, len(recipes) - 1) for recipes in every])
+        attempts.append(_with_earlier(candidate, texts))
+    found = yield attempts
+    exact = [recipes[-1] for recipes in every]
+    return _with_earlier(candidate, exact) if found is None else attempts[found]
+
+
+def _with_earlier(candidate: Candidate, texts: Sequence[str]) -> Candidate:
+    assert candidate.earlier is not None
+    made = tuple(make_inputs(texts, candidate.earlier))
+    return replace(candidate, earlier=made, earlier_recipes=tuple(texts))
+
+
 def _with_recipes(
     candidate: Candidate, every: Sequence[Sequence[str]], chosen: Sequence[int]
 ) -> Candidate:
@@ -63,7 +86,11 @@ def _texts(every: Sequence[Sequence[str]], chosen: Sequence[int]) -> list[str]:
 def _choose(candidate: Candidate, every: Sequence[Sequence[str]], failure: Failure) -> list[int]:
     """In a fork: for each input, the number of the simplest recipe that keeps the failure."""
     with compiling(candidate):
-        keeps = _keeps(candidate, compiled(candidate), failure)
+        function = compiled(candidate)
+        if candidate.earlier is not None:
+            earlier = placed_inputs(candidate, candidate.earlier)
+            run(function, earlier, backward=candidate.backward)
+        keeps = _keeps(candidate, function, failure)
         chosen = [len(recipes) - 1 for recipes in every]
         for number, recipes in enumerate(every):
             for choice in range(len(recipes) - 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -46,18 +47,18 @@ def with_outputs(candidate: Candidate, numbers: list[int]) -> Candidate:
     graph.output(tuple(outputs[number] for number in numbers))
     # Inputs that nothing reads any more are dropped; operations that write in place stay.
     graph.eliminate_dead_code(has_effect)
-    unused = [n for n in graph.nodes if n.op == "placeholder" and not n.users]
-    placeholders = [n for n in graph.nodes if n.op == "placeholder"]
-    inputs = tuple(
-        value
-        for node, value in zip(placeholders, candidate.inputs, strict=True)
-        if node not in unused
-    )
-    for node in unused:
-        graph.erase_node(node)
-    return replace(
-        candidate, module=GraphModule(candidate.module, graph), inputs=inputs, recipes=()
-    )
+    return with_used_inputs(candidate, graph)
+
+
+def with_used_inputs(candidate: Candidate, graph: Graph) -> Candidate:
+    """The candidate with a graph that may read fewer inputs; the others are dropped."""
+    placeholders = [node for node in graph.nodes if node.op == "placeholder"]
+    used = [bool(node.users) for node in placeholders]
+    for node in placeholders:
+        if not node.users:
+            graph.erase_node(node)
+    changed = replace(candidate, module=GraphModule(candidate.module, graph))
+    return changed.with_calls_changed(lambda inputs: itertools.compress(inputs, used))
 
 
 def with_outputs_that_count(candidate: Candidate, notes: Sequence[NotedDifference]) -> Candidate:

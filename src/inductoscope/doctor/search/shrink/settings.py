@@ -38,7 +38,7 @@ def _plainer(candidate: Candidate) -> Iterator[Candidate]:
     if candidate.dynamic:
         yield replace(candidate, dynamic=None)
     if candidate.backward:
-        yield replace(candidate, backward=False, inputs=_without_gradients(candidate.inputs))
+        yield replace(candidate, backward=False).with_calls_changed(_without_gradients)
 
 
 def _without(settings: dict[str, object], name: str) -> dict[str, object]:

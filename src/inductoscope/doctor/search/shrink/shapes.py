@@ -20,7 +20,7 @@ _SIZES = (2, 4, 8, 17, 33)
 
 
 def _measure(candidate: Candidate) -> int:
-    return sum(sum(v.shape) for v in candidate.inputs if isinstance(v, torch.Tensor))
+    return sum(sum(v.shape) for v in _tensors(candidate))
 
 
 def _propose(subject: Subject) -> Proposals:
@@ -45,25 +45,25 @@ def all_resized(candidate: Candidate, smaller: int) -> Candidate | None:
 
 
 def _sizes(candidate: Candidate) -> set[int]:
-    return {
-        size
-        for value in candidate.inputs
-        if isinstance(value, torch.Tensor)
-        for size in value.shape
-        if size > 1
-    }
+    return {size for value in _tensors(candidate) for size in value.shape if size > 1}
+
+
+def _tensors(candidate: Candidate) -> list[torch.Tensor]:
+    return [v for inputs in candidate.calls for v in inputs if isinstance(v, torch.Tensor)]
 
 
 def _resized(candidate: Candidate, size: int, smaller: int) -> Candidate | None:
     """The candidate with `smaller` in place of `size`; None if eager cannot run it."""
     try:
-        inputs = tuple(_cut(value, size, smaller) for value in candidate.inputs)
         module = _with_number(candidate.module, size, smaller)
-        attempt = replace(candidate, module=module, inputs=inputs, recipes=())
+        attempt = replace(candidate, module=module).with_calls_changed(
+            lambda inputs: [_cut(value, size, smaller) for value in inputs]
+        )
         if candidate.device:
             return attempt  # This process must not use the GPU; the oracle asks eager in a fork.
         with torch.no_grad():
-            module(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
+            for inputs in attempt.calls:
+                module(*[v.clone() if isinstance(v, torch.Tensor) else v for v in inputs])
     except Exception:
         return None
     return attempt

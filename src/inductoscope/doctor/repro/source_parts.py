@@ -1,0 +1,110 @@
+"""The source of functions of the program, with what they use: imports, values, other functions."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import textwrap
+from types import CodeType, FunctionType, ModuleType
+from typing import Any
+
+import torch
+
+from inductoscope.errors import ToolFailure
+from inductoscope.vocabulary.frames import is_users
+
+TORCH_NAMES = {
+    "torch._ops": ("OpOverload", "OpOverloadPacket", "_OpNamespace"),
+}
+
+PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
+
+
+class SourceParts:
+    """What a script needs so that a function works in it, collected from the function's code."""
+
+    def __init__(self) -> None:
+        self.imports: set[str] = set()
+        self.values: list[str] = []
+        self.functions: list[str] = []
+        self._seen: set[str] = set()
+
+    def add_function(self, function: Any) -> None:
+        """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied."""
+        if not isinstance(function, FunctionType) or function.__closure__:
+            raise ToolFailure("the function is a method or a closure")
+        if function.__name__ in self._seen:
+            return
+        self._seen.add(function.__name__)
+        lines = _source(function).splitlines()
+        start = next(n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+        self.functions.append("\n".join(lines[start:]) + "\n")
+        self._add_globals(function)
+
+    def add_class(self, kind: type) -> None:
+        """Add a class with its methods."""
+        if kind.__name__ in self._seen:
+            return
+        self._seen.add(kind.__name__)
+        self.functions.append(_source(kind))
+        methods = [item for item in vars(kind).values() if isinstance(item, FunctionType)]
+        for method in methods:
+            self._add_globals(method)
+        known = methods[0].__globals__ if methods else {}
+        for base in kind.__bases__:
+            # As the program writes it: by its own name, or as part of a module.
+            names = [name for name, value in known.items() if value is base]
+            self._add(names[0], base) if names else self._add_module_of(base)
+
+    def _add_module_of(self, kind: type) -> None:
+        self.imports.add(f"import {kind.__module__}")
+
+    def _add_globals(self, function: FunctionType) -> None:
+        for name in _names(function.__code__):
+            if name in function.__globals__ and not name.startswith("__"):
+                self._add(name, function.__globals__[name])
+
+    def _add(self, name: str, value: Any) -> None:
+        if isinstance(value, torch._ops._OpNamespace):
+            self._add_value(f"{name} = torch.ops.{value.name}")
+        elif isinstance(value, ModuleType):
+            same = value.__name__ == name
+            self.imports.add(f"import {name}" if same else f"import {value.__name__} as {name}")
+        elif isinstance(value, PLAIN):
+            self._add_value(f"{name} = {value!r}")
+        elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+            self._add_value(f"{name} = torch.ops.{value}")
+        elif _is_librarys(value):
+            as_named = "" if value.__name__ == name else f" as {name}"
+            self.imports.add(f"from {value.__module__} import {value.__name__}{as_named}")
+        elif isinstance(value, type):
+            self.add_class(value)
+        else:
+            self.add_function(value)
+
+    def _add_value(self, line: str) -> None:
+        if line not in self.values:
+            self.values.append(line)
+
+
+def _is_librarys(value: Any) -> bool:
+    """Whether a function or class can be imported from an installed package."""
+    module = sys.modules.get(getattr(value, "__module__", None) or "")
+    if module is None or is_users(getattr(module, "__file__", None) or ""):
+        return False
+    return getattr(module, getattr(value, "__name__", ""), None) is value
+
+
+def _source(item: Any) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(item))
+    except (OSError, TypeError) as error:
+        raise ToolFailure("the source of the function cannot be read") from error
+
+
+def _names(code: CodeType) -> set[str]:
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            found |= _names(constant)
+    return found

@@ -1,0 +1,110 @@
+"""A failure that needs an earlier call: what was compiled for one size serves another."""
+
+from __future__ import annotations
+
+import runpy
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch._inductor.decomposition import decompositions
+from torch.fx import symbolic_trace
+
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.candidate import Candidate, name_of
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.shrink import SHRINK_PASSES
+from inductoscope.doctor.search.shrink.engine import shrink
+from inductoscope.doctor.search.shrink.shrink_pass import Subject
+from inductoscope.doctor.search.subgraph import record_values, subgraph
+from support.graphs import numbers
+
+FIRST, SECOND = numbers(12, 6), numbers(9, 6).mul(2)
+WEIGHTS = numbers(6, 8)
+
+
+def activate(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    rows = x.shape[0]
+    return torch.nn.functional.silu((x @ w) / 4) + 1, w.reshape(-1)[: rows * 2]
+
+
+def for_the_first_size(x: torch.Tensor) -> torch.Tensor:
+    """silu, for the size that it is compiled for and for no other."""
+    rows: Any = x.shape[0]
+    first = rows.node.hint if isinstance(rows, torch.SymInt) else rows
+    return x * torch.sigmoid(x) * (rows / first)
+
+
+def whole() -> Candidate:
+    module = symbolic_trace(activate)
+    return Candidate(module, (SECOND, WEIGHTS), dynamic=True, earlier=(FIRST, WEIGHTS))
+
+
+def test_a_part_of_the_graph_has_the_values_of_both_calls() -> None:
+    candidate = whole()
+    names = [node.name for node in candidate.operations if name_of(node) in ("silu", "add")]
+    cut = subgraph(record_values(candidate), names)
+    assert cut is not None
+    assert cut.earlier is not None
+    for inputs, rows in ((cut.earlier, FIRST), (cut.inputs, SECOND)):
+        assert torch.equal(inputs[0], rows @ WEIGHTS / 4)
+
+
+def test_a_size_that_both_calls_differ_in_becomes_an_input() -> None:
+    candidate = whole()
+    kept = [node.name for node in candidate.operations if name_of(node) == "reshape"]
+    kept += [node.name for node in candidate.operations if name_of(node) == "getitem"][1:]
+    cut = subgraph(record_values(candidate), kept)
+    assert cut is not None
+    assert cut.earlier is not None
+    assert (cut.earlier[1:], cut.inputs[1:]) == ((24,), (18,))
+
+
+@pytest.fixture(scope="module")
+def planted() -> Any:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        monkeypatch.setitem(decompositions, torch.ops.aten.silu.default, for_the_first_size)
+        yield
+
+
+@pytest.fixture(scope="module")
+def smallest(planted: None) -> tuple[Candidate, str]:
+    """What is left of the graph, and the script that shows it."""
+    candidate = whole()
+    oracle = Oracle(Forks(workers=2, seconds=120.0))
+    assert oracle.failure(replace(candidate, earlier=None)) is None
+    failure = oracle.failure(candidate)
+    assert failure is not None
+    passes = [each for each in SHRINK_PASSES if each.name in ("nodes", "inputs")]
+    *_, last = shrink(Subject(candidate, failure), oracle, passes)
+    assert not oracle.mistakes
+    return last.candidate, script_text(last.candidate, failure, "two sizes")
+
+
+def test_the_graph_is_cut_down_with_both_calls(smallest: tuple[Candidate, str]) -> None:
+    candidate, _ = smallest
+    assert [name_of(node) for node in candidate.operations] == ["silu"]
+    assert candidate.earlier is not None
+    (one,), (two,) = candidate.earlier, candidate.inputs
+    assert one.shape[0] != two.shape[0]
+    assert one.shape[1] == two.shape[1]
+
+
+def test_the_script_makes_both_calls(smallest: tuple[Candidate, str], tmp_path: Path) -> None:
+    _, text = smallest
+    assert "    call(function, earlier_inputs())\n    return call(function, inputs())\n" in text
+    script = tmp_path / "repro.py"
+    script.write_text(text)
+
+    def shows_it() -> bool:
+        torch._dynamo.reset()
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except AssertionError:
+            return True
+        return False
+
+    assert Forks().ask(shows_it).result
