@@ -71,6 +71,10 @@ class WatchedGraph:
     expected: NodeValues | None = None
     checked: dict[str, torch.Tensor] = field(default_factory=dict)
 
+    def forget(self) -> None:
+        """Let go of all values."""
+        self.inputs, self.expected, self.checked = {}, None, {}
+
 
 @dataclass(frozen=True)
 class LoadedWrapper:
@@ -141,6 +145,7 @@ class KernelWatch:
                         stack.callback(setattr, function, "__code__", function.__code__)
                         function.__code__ = codes[name]
                 self.graphs.append(wrapper.graph)
+                stack.callback(wrapper.graph.forget)
             yield self
 
     def _rewritten_code(

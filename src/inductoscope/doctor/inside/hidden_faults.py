@@ -7,7 +7,7 @@ with the node that it should hold. Nothing is compiled for that.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.handover import say
+from inductoscope.doctor.inside.program_copy import program_copy
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate, has_transforms
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.doctor.search.suspects import nodes_wrong_alone
@@ -27,6 +28,7 @@ from inductoscope.doctor.search.wrong_result_location import (
     location_of_answer,
     names_in_first_graph,
 )
+from inductoscope.errors import ToolFailure
 
 _SECONDS = 120.0
 
@@ -49,11 +51,12 @@ def wrong_kernel(
 ) -> HiddenFault | None:
     """The first wrong kernel of a graph whose results differ from eager's within rounding."""
     say(place, "differences within rounding; comparing every kernel with eager")
-    oracle = Oracle(Forks(seconds=_SECONDS))
-    location = location_of_answer(oracle.forks.ask(lambda: _in_own_kernels(candidate, compiled)))
+    forks = Forks(seconds=_SECONDS)
+    location = location_of_answer(forks.ask(lambda: _in_own_kernels(candidate, compiled)))
     if not location.kernel:
         return None
-    part, failure = _wrong_part(candidate, location, oracle)
+    names, failure = _wrong_nodes(candidate, location.suspects, place)
+    part = subgraph(record_values(candidate), names) if failure is not None else None
     return HiddenFault(location.kernel, location.text, part, failure)
 
 
@@ -74,17 +77,34 @@ def _in_own_kernels(candidate: Candidate, compiled: Callable[..., Any]) -> Locat
     )
 
 
-def _wrong_part(
-    candidate: Candidate, location: Location, oracle: Oracle
-) -> tuple[Candidate | None, Failure | None]:
-    """The part of the graph that the kernel computes, or one node, if it is wrong by itself."""
+def _wrong_nodes(
+    candidate: Candidate, suspects: Sequence[str], place: Path
+) -> tuple[list[str], Failure | None]:
+    """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
+    copy = None if can_fork() else program_copy()
+    if copy is None:
+        return nodes_that_are_wrong(candidate, suspects)
+    try:
+        found: tuple[list[str], Failure | None] = copy.run(
+            nodes_that_are_wrong, candidate, suspects, place=place
+        )
+        return found
+    except ToolFailure:
+        return [], None
+
+
+def nodes_that_are_wrong(
+    candidate: Candidate, suspects: Sequence[str]
+) -> tuple[list[str], Failure | None]:
+    """The nodes that the kernel computes, or one other, if they are wrong by themselves."""
     if has_transforms(candidate):
-        return None, None
+        return [], None
+    oracle = Oracle(Forks(seconds=_SECONDS, uses_gpu=bool(candidate.device)))
     recorded = record_values(candidate)
-    suspects = [list(location.suspects)] if location.suspects else []
-    for names in (*suspects, *nodes_wrong_alone(recorded, oracle)):
+    computed = [list(suspects)] if suspects else []
+    for names in (*computed, *nodes_wrong_alone(recorded, oracle)):
         part = subgraph(recorded, names)
         failure = None if part is None else oracle.failure(part)
         if failure is not None and failure.kind in (WRONG, NAN):
-            return part, failure
-    return None, None
+            return names, failure
+    return [], None
