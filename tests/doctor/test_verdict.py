@@ -334,6 +334,7 @@ def test_instructions_survive_the_way_through_the_environment() -> None:
     environment = instructions.environment()
     assert instructions_from(environment) == instructions
     assert environment["OMP_THREAD_LIMIT"] == "1", "no thread that a fork would not have"
+    assert "MKL_NUM_THREADS" not in environment, "Inductor would generate no parallel loops"
     assert environment["TORCHDYNAMO_DISABLE"] == "1"
     assert "TORCHDYNAMO_DISABLE" not in Instructions().environment()
     assert VARIABLE in OWN_VARIABLES

@@ -77,7 +77,8 @@ class Instructions:
         """The variables that carry the instructions, and that make forks of the program possible.
 
         A process that has used several OpenMP threads cannot use them in a fork. With the limit
-        no thread is ever started, while the code that is generated stays the same.
+        no thread is ever started; `inside.threads` sees to it that the generated code stays the
+        same. MKL_NUM_THREADS must not be set: torch takes it for the number of its own threads.
         """
         without = {"TORCHDYNAMO_DISABLE": "1"} if self.backend == "off" else {}
         without |= self.variables
@@ -92,7 +93,6 @@ class Instructions:
             # Otherwise to ask whether there is a GPU would make forks useless.
             "PYTORCH_NVML_BASED_CUDA_CHECK": "1",
             "OMP_THREAD_LIMIT": "1",
-            "MKL_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
 

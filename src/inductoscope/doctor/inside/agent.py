@@ -19,6 +19,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.inside.threads import ThreadLimit
 from inductoscope.doctor.instructions import (
     FOLDER,
     Instructions,
@@ -38,7 +39,12 @@ def start(folder: str) -> Installer:
     instructions = instructions_from()
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
-    on_import = {**redirect_headers(), **_settings(instructions, collects=gc.isenabled())}
+    threads = ThreadLimit()
+    on_import = {
+        **redirect_headers(),
+        **threads.on_import(),
+        **_settings(instructions, threads, collects=gc.isenabled()),
+    }
     hooks = (*HOOKS, *checking_hooks(instructions, place))
     installer = Installer(hooks, on_import=on_import)
     if SCOPE.active:
@@ -52,7 +58,9 @@ def start(folder: str) -> Installer:
     return installer
 
 
-def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callable[[], None]]:
+def _settings(
+    instructions: Instructions, threads: ThreadLimit, *, collects: bool
+) -> dict[str, Callable[[], None]]:
     """What to set once torch's settings exist."""
 
     def settle() -> None:
@@ -64,6 +72,7 @@ def _settings(instructions: Instructions, *, collects: bool) -> dict[str, Callab
         if collects:
             gc.enable()
         gc.freeze()
+        threads.apply()
         # Where a user would put it: first.
         exec(f"import torch\n{instructions.workaround}", {})
 
