@@ -24,7 +24,13 @@ from pathlib import Path
 from battery.models.catalogue import SCRIPTS, read_models
 from battery.models.planting import choose_models, examine_planted
 from battery.models.table import is_right, render_markdown, render_text
-from battery.models.trial import Conditions, ModelResult, examine_healthy, result_from
+from battery.models.trial import (
+    COULD_NOT_RUN,
+    Conditions,
+    ModelResult,
+    examine_healthy,
+    result_from,
+)
 from battery.trial import end_running
 
 Job = Callable[[], ModelResult | None]
@@ -69,6 +75,9 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[ModelResult]:
     """Healthy models first: their graphs say which faults fit."""
     models = {m.name: m for m in read_models(options.scripts, options.only.split(","))}
     known = read_results(options.results) if options.resume or options.report else {}
+    if not options.report:
+        # Perhaps what it lacked is there now.
+        known = {key: r for key, r in known.items() if r.verdict != COULD_NOT_RUN}
     conditions = Conditions(options.limit, has_probes=not options.no_probes)
     if not options.report:
         options.results.parent.mkdir(parents=True, exist_ok=True)

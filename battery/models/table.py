@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from battery.models.catalogue import FEATURES, Model
-from battery.models.trial import ModelResult
+from battery.models.trial import COULD_NOT_RUN, ModelResult
 
 _MIB = 1 << 20
 # What a clean verdict may cost, in times of a plain compiled run with an empty cache.
@@ -22,9 +22,12 @@ def is_right(result: ModelResult) -> bool:
 
 def render_text(results: Sequence[ModelResult]) -> str:
     healthy, planted = _split(results)
-    lines = [f"{sum(map(is_right, healthy))} of {len(healthy)} healthy models are clean"]
-    if healthy:
-        lines.append(_costs(healthy))
+    examined = [r for r in healthy if r.verdict != COULD_NOT_RUN]
+    lines = [f"{sum(map(is_right, examined))} of {len(examined)} healthy models are clean"]
+    if len(examined) < len(healthy):
+        lines.append(f"{len(healthy) - len(examined)} could not run, also without the doctor")
+    if examined:
+        lines.append(_costs(examined))
     if planted:
         lines.append(f"{sum(map(is_right, planted))} of {len(planted)} planted: named and proven")
     lines += [f"  {r.name}: {r.verdict} · {r.stage}: {r.summary[:200]}" for r in _misses(results)]

@@ -18,6 +18,9 @@ from inductoscope.model.fold import load
 from inductoscope.model.fx import read_graph
 from inductoscope.vocabulary import stages
 
+# In the place of a verdict: the script fails without the doctor too, so nothing was examined.
+COULD_NOT_RUN = "could not run"
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -150,6 +153,8 @@ def examine_healthy(model: Model, folder: Path, conditions: Conditions) -> Model
     place = (folder / model.name).absolute()
     try:
         plain, plain_cost = run_plain(model, place, conditions)
+        if plain.exit_code != 0:
+            return _could_not_run(model, plain, plain_cost)
         outcome, cost, verdict = run_doctor(model, place, conditions)
         nodes, operations = _graphs(place / "examined" / "recording")
         return ModelResult(
@@ -168,6 +173,24 @@ def examine_healthy(model: Model, folder: Path, conditions: Conditions) -> Model
         )
     finally:
         keep_texts(place)
+
+
+def _could_not_run(model: Model, plain: Outcome, cost: Cost) -> ModelResult:
+    """Without the doctor the script fails too: a library is missing, or the time ran out."""
+    return ModelResult(
+        name=model.name,
+        planted="",
+        verdict=COULD_NOT_RUN,
+        stage="",
+        summary=plain.output.strip()[-300:] or f"no end after {plain.seconds:.0f} s",
+        confidence="",
+        not_checked=(),
+        nodes=0,
+        operations=(),
+        plain_exit=plain.exit_code,
+        plain=cost,
+        doctor=Cost(),
+    )
 
 
 def keep_texts(place: Path) -> None:

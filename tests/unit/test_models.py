@@ -16,7 +16,15 @@ from battery.models.install import declare_operators
 from battery.models.planting import choose_models, draw, fitting_recipes, shows
 from battery.models.run import read_results
 from battery.models.table import is_right, render_markdown, render_text
-from battery.models.trial import Conditions, Cost, ModelResult, result_from, run_plain
+from battery.models.trial import (
+    COULD_NOT_RUN,
+    Conditions,
+    Cost,
+    ModelResult,
+    examine_healthy,
+    result_from,
+    run_plain,
+)
 from battery.trial import Outcome
 
 MODELS = read_models()
@@ -92,6 +100,16 @@ def test_a_model_runs_with_an_empty_cache_and_nothing_is_downloaded(tmp_path: Pa
     outcome, cost = run_plain(model, tmp_path / "work", Conditions(limit=60))
     assert outcome.output.split() == ["False", "1"]
     assert cost.peak_bytes > 0
+
+
+def test_a_script_that_fails_without_the_doctor_accuses_nobody(tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text("import a_library_that_is_not_here")
+    result = examine_healthy(read_models(tmp_path)[0], tmp_path / "work", Conditions(limit=60))
+    assert (result.verdict, result.plain_exit, result.doctor.seconds) == (COULD_NOT_RUN, 1, 0.0)
+    assert "a_library_that_is_not_here" in result.summary
+    text = render_text([CLEAN, result])
+    assert "1 of 1 healthy models are clean" in text
+    assert "1 could not run, also without the doctor" in text
 
 
 def test_results_are_read_back_and_a_line_cut_short_is_left_out(tmp_path: Path) -> None:
