@@ -24,7 +24,7 @@ from inductoscope.recording.events.checking import (
     CallsUnchecked,
     DifferenceNoted,
 )
-from inductoscope.recording.events.compiling import CompileStart, StageStart
+from inductoscope.recording.events.compiling import CompileFailed, CompileStart, StageStart
 from inductoscope.recording.events.process import HookError
 from inductoscope.recording.location import create_recording
 from support.program_cases import (
@@ -442,3 +442,41 @@ def test_a_level_that_fails_otherwise_is_not_blamed(decide: Decide) -> None:
     assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
     assert "In the 1 compared calls" in verdict.summary
     assert "not compared: 2 values" in [item["what"] for item in verdict.evidence]
+
+
+# --- operators of the program ---------------------------------------------------------------------
+
+MAKING = """RuntimeError when making fake tensor call
+  Explanation: Dynamo failed to run FX node with fake tensors: call_function \
+mine.pick.default(*(FakeTensor(..., size=(8,)),), **{}): got %s
+  Hint: Your code may result in an error when running in eager."""
+
+
+def refused(message: str, place: Path) -> Verdict:
+    error = CompileFailed(
+        compile="0/0", stage="dynamo", type="TorchRuntimeError", message=message, traceback=""
+    )
+    first = replace(FAILS, events=(CompileStart(compile="0/0", function="f"), error))
+    return verdict_of_first(written_case(place, first)[0])
+
+
+def test_a_fake_implementation_that_raises_is_the_programs_own(tmp_path: Path) -> None:
+    found = refused(MAKING % "AssertionError('rows must come in threes')", tmp_path)
+    assert (found.verdict, found.stage) == ("not-a-bug", "user")
+    assert found.culprit.op == "mine.pick.default"
+    assert "raises AssertionError('rows must come in threes')" in found.summary
+
+
+def test_an_operator_without_a_fake_implementation_is_refused_by_dynamo(tmp_path: Path) -> None:
+    missing = "RuntimeError('There was no fake impl registered. Please use `pick.register_fake`')"
+    found = refused(MAKING % missing, tmp_path)
+    assert (found.verdict, found.stage) == ("not-inductor", "dynamo")
+    assert found.summary.endswith("use register_fake)")
+
+
+def test_a_program_that_asks_for_a_gpu_where_none_is(tmp_path: Path) -> None:
+    """Its failure in eager says nothing about the compiler."""
+    end = End(1, "AssertionError: Torch not compiled with CUDA enabled")
+    found = verdict_of_first(written_case(tmp_path, end, off=[end], plain=[end])[0])
+    assert (found.verdict, found.stage) == ("not-a-bug", "user")
+    assert found.summary.startswith("The program asks for a GPU that this machine (")

@@ -12,6 +12,8 @@ How sure: Proven by the exception, and by the run in eager.
 
 from __future__ import annotations
 
+import re
+
 from inductoscope.analysis.rules import diagnose
 from inductoscope.doctor.outside.common_verdicts import fails_in_eager
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
@@ -22,6 +24,11 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.frames import frames_in, is_users
 
+# What Dynamo says about an operator that is not torch's.
+_FAKE_RAISED = re.compile(
+    r"with fake tensors: call_function (?P<operator>(?!aten\.|prims\.|prim\.)\w+\.\w+\.\w+)\("
+    r".*: got (?P<raised>\w+\(.*\))"
+)
 _BEFORE_INDUCTOR = {stages.DYNAMO: "Dynamo, not Inductor", stages.AOT: "AOTAutograd, not Inductor"}
 
 
@@ -47,6 +54,9 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     source = _users_line(error.message) or error.source or (finding.source if finding else None)
     culprit = Culprit(function=functions[0] if functions else None, source=source)
     result = Verdict(kind, error.stage, _summary(error), "proven", culprit)
+    fake = _FAKE_RAISED.search(error.message)
+    if fake is not None and "no fake impl" not in fake["raised"]:
+        result = _on_fake_implementation(fake, culprit)
     message = error.message.strip().splitlines()
     result.add("\n".join(message[:12]), "the exception; the same code does not fail in eager")
     for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
@@ -54,6 +64,16 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     if finding is not None:
         result.add(finding.advice)
     return result
+
+
+def _on_fake_implementation(fake: re.Match[str], culprit: Culprit) -> Verdict:
+    """An operator of the program raised where torch asks it for shapes and types only."""
+    culprit.op = fake["operator"]
+    summary = (
+        f"The fake implementation of the program's operator {fake['operator']} raises "
+        f"{fake['raised'][:200]}. Eager never calls it; torch.compile asks it for shapes and types."
+    )
+    return Verdict(v.NOT_A_BUG, stages.USER, summary, "proven", culprit)
 
 
 def _summary(error: CompileError) -> str:
