@@ -34,6 +34,7 @@ FOLDERS = ("unit", "doctor", "integration", "browser", "fuzz")
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    gc.set_threshold(50_000, 20, 100)
     for folder in FOLDERS:
         config.addinivalue_line("markers", f"{folder}: is in tests/{folder}")
     # Workers take it from here: they have to agree on the sample of the day at midnight, too.
@@ -44,7 +45,6 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_finish() -> None:
     """Thousands of tests are there to stay: they need not be gone through for garbage."""
     gc.freeze()
-    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
@@ -114,13 +114,20 @@ def remembering_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path | Non
 def _compile_once(remembering_compiler: Path | None) -> Iterator[None]:
     """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER.
 
-    Programs do not collect garbage as often as they would, unless a test sets the PYTHONPATH.
+    Programs do not collect garbage as often as they would, unless a test sets the PYTHONPATH
+    or takes Python as it is.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(QUICK_PYTHON))
         if remembering_compiler is not None:
             patch.setenv("PATH", os.pathsep.join([str(remembering_compiler), SEARCH_PATH]))
         yield
+
+
+@pytest.fixture
+def python_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing of ours is in a program, except what the tool puts there."""
+    monkeypatch.delenv("PYTHONPATH")
 
 
 @pytest.fixture(scope="session")

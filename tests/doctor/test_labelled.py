@@ -18,6 +18,8 @@ from battery.trial import run_doctor
 from support.programs import ONE_PROOF
 from support.samples import stored_sample
 
+pytestmark = pytest.mark.usefixtures("python_as_it_is")
+
 # Quick ones, each of a kind that no test beside this file has; all of them are `make battery`.
 SAMPLE = ("lowering-cumsum-crash", "healthy-honest-nan")
 GENERATED = [fault for fault in generate(0) if fault.name in SAMPLE]

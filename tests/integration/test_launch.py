@@ -14,7 +14,7 @@ from inductoscope.analysis.rules import diagnose
 from support.programs import TOOL, Workplace
 from support.waiting import wait_until
 
-pytestmark = pytest.mark.spread
+pytestmark = [pytest.mark.spread, pytest.mark.usefixtures("python_as_it_is")]
 
 # What a program can see of how it was started, printed as JSON.
 INTROSPECT = """
@@ -31,12 +31,6 @@ print(json.dumps({
     "hook": sys.excepthook is sys.__excepthook__,
 }))
 """
-
-
-@pytest.fixture(autouse=True)
-def _python_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of ours is in a program, but for what the tool puts there."""
-    monkeypatch.delenv("PYTHONPATH")
 
 
 # --- the program sees no difference ---------------------------------------------------------------

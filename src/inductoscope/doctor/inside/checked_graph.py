@@ -1,8 +1,7 @@
 """A compiled graph whose first calls also run in eager and are compared.
 
 A failure is handled when the graph is called: then the inputs are real, no compile is going on, and
-the process can be forked to investigate. So an exception of the compiler is held back until the
-call.
+the process can be forked to investigate. So an exception of the compiler is held back until then.
 """
 
 from __future__ import annotations
