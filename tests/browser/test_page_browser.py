@@ -3,154 +3,22 @@
 from __future__ import annotations
 
 import json
-import os
-import shutil
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs
 
 import pytest
 
 from inductoscope.views.page.live import LiveServer
 from support import pages
 from support.examples import stored
+from support.visitor import Visitor
 
-CHROMIUM = os.environ.get("INDUCTOSCOPE_CHROMIUM") or shutil.which("chromium")
-ARGUMENTS = [
-    "--no-sandbox", "--disable-gpu", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync", "--no-first-run",
-]  # fmt: skip
 VIEWS = (
     "overview", "timeline", "explorer", "passes", "scheduler",
     "ledger", "autotune", "compiles", "kernels",
 )  # fmt: skip
-
-
-def _absent(reason: str) -> None:
-    if os.environ.get("INDUCTOSCOPE_BROWSER_TESTS") == "1":
-        pytest.fail(reason)
-    pytest.skip(reason)
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    """One Chromium for all tests of this file."""
-    if CHROMIUM is None:
-        _absent("no chromium on the PATH; Debian's package of that name will do")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        _absent("playwright is not installed: pip install playwright")
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
-        yield started
-        started.close()
-
-
-@pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """The file of a page by its name; each is written once."""
-    folder = tmp_path_factory.mktemp("pages")
-    damaged = {f"damaged-{seed}": seed for seed in range(4)}
-
-    def path(name: str) -> Path:
-        place = folder / f"{name}.html"
-        if not place.exists():
-            data = pages.damaged(damaged[name]) if name in damaged else getattr(pages, name)()
-            pages.write(data, place)
-        return place
-
-    return path
-
-
-# Which chunks were inflated is seen from the number of streams that were begun.
-_COUNT_INFLATED = """
-    window.inflated = 0;
-    window.DecompressionStream = class extends window.DecompressionStream {
-        constructor(format) { super(format); window.inflated += 1; }
-    };
-"""
-
-
-# An editor that is new scrolls a second time when it has measured itself.
-_FRAMES = """() => new Promise(done => {
-    const wait = frames => requestAnimationFrame(() => frames ? wait(frames - 1) : done());
-    wait(4);
-})"""
-_LOADED = "() => !document.querySelector('.view')?.textContent.includes('Loading…')"
-
-
-class Visitor:
-    """A reader of one page, who notices what must never happen."""
-
-    def __init__(self, browser: Any, path: Path, **context: Any) -> None:
-        size = {"width": 1280, "height": 800}
-        self.context = browser.new_context(viewport=size, reduced_motion="reduce", **context)
-        self.context.add_init_script(_COUNT_INFLATED)
-        self.page = self.context.new_page()
-        self.path = path
-        self.troubles: list[str] = []
-        self.page.on("pageerror", lambda error: self.troubles.append(f"exception: {error}"))
-        self.page.on("console", self._console)
-        self.page.on("request", self._request)
-
-    def _console(self, message: Any) -> None:
-        if message.type == "error":
-            self.troubles.append(f"console: {message.text}")
-
-    def _request(self, request: Any) -> None:
-        if not request.url.startswith(self.path.as_uri()):
-            self.troubles.append(f"request: {request.url[:100]}")
-
-    def visit(self, route: str) -> None:
-        """Open the page at a route, or lead the open page there."""
-        address = f"{self.path.as_uri()}#/{route}"
-        self.page.goto(address)
-        self.page.wait_for_selector(".view")
-        self.page.wait_for_function(_LOADED)
-
-    def settle(self) -> None:
-        """Wait until what was done last has been drawn."""
-        self.page.evaluate(_FRAMES)
-
-    def all(self, selector: str) -> list[str]:
-        """The text of everything that a selector finds."""
-        self.settle()
-        found: list[str] = self.page.locator(selector).all_inner_texts()
-        return found
-
-    def marked(self, pane: str) -> list[str]:
-        """The lines of a pane that are highlighted as counterparts."""
-        return [line.strip() for line in self.all(f"[data-pane={pane}] .cm-line.mark")]
-
-    def choose_line(self, pane: str, number: int) -> None:
-        """Click on a line, near its beginning: the rest of it may be out of sight."""
-        line = self.page.locator(f"[data-pane={pane}] .cm-line").nth(number - 1)
-        line.click(position={"x": 60, "y": 8})
-
-    def parameters(self) -> dict[str, list[str]]:
-        """What the address says after the name of the view."""
-        self.settle()
-        return parse_qs(self.page.url.partition("?")[2])
-
-
-@pytest.fixture
-def visitor(browser: Any, files: Callable[[str], Path]) -> Iterator[Callable[..., Visitor]]:
-    """Opens pages; at the end nothing may have gone wrong and nothing been asked of a network."""
-    opened: list[Visitor] = []
-
-    def visit(name: str, route: str = "overview", **context: Any) -> Visitor:
-        guest = Visitor(browser, files(name), **context)
-        opened.append(guest)
-        guest.visit(route)
-        return guest
-
-    yield visit
-    for guest in opened:
-        guest.context.close()
-        assert guest.troubles == []
 
 
 def test_findings_come_first_and_the_worst_before_the_others(
