@@ -114,6 +114,7 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
                 pass_name="pass_patterns_1",
                 names=("mul_softmax_pattern", "pass_patterns_1"),
                 operation="aten.mul.Tensor",
+                removed=("aten.mul.Tensor",),
                 added=("aten.sub.Tensor",),
                 how="the graph before and after each pass was run",
             ),
@@ -126,6 +127,24 @@ def test_a_pass_is_named_with_its_patterns_and_with_what_it_changed() -> None:
     assert ", because of the pass pass_patterns_1 (stage joint-pass)" in verdict.summary
     took = {"what": "the pass removed aten.mul.Tensor and added aten.sub.Tensor"}
     assert {**took, "where": "joint-pass"} in verdict.evidence
+
+
+def test_a_pass_of_the_program_is_named_with_its_line() -> None:
+    verdict = verdict_on(
+        found(
+            Failure(ERROR, "RuntimeError: mat1 and mat2 must have the same dtype", stage="runtime"),
+            location=Location(
+                stage="post-grad-pass",
+                pass_name="post_grad_custom_post_pass",
+                operation="aten.mm.default",
+                own_pass="halve_weights (/home/me/train.py:12)",
+                how="the graph was run in eager before and after each pass",
+            ),
+        )
+    )
+    assert verdict.culprit.pass_ == "post_grad_custom_post_pass, halve_weights"
+    who = "because of the pass halve_weights at /home/me/train.py:12, which is not torch's"
+    assert who in verdict.summary
 
 
 def test_nan_has_a_verdict_of_its_own() -> None:

@@ -480,3 +480,11 @@ def test_a_program_that_asks_for_a_gpu_where_none_is(tmp_path: Path) -> None:
     found = verdict_of_first(written_case(tmp_path, end, off=[end], plain=[end])[0])
     assert (found.verdict, found.stage) == ("not-a-bug", "user")
     assert found.summary.startswith("The program asks for a GPU that this machine (")
+
+
+def test_a_program_in_which_dynamo_captured_no_graph(tmp_path: Path) -> None:
+    """As with a model of torch's own modules under DDP."""
+    end = replace(ENDS_WELL, events=(CompileStart(compile="0/0", function="inner"),))
+    found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
+    assert (found.verdict, found.confidence) == ("clean", "proven")
+    assert "Dynamo captured no graph in 1 functions" in found.summary

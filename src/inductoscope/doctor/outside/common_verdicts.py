@@ -93,10 +93,15 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
 
 def nothing_found(case: ProgramCase) -> Verdict:
     """Every call that was compared matches eager."""
-    compiled = len(case.recording.compiles)
-    if not compiled:
+    compiles = case.recording.compiles
+    with_graphs = [each for each in compiles if each.graphs]
+    if not compiles:
         text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
         return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
+    has_mistakes = any(process.hook_errors for process in case.recording.processes)
+    if not with_graphs and not case.checks and not has_mistakes:
+        return _no_graph_captured(case)
+    compiled = len(with_graphs) or len(compiles)
     right, rounding = case.checks_that_are("right"), case.checks_that_are("within-rounding")
     agree, uncompared = len(right) + len(rounding), len(case.checks) - len(right) - len(rounding)
     if not agree:
@@ -118,6 +123,15 @@ def nothing_found(case: ProgramCase) -> Verdict:
     _add_uncompared(result, case)
     result.add(ELSEWHERE, f"this machine: {this_machine()}")
     return result
+
+
+def _no_graph_captured(case: ProgramCase) -> Verdict:
+    """As under DDP, whose own code Dynamo passes over, around modules of torch's."""
+    text = (
+        "Nothing is wrong, and nothing was compiled: Dynamo captured no graph in "
+        f"{len(case.recording.compiles)} functions. `inductoscope show --stage breaks` says why."
+    )
+    return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
 
 
 def _nothing_compared(case: ProgramCase) -> Verdict:
