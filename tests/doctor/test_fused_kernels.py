@@ -19,11 +19,13 @@ Function = Callable[[torch.Tensor], torch.Tensor]
 @pytest.mark.parametrize(
     ("name", "function", "backward"),
     [
+        # The buffer that is wrong first is the sum of what is wrong.
+        ("exp", lambda x: torch.softmax(x, dim=-1) * 2, False),
         ("tanh", lambda x: torch.nn.functional.gelu(x, approximate="tanh") + 1, False),
         # Not in the forward graph: the derivative of a gelu is a normal distribution.
         ("exp", lambda x: torch.nn.functional.gelu(x) * 2, True),
     ],
-    ids=["forward", "backward"],
+    ids=["softmax", "gelu", "the backward of gelu"],
 )
 def test_vector_code_of_one_operation_is_wrong(
     monkeypatch: pytest.MonkeyPatch, name: str, function: Function, backward: bool

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 from inductoscope.doctor.compare.graphs import inputs_for
 from inductoscope.doctor.compare.kernels import KernelDivergence
-from inductoscope.doctor.failure import NAN, WRONG, Failure
-from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.failure import FEW_NODES, NAN, WRONG, Failure
+from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.oracle import Oracle, examine
 from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 
@@ -19,14 +19,15 @@ def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]
 
 
 def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
-    """The operations inside a wrong kernel that are wrong even on their own, in this process.
+    """The operations around a wrong buffer that are wrong even on their own, in this process.
 
     Their nodes are those of Inductor's graph, forward or backward, which has simpler operations
-    than the program.
+    than the program. In a large graph, only those that went into the buffer are tried.
     """
     graph = found.graph
-    nodes = {node.name: str(node.target) for node in graph.module.graph.nodes}
-    if len({nodes.get(name) for name in found.origins}) < 2:
+    nodes = {n.name: str(n.target) for n in graph.module.graph.nodes if is_operation(n)}
+    tried = nodes.keys() if len(nodes) <= FEW_NODES else set(found.origins)
+    if len({nodes.get(name) for name in tried}) < 2:
         return ()  # There is nothing to choose from.
     inputs = tuple(inputs_for(graph.module, graph.inputs))
     of_graph = replace(
@@ -34,7 +35,7 @@ def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tup
     )
     try:
         recorded = record_values(of_graph)
-        names = [name for name in recorded.names if name in found.origins]
+        names = [name for name in recorded.names if name in tried]
         wrong = _wrong_among(recorded, names, examine)
     except Exception:  # They are only a hint.
         return ()
