@@ -37,7 +37,10 @@ def render_text(results: Sequence[ModelResult]) -> str:
 def render_markdown(models: Sequence[Model], results: Sequence[ModelResult], about: str) -> str:
     healthy, planted = _split(results)
     known = {model.name: model for model in models}
-    lines = ["# Real models", "", *_INTRODUCTION, "", about, "", "```", render_text(results), "```"]
+    have = f"{len(healthy)} of {len(models)} models have a result; `make models` runs the rest."
+    lines = ["# Real models", "", *_INTRODUCTION, "", about]
+    lines += ["", have] if len(healthy) < len(models) else []
+    lines += ["", "```", render_text(results), "```"]
     lines += ["", "## Healthy models", "", *_table(_HEALTHY, [_healthy(r, known) for r in healthy])]
     lines += ["", "## With a planted fault", "", *_table(_PLANTED, [_planted(r) for r in planted])]
     lines += ["", "## What they cover", "", *_table(("use", "models"), _coverage(models)), ""]
