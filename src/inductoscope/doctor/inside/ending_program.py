@@ -42,16 +42,17 @@ def _investigated(
     """Here, or in the copy of a program that uses a GPU and so cannot be forked."""
     arguments = (candidate, failure, found, place, instructions)
     copy = None if can_fork() else program_copy()
-    if copy is not None:
-        try:
-            done: Found = copy.run(investigate, *arguments, place=place)
-            return done
-        except ToolFailure as error:
-            found = read_found(place) or found
-            found.notes.insert(0, str(error))
-            if found.reproduces:
-                return found  # What is known so far.
-    return found if is_device_lost() else investigate(*arguments)
+    if copy is None:
+        return found if is_device_lost() else investigate(*arguments)
+    try:
+        done: Found = copy.run(investigate, *arguments, place=place)
+        return done
+    except ToolFailure as error:
+        found = read_found(place) or found
+        if not found.reproduces and not is_device_lost():
+            found = investigate(candidate, failure, found, place, instructions)
+        found.notes.insert(0, str(error))
+        return found
 
 
 def stop_with(found: Found, place: Path) -> NoReturn:

@@ -61,7 +61,7 @@ def check_memory(
     tool = _find_tool(environment)
     if tool is None:
         return MemoryCheck(why_not=f"{_TOOL} is not installed; it could name the line")
-    arguments = [tool, "--tool", "memcheck", "--print-limit", "1", "--kill", "yes"]
+    arguments = [tool, "--tool", "memcheck", "--print-limit", "1"]
     child = start_group(
         [*arguments, *command],
         environment={**environment, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
@@ -75,8 +75,9 @@ def check_memory(
         return MemoryCheck(why_not=f"{_TOOL} did not end within {_SECONDS:.0f} s")
     finally:
         end_child(child)
-    access = read_report(output.decode("utf-8", "replace"))
-    return MemoryCheck(access, "" if access else f"{_TOOL} reports no access out of bounds")
+    text = output.decode("utf-8", "replace")
+    access = read_report(text)
+    return MemoryCheck(access, "" if access else _why_not(text))
 
 
 def check_script(script: Path, environment: Mapping[str, str]) -> MemoryCheck:
@@ -99,6 +100,13 @@ def read_report(text: str) -> InvalidAccess | None:
         place=place,
         distance=distance[1] if distance else "",
     )
+
+
+def _why_not(text: str) -> str:
+    if "ERROR SUMMARY" in text:
+        return f"{_TOOL} reports no access out of bounds"
+    first = next((line.strip("= ") for line in text.splitlines() if line.strip("= ")), "nothing")
+    return f"{_TOOL} could not run the program: {first[:200]}"
 
 
 def _find_tool(environment: Mapping[str, str]) -> str | None:

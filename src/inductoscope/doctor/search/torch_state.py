@@ -39,7 +39,7 @@ class TorchState:
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.gradients))
             for name, dtype in self.autocast.items():
-                stack.enter_context(torch.autocast(name, dtype=dtype))
+                stack.enter_context(_autocast(name, dtype))
             yield
 
     def adopt(self) -> None:
@@ -53,6 +53,22 @@ class TorchState:
             owner, name = _owner(path)
             with contextlib.suppress(Exception):
                 setattr(owner, name, value)
+
+
+@contextlib.contextmanager
+def _autocast(device: str, dtype: Any) -> Iterator[None]:
+    """Like `torch.autocast`, which asks the GPU what it can do; this process may not use it."""
+    import torch
+
+    before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    torch.set_autocast_enabled(device, True)
+    torch.set_autocast_dtype(device, dtype)
+    try:
+        yield
+    finally:
+        torch.set_autocast_enabled(device, before[0])
+        torch.set_autocast_dtype(device, before[1])
+        torch.clear_autocast_cache()
 
 
 def current_state() -> TorchState:

@@ -1,0 +1,119 @@
+"""Failures that were found and cut down on an H200, and what the doctor says about them.
+
+`tests/data/h200_failures` holds what the copy of each program handed over, and what a program
+printed that read the output of a CUDA graph too late.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.codec import decode
+from inductoscope.doctor.failure import device_error
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.outside.finding_verdict import verdict_on
+from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.recording.events.code import KernelDefined
+from inductoscope.recording.events.compiling import CompileStart
+from inductoscope.recording.events.graphs import InductorStart
+from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
+
+DATA = Path(__file__).parents[1] / "data" / "h200_failures"
+
+
+def found(name: str) -> Found:
+    return decode(Found, json.loads((DATA / f"{name}.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("name", "verdict", "stage", "operation", "kernel", "nodes"),
+    [
+        ("gated_mlp", "crash", "runtime", "aten.cos.default", "triton_poi_fused_cos_0", (1, 7)),
+        (
+            "total_energy",
+            "hang",
+            "runtime",
+            "aten.sum.dim_IntList",
+            "triton_unk_fused_sum_0",
+            (1, 4),
+        ),
+        (
+            "wide_history",
+            "compile-error",
+            "triton-compile",
+            "slice_scatter_default",
+            "triton_poi_fused_slice_slice_backward_0",
+            (2, 4),
+        ),
+    ],
+    ids=["illegal access", "kernel that never returns", "refused by Triton"],
+)
+def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
+    name: str, verdict: str, stage: str, operation: str, kernel: str, nodes: tuple[int, int]
+) -> None:
+    what = found(name)
+    said = verdict_on(what)
+    assert (said.verdict, said.stage, said.confidence) == (verdict, stage, "proven")
+    assert str(said.culprit.op).startswith(operation)
+    assert said.culprit.kernel == kernel
+    assert (what.nodes, what.nodes_before) == nodes
+    assert "on_gpu(" in what.script
+
+
+def test_a_kernel_that_never_returns_is_told_apart_from_a_compile_that_never_ends() -> None:
+    text = verdict_on(found("total_energy")).summary
+    assert "kernel triton_unk_fused_sum_0 did not return" in text
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        (
+            "CUDA driver error: an illegal memory access was encountered",
+            "an illegal memory access was encountered",
+        ),
+        (
+            "CUDA error: device-side assert triggered\nSearch for `cudaErrorAssert'",
+            "device-side assert triggered",
+        ),
+        ("CUDA error: out of memory", ""),
+        ("CUDA out of memory. Tried to allocate 2 GiB", ""),
+    ],
+)
+def test_what_loses_the_gpu_is_the_same_failure_whoever_notices_it(message: str, said: str) -> None:
+    assert device_error(message) == said
+
+
+# --- CUDA graphs ----------------------------------------------------------------------------------
+
+KERNEL = (
+    CompileStart(compile="0/0", function="forward", file="script.py", line=13),
+    InductorStart(compile="0/0", graph="0/0 forward", phase="forward"),
+    KernelDefined(graph="0/0 forward", name="triton_poi_fused_0", language="Triton"),
+)
+CHECKED = End(events=(*KERNEL, check()))
+OVERWRITTEN = End(1, (DATA / "cuda_graphs.txt").read_text())
+
+
+def test_an_output_that_a_later_run_overwrites_is_put_down_to_cuda_graphs(tmp_path: Path) -> None:
+    # Without checks it fails; it does not without CUDA graphs, nor with its outputs cloned.
+    runs = {PLAIN: [OVERWRITTEN], COMPILED: [OVERWRITTEN, ENDS_WELL, ENDS_WELL]}
+    case, asked = written_case(tmp_path, CHECKED, **runs)
+    said = verdict_of_first(case)
+    assert (said.verdict, said.stage, said.confidence) == ("crash", "runtime", "proven")
+    assert "CUDA graphs" in said.summary
+    assert said.culprit.source == "script.py:13"
+    assert said.workaround is not None
+    assert said.workaround.verified
+    assert "clone" in said.workaround.text
+    assert asked == [PLAIN, COMPILED, COMPILED, COMPILED]
+
+
+def test_where_it_fails_without_cuda_graphs_too_they_are_not_blamed(tmp_path: Path) -> None:
+    case, _ = written_case(tmp_path, CHECKED, plain=[OVERWRITTEN], compiled=[OVERWRITTEN])
+    said = verdict_of_first(case)
+    assert said.verdict == "unknown"
+    assert "CUDA graphs" not in said.summary
