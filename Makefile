@@ -4,6 +4,7 @@
 # make bench-capture   what recording costs, beside what torch's own tracing costs
 # make bench-doctor    the doctor beside torch's bisector and minifier
 # make bench-logs      reading large logs, beside tlparse
+# make bench-sentinel  what the sentinel costs, and how soon it notices a fault
 # make bench-report    the page of 2,000 kernels, beside tlparse's
 # make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
@@ -16,7 +17,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-report battery cases models recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-sentinel bench-report battery cases models recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -56,6 +57,9 @@ bench-doctor: $(VENV)/.installed
 bench-logs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet tlparse || true
 	$(BIN)/python -m bench.logs --json bench-results/logs.json
+
+bench-sentinel: $(VENV)/.installed
+	$(BIN)/python -m bench.sentinel --json bench-results/sentinel.json
 
 bench-report: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet tlparse || true

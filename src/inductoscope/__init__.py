@@ -15,9 +15,26 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.version import __version__
 
 if TYPE_CHECKING:
-    from inductoscope.api import LiveRecording, assert_same, check, open_recording, record
+    from inductoscope.api import (
+        LiveRecording,
+        LiveSentinel,
+        assert_same,
+        check,
+        open_recording,
+        record,
+        sentinel,
+    )
 
-__all__ = ["LiveRecording", "__version__", "assert_same", "check", "open_recording", "record"]
+__all__ = [
+    "LiveRecording",
+    "LiveSentinel",
+    "__version__",
+    "assert_same",
+    "check",
+    "open_recording",
+    "record",
+    "sentinel",
+]
 
 
 def __getattr__(name: str) -> Any:

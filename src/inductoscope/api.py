@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.capture.in_process import recorded
+from inductoscope.doctor.alarm import Alarm, read_alarms
+from inductoscope.doctor.instructions import FOLDER
+from inductoscope.doctor.sentinel.agent import log_alarm, sentinel_hooks
+from inductoscope.doctor.sentinel.options import SentinelOptions
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.views.report.show import ShowSelection, choose_view
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.torch_names import Hook
 
 if TYPE_CHECKING:
     from inductoscope.doctor.compare.check_function import CheckResult
@@ -69,6 +74,39 @@ def record(*, output: Path | str | None = None, fresh: bool = False) -> Iterator
     """
     with recorded(output=None if output is None else Path(output), fresh=fresh) as folder:
         yield LiveRecording(folder)
+
+
+class LiveSentinel(LiveRecording):
+    """A run that `sentinel` watches or has watched."""
+
+    @property
+    def alarms(self) -> list[Alarm]:
+        """Values of compiled graphs whose error always points the same way, oldest first."""
+        return [alarm for _, alarm in read_alarms(self.path / FOLDER)]
+
+
+@contextlib.contextmanager
+def sentinel(*, overhead: float = 0.05, output: Path | str | None = None) -> Iterator[LiveSentinel]:
+    """Test what this process compiles inside the block for a bias, for as long as it runs.
+
+        with inductoscope.sentinel() as watch:
+            train()
+        print(watch.alarms)
+
+    Calls of compiled graphs, chosen at random, are also made in eager and float64, forward and
+    backward; `overhead` is the share of the program's time that this may add. Results and random
+    numbers stay as they are. An alarm is logged, and keeps the call for `doctor --kept`.
+    """
+    options = SentinelOptions(overhead)
+
+    def hooks(folder: Path) -> tuple[Hook, ...]:
+        place = folder / FOLDER
+        place.mkdir(exist_ok=True)
+        return sentinel_hooks(options, place, log_alarm)
+
+    folder = None if output is None else Path(output)
+    with recorded(output=folder, fresh=False, more_hooks=hooks) as path:
+        yield LiveSentinel(path)
 
 
 def open_recording(path: Path | str) -> LiveRecording:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from inductoscope.capture.hooks import HOOKS
@@ -14,24 +14,31 @@ from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
 from inductoscope.errors import UsageError
 from inductoscope.recording.location import create_recording
+from inductoscope.vocabulary.torch_names import Hook
 
 TORCH_NAMES = {
     "torch._inductor.utils": ("fresh_cache",),
 }
 
 
+MoreHooks = Callable[[Path], tuple[Hook, ...]]
+
+
 @contextlib.contextmanager
-def recorded(*, output: Path | None, fresh: bool) -> Iterator[Path]:
+def recorded(
+    *, output: Path | None, fresh: bool, more_hooks: MoreHooks | None = None
+) -> Iterator[Path]:
     """Record what this process compiles inside the block, and yield the recording's folder.
 
     Afterwards torch is as it was. Inside `inductoscope run` the recording of the run is used.
+    `more_hooks` takes the folder.
     """
     if SCOPE.active:
         yield _recording_in_use(output)
         return
     command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
     folder = create_recording(command, output=output, fresh=fresh, inside=True)
-    installer = Installer(HOOKS)
+    installer = Installer((*HOOKS, *(more_hooks(folder) if more_hooks else ())))
     SCOPE.open(folder)
     installer.start()
     try:

@@ -104,10 +104,11 @@ def run_recorded(
     *,
     fresh: bool = False,
     observer: Observer | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> Ending:
-    """Run `command` to its end, recorded into `folder`."""
+    """Run `command` to its end, recorded into `folder`, with further variables if given."""
     stream = StreamWriter(folder, first_event=describe_launcher)
-    environment = environment_for(folder, os.environ, fresh=fresh)
+    environment = {**environment_for(folder, os.environ, fresh=fresh), **(variables or {})}
     started = time.monotonic()
     # From here on no signal ends the tool before the program: signals are passed on, or wait.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)

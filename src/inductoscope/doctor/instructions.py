@@ -39,6 +39,8 @@ class Instructions:
     # The compile at which to stop and investigate, and the failure that was seen there.
     stop_at: str = ""
     failure: Failure | None = None
+    # The folder of a call that the sentinel kept, to investigate instead of the first call there.
+    kept: str = ""
     # Results that are given eager's strides or sharing, to see whether the program needs them.
     as_in_eager: tuple[NotedDifference, ...] = ()
     # Results whose strides or sharing count as a failure.

@@ -383,16 +383,18 @@ HANDLERS: dict[type[Event], Handler] = {
     checking.CallsUnchecked: _calls_unchecked,
 }
 
+_CALLS = checking.GraphCall, checking.GraphReturned, checking.EagerReturned
+_SHADOWS = checking.CallShadowed, checking.ShadowsEnded, checking.BiasFound
+
 # What the model does not hold, and the module that reads it.
 READ_ELSEWHERE: dict[type[Event], str] = {
     process.ProcessStart: "model/position.py",
     compiling.StageStart: "model/position.py",
-    checking.GraphCall: "model/position.py",
-    checking.GraphReturned: "model/position.py",
-    checking.EagerReturned: "model/position.py",
+    **dict.fromkeys(_CALLS, "model/position.py"),
     autotuning.BenchmarkStart: "hangs/choices/stuck_choices.py",
     autotuning.BenchmarkEnd: "hangs/choices/stuck_choices.py",
     autotuning.TorchLogged: "hangs/choices/stuck_choices.py",
+    **dict.fromkeys(_SHADOWS, "doctor/outside/long_run.py"),
     # Only ever sent by a fork to the process that started it.
     checking.KernelLaunched: "doctor/search/failure_signature.py",
 }

@@ -54,6 +54,25 @@ from inductoscope.cli.parameters import json_option, program_argument, quiet_opt
     help="Run the reproducer N times in fresh processes; every run must fail.",
 )
 @click.option("--no-workaround", is_flag=True, help="Find the cause, but try no workaround.")
+@click.option(
+    "--sentinel",
+    is_flag=True,
+    help="For long training: let the program run, and test calls chosen at random for a bias.",
+)
+@click.option(
+    "--overhead",
+    default=5.0,
+    show_default=True,
+    type=click.FloatRange(min=0.0, min_open=True),
+    metavar="PERCENT",
+    help="With --sentinel: add at most this to the program's time.",
+)
+@click.option("--stop", is_flag=True, help="With --sentinel: end the program at the first alarm.")
+@click.option(
+    "--kept",
+    type=click.Path(path_type=Path, exists=True, file_okay=False),
+    help="Examine the call that a sentinel has kept in this folder.",
+)
 @quiet_option
 @program_argument
 def command(
@@ -65,6 +84,10 @@ def command(
     time_limit: float,
     proofs: int,
     no_workaround: bool,
+    sentinel: bool,
+    overhead: float,
+    stop: bool,
+    kept: Path | None,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -77,12 +100,15 @@ def command(
     \b
     inductoscope doctor train.py --epochs 1
     inductoscope doctor --json verdict.json -m package.train
+    inductoscope doctor --sentinel train.py --epochs 90
 
     Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed.
     """
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.outside.examination import Doctor, Request
+    from inductoscope.doctor.outside.long_run import LongRun
     from inductoscope.doctor.outside.program import RunLimits
+    from inductoscope.doctor.sentinel.options import SentinelOptions
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.doctor import print_verdict
@@ -93,14 +119,22 @@ def command(
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if resume and output:
         raise UsageError("--resume continues in the folder it names. Remove --output.")
+    if sentinel and (resume or kept):
+        raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = RunLimits(stall, time_limit)
     request = Request(
-        to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs
+        to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs, kept=kept
     )
-    with ProgressLine(quiet=quiet) as progress:
+    progress = ProgressLine(quiet=quiet)
+    doctor: Doctor | LongRun
+    if sentinel:
+        doctor = LongRun(request, SentinelOptions(overhead / 100, stop=stop), progress.say)
+        doctor.run()
+    else:
         doctor = Doctor(request, progress.say)
+    with progress:
         try:
             verdict = doctor.examine()
         except KeyboardInterrupt:

@@ -56,6 +56,11 @@ def perturbed_rounding(seed: int) -> _PerturbedRounding:
     return _PerturbedRounding(seed)
 
 
+def usual_rounding(seed: int) -> _UsualRounding:
+    """Inside it, the result of every inexact operation is changed as rounding usually does."""
+    return _UsualRounding(seed)
+
+
 class _Float64(TorchDispatchMode):
     """Replaces lower floating point types by float64 where an operation takes a dtype."""
 
@@ -123,19 +128,38 @@ class _PerturbedRounding(TorchDispatchMode):
     def _perturbed(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
         if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
             return value
-        eps = torch.finfo(value.dtype).eps
-        steps = _terms(args, value) ** (1 / 3) if _name(func) in _SUMS else 1.0
-        magnitude = value.abs().double() * eps
-        if steps > 1.0:
-            magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
+        magnitude = self._magnitude(func, args, value)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
             magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
         changed = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
+    def _magnitude(self, func: Any, args: Any, value: torch.Tensor) -> torch.Tensor:
+        """By how much the result of an operation may be off."""
+        eps = torch.finfo(value.dtype).eps
+        steps = _terms(args, value) ** (1 / 3) if _name(func) in _SUMS else 1.0
+        magnitude = value.abs().double() * eps
+        if steps > 1.0:
+            magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
+        return magnitude
+
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
         unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
         return ((unit * 2 - 1) * scale).to(like.device)
+
+
+class _UsualRounding(_PerturbedRounding):
+    """Changes results by about as much as rounding usually does, not as much as it may.
+
+    Sums are accumulated in float32 at least, and their terms are rounded either way.
+    """
+
+    def _magnitude(self, func: Any, args: Any, value: torch.Tensor) -> torch.Tensor:
+        magnitude = value.abs().double() * torch.finfo(value.dtype).eps
+        if _name(func) not in _SUMS:
+            return magnitude
+        eps = torch.finfo(torch.float32).eps
+        return magnitude.maximum(_size_of_sum(func, args, value) * eps)
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:

@@ -157,7 +157,7 @@ class _CheckedGraph:
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
         if self.held_back is not None:
-            self._found(self.held_back, arguments)
+            self._found(self.held_back, arguments, self._kept_call(arguments))
             return
         if self.compiled is None:
             return
@@ -354,6 +354,13 @@ class _CheckedGraph:
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
         investigate_and_stop(candidate, failure, found, self.place, self.instructions)
+
+    def _kept_call(self, arguments: tuple[Any, ...]) -> Candidate | None:
+        if not self.instructions.kept or not self.instructions.investigate:
+            return None
+        from inductoscope.doctor.inside.kept_call import call_to_investigate
+
+        return call_to_investigate(self._candidate(arguments), self.instructions, self.place)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
         dynamic = self.dynamic

@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
+from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.handover import Found, read_found
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -16,6 +17,7 @@ from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     Instructions,
 )
+from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.program import Listener, RunLimits
@@ -39,6 +41,8 @@ class Request:
     limits: RunLimits = field(default_factory=RunLimits)
     with_workaround: bool = True
     proofs: int = TIMES
+    # The folder of a call that the sentinel kept, if that is what to examine.
+    kept: Path | None = None
 
 
 class Doctor:
@@ -71,6 +75,8 @@ class Doctor:
     def _examine(self) -> Verdict:
         request = self._request
         instructions = Instructions(calls=request.calls, with_workaround=request.with_workaround)
+        if request.kept is not None:
+            return self._examine_kept_call(request.kept, instructions)
         first = self._runs.first(instructions)
         found = read_found(first.folder / FOLDER)
         if found is None and (first.folder / FOLDER / FUNCTION_SCRIPT).exists():
@@ -80,6 +86,29 @@ class Doctor:
         verdict = verdict_of_first(case)
         if case.found is None and verdict.verdict == v.NOT_INDUCTOR:
             self._proof.prove_function(verdict, first.folder / FOLDER)
+        return verdict
+
+    def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
+        """What an alarm of the sentinel is about: proven if one call shows it, otherwise likely."""
+        alarm = read_alarm(kept)
+        instructions = replace(
+            instructions,
+            stop_at=alarm.compile,
+            failure=failure_of_alarm(alarm),
+            kept=str(kept.absolute()),
+        )
+        first = self._runs.again(instructions, "running the program up to the call that was kept")
+        found = read_found(first.folder / FOLDER)
+        self._case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
+        if found is not None and found.reproduces:
+            return verdict_of_first(self._case)
+        verdict = verdict_on_alarm(alarm, kept)
+        verdict.add(
+            "one call alone does not show it beyond rounding, also not in float32"
+            if found is not None
+            else "the graph was not compiled again when the program was run once more",
+            "the kept call, examined",
+        )
         return verdict
 
     def _plain_environment(self) -> dict[str, str]:

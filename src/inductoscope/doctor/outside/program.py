@@ -196,7 +196,7 @@ def _watch(
     started: float,
 ) -> tuple[bool, bool]:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
-    progress = _Progress(folder / FOLDER / PROGRESS, listener.say)
+    progress = ProgressFile(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -227,13 +227,14 @@ def _ask_for_stacks(stalls: Sequence[Stall]) -> None:
         time.sleep(_TIME_TO_WRITE * (1 + look / 7))
 
 
-class _Progress:
-    """Lines that an investigation writes while it runs."""
+class ProgressFile:
+    """Lines that the doctor's part inside the program writes while it runs."""
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._read = path, say, 0
 
     def pass_on(self) -> None:
+        """Say what was written since the last time."""
         try:
             with self._path.open("rb") as file:
                 file.seek(self._read)

@@ -40,6 +40,11 @@ _PREFIX = {operator.neg: "-", operator.invert: "~", operator.pos: "+"}
 _DYNAMO_NAME = re.compile(r"^(l_|L_)|(self_|modules_|parameters_|buffers_)|_+$")
 
 
+def input_name(name: str) -> str:
+    """What the program calls an input of a graph, as far as Dynamo's name for it tells."""
+    return _DYNAMO_NAME.sub("", name) or name
+
+
 def function_text(module: GraphModule) -> tuple[str, list[str]]:
     """The graph as the text of the function `fn`, and the names of its parameters.
 
@@ -112,10 +117,10 @@ class _Writer:
         return self._text(outputs)
 
     def _new_name(self, node: Node) -> str:
-        wanted = _DYNAMO_NAME.sub("", node.name) if node.op == "placeholder" else node.name
+        wanted = input_name(node.name) if node.op == "placeholder" else node.name
         if node.op == "get_attr":
             wanted = f"body_of_{wanted}"  # Dynamo uses the name itself for its own graphs.
-        wanted = re.sub(r"\W|^(?=\d)", "_", wanted) or node.name
+        wanted = re.sub(r"\W|^(?=\d)", "_", wanted)
         if keyword.iskeyword(wanted) or wanted in (
             "torch",
             "fn",

@@ -90,3 +90,43 @@ class KernelLaunched(Event):
 
     kind = "launch"
     kernel: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallShadowed(Event):
+    """A call of a compiled graph was also made in eager and float64, by the sentinel.
+
+    spent, seen: seconds that shadowing has taken so far, and that the program had for itself.
+    """
+
+    kind = "shadow"
+    compile: str
+    call: int
+    values: int
+    spent: float
+    seen: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class ShadowsEnded(Event):
+    """The sentinel shadows no more calls of a graph, and says why."""
+
+    kind = "shadows-ended"
+    compile: str
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class BiasFound(Event):
+    """The error of a value of a compiled graph always points the same way. kept: the folder of the
+    call."""
+
+    kind = "bias"
+    compile: str
+    value: str
+    direction: str
+    bias: float
+    call: int
+    shadowed: int
+    text: str
+    kept: str

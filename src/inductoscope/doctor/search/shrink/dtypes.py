@@ -21,7 +21,7 @@ def _propose(subject: Subject) -> Proposals:
     uncommon = [n for n, value in enumerate(candidate.inputs) if _common_dtype(value) is not None]
     if not uncommon:
         return None
-    found = yield [candidate.with_calls_changed(lambda inputs: map(_common, inputs))]
+    found = yield [candidate.with_calls_changed(lambda inputs: map(common, inputs))]
     if found is not None or len(uncommon) == 1:
         return None
     for number in uncommon:
@@ -34,11 +34,11 @@ def _propose(subject: Subject) -> Proposals:
 
 def _with_one(candidate: Candidate, number: int) -> Candidate:
     return candidate.with_calls_changed(
-        lambda inputs: (*inputs[:number], _common(inputs[number]), *inputs[number + 1 :])
+        lambda inputs: (*inputs[:number], common(inputs[number]), *inputs[number + 1 :])
     )
 
 
-def _common(value: Any) -> Any:
+def common(value: Any) -> Any:
     """The same values in the common type of their kind; the value itself if it has that already."""
     dtype = _common_dtype(value)
     if dtype is None:

@@ -1,0 +1,94 @@
+"""An alarm, and the call that is kept with it for the doctor to examine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductoscope.doctor.codec import decode, encode
+from inductoscope.errors import UsageError
+
+# Folders of kept calls, and the files in each.
+KEPT = "kept"
+ALARM = "alarm.json"
+INPUTS = "inputs.pt"
+GRAPH = "graph.txt"
+
+
+@dataclass(frozen=True)
+class Alarm:
+    """A value of a compiled graph whose error always points the same way."""
+
+    compile: str
+    value: str
+    direction: str
+    # Relative to the value's size, averaged over the shadowed calls.
+    bias: float
+    eager_bias: float
+    # The standard deviation of the average error of the last calls under other roundings.
+    rounding: float
+    margin: float
+    # Calls of the graph until now, and how many of them were shadowed.
+    calls: int
+    shadowed: int
+    # The probability that a run without a fault raises any alarm.
+    false_alarms: float
+    # The folder of the call.
+    kept: str = ""
+    # How the graph was compiled.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    sources: list[str] = field(default_factory=list)
+
+    @property
+    def text(self) -> str:
+        """What is wrong, in a sentence."""
+        if not math.isfinite(self.bias):
+            what = "is NaN or Inf where eager and float64 are finite"
+        elif self.direction == "scale":
+            way = "too large" if self.bias > 0 else "too small"
+            what = f"is {way} by a factor of about {1 + abs(self.bias):.6g}"
+        else:
+            what = f"is shifted by about {self.bias:+.3g} of its size"
+        return (
+            f"graph {self.compile}: {self.value} {what} on average over {self.shadowed} shadowed "
+            f"calls of {self.calls}; eager is off by {self.eager_bias:+.1e} there, and rounding "
+            f"moves the average of the last of them by {self.rounding:.1e}"
+        )
+
+    @property
+    def bound(self) -> str:
+        """How likely it is that there is no fault."""
+        return (
+            f"a run without a fault raises an alarm with a probability of at most "
+            f"{self.false_alarms:.0e}"
+        )
+
+
+def write_alarm(alarm: Alarm, folder: Path) -> None:
+    """Write the alarm last, so that a folder that has one has everything else."""
+    (folder / ALARM).write_text(json.dumps(encode(alarm), indent=1), "utf-8")
+
+
+def read_alarm(folder: Path) -> Alarm:
+    """The alarm in the folder of a kept call; UsageError if there is none."""
+    try:
+        return decode(Alarm, json.loads((folder / ALARM).read_text("utf-8")))
+    except (OSError, ValueError) as error:
+        raise UsageError(
+            f"{folder} holds no call that the sentinel kept: {ALARM} cannot be read ({error})."
+        ) from error
+
+
+def read_alarms(place: Path) -> list[tuple[Path, Alarm]]:
+    """The folders of kept calls, oldest first, with their alarms."""
+    found = []
+    for path in sorted(place.glob(f"{KEPT}-*/{ALARM}"), key=lambda path: path.stat().st_mtime):
+        with contextlib.suppress(UsageError):
+            found.append((path.parent, read_alarm(path.parent)))
+    return found

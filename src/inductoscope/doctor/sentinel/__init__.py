@@ -1,0 +1,1 @@
+"""Long training: calls shadowed at random, and their signed error tested for a bias."""

@@ -1,0 +1,89 @@
+"""The sentinel inside a process of the user's program."""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import logging
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.alarm import Alarm
+from inductoscope.doctor.instructions import FOLDER, STOPPED
+from inductoscope.doctor.sentinel.options import SentinelOptions, options_from
+from inductoscope.processes.stack_signal import answer_with_stacks
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+
+if TYPE_CHECKING:
+    from inductoscope.doctor.sentinel.sentinel import Sentinel
+
+OnAlarm = Callable[[Alarm], None]
+
+
+def start(folder: str) -> Installer:
+    """Start recording and watching. Called when torch is imported."""
+    options = options_from()
+    place = Path(folder) / FOLDER
+    place.mkdir(exist_ok=True)
+    hooks = (*HOOKS, *sentinel_hooks(options, place, _stop if options.stop else _go_on))
+    installer = Installer(hooks, on_import=redirect_headers())
+    if SCOPE.active:
+        return installer
+    SCOPE.open(Path(folder))
+    installer.start()
+    atexit.register(SCOPE.close)
+    answer_with_stacks(Path(folder))
+    return installer
+
+
+def _go_on(alarm: Alarm) -> None:
+    """The program goes on; who watches it from outside says what was found."""
+
+
+def log_alarm(alarm: Alarm) -> None:
+    """For a program that started the sentinel by itself."""
+    logging.getLogger("inductoscope").warning(
+        "%s. The call is kept: inductoscope doctor --kept %s SCRIPT [ARGS]", alarm.text, alarm.kept
+    )
+
+
+def _stop(alarm: Alarm) -> None:
+    SCOPE.close()
+    os._exit(STOPPED)
+
+
+def sentinel_hooks(options: SentinelOptions, place: Path, on_alarm: OnAlarm) -> tuple[Hook, ...]:
+    """The hook around Dynamo's backend."""
+
+    @functools.cache
+    def sentinel() -> Sentinel:
+        from inductoscope.doctor.sentinel.sentinel import Sentinel
+
+        return Sentinel(options, place, on_alarm)
+
+    def replacement(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
+            if not SCOPE.active or SCOPE.is_redirected:
+                return original(output, module, examples)
+            from inductoscope.doctor.sentinel.shadowed_graph import shadowed_graph
+
+            return shadowed_graph(original, output, module, examples, sentinel())
+
+        return call_user_compiler
+
+    name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
+    return (
+        Hook(
+            stage=stages.DYNAMO,
+            records="calls of compiled graphs, chosen at random, shadowed in eager and float64",
+            wraps=(Wrap(name, replacement),),
+        ),
+    )
