@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch._inductor.decomposition import decompositions
+from torch._inductor.decomposition import decompositions, fast_random_decomps
 from torch.fx import symbolic_trace
 
 from inductoscope.doctor.repro.failure_script import script_text
@@ -65,9 +65,12 @@ def test_a_size_that_both_calls_differ_in_becomes_an_input() -> None:
 
 @pytest.fixture(scope="module")
 def planted() -> Any:
+    # Torch keeps a copy of the table once it has compiled something.
+    fast_random_decomps.cache_clear()
     with pytest.MonkeyPatch.context() as monkeypatch:
         monkeypatch.setitem(decompositions, torch.ops.aten.silu.default, for_the_first_size)
         yield
+    fast_random_decomps.cache_clear()
 
 
 @pytest.fixture(scope="module")
