@@ -87,6 +87,11 @@ STACKS = {
         "codegen/common.store loop_body.run codegen/cpp.f scheduler.codegen",
         stages.CODEGEN,
     ),
+    "a loop body is asked for what it does not have": (
+        stages.CODEGEN,
+        "loop_body.get_read_expr codegen/cpp.try_outer_loop_fusion scheduler.codegen",
+        stages.CODEGEN,
+    ),
     "an extern kernel is called": (
         stages.CODEGEN,
         "codegen/wrapper.f ir.codegen scheduler.codegen",
