@@ -10,7 +10,7 @@ from inductoscope.doctor.outside.memory_check import InvalidAccess, check_memory
 REPORT = """\
 ========= COMPUTE-SANITIZER
 ========= Invalid __global__ read of size 8 bytes
-=========     at shifted+0xd0 in script.py:20
+=========     at shifted+0xd0 in cv7e7wv7kvji7jgqoior7epdpmkg7tqf6etgf7mj7n7iilittvbc.py:20
 =========     by thread (96,0,0) in block (2,0,0)
 =========     Access to 0x7f526a800b00 is out of bounds
 =========     and is 68,581,067,009 bytes after the nearest allocation at 0x7f4272c00000 of size 512 bytes
@@ -29,7 +29,8 @@ def test_the_kernel_the_line_and_the_distance_are_read() -> None:
         8,
     )
     assert str(access) == (
-        "kernel shifted at script.py:20: read of 8 bytes out of bounds, 68,581,067,009 bytes after "
+        "kernel shifted at cv7e7wv7kvji7jgqoior7epdpmkg7tqf6etgf7mj7n7iilittvbc.py:20: "
+        "read of 8 bytes out of bounds, 68,581,067,009 bytes after "
         "the nearest allocation at 0x7f4272c00000 of size 512 bytes"
     )
 
