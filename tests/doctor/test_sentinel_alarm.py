@@ -63,7 +63,7 @@ def test_a_backward_wrong_by_a_thousandth_raises_an_alarm_and_is_proven(
     assert verdict["repro"]["verified"]
     said = " ".join(item["what"] for item in verdict["evidence"])
     assert "with a probability of at most 1e-06" in said
-    assert "of 60 calls shadowed" not in said  # It stopped at the alarm.
+    assert "the last of them call 60" not in said  # It stopped at the alarm.
 
 
 # --- in the program itself ------------------------------------------------------------------------
