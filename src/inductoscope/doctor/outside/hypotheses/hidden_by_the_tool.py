@@ -1,7 +1,7 @@
 """The tool keeps the program from failing.
 
-When it applies: The program fails without the tool and not with it, and random numbers do not
-explain that.
+When it applies: The program fails without the tool and not with it, and neither random numbers nor
+CUDA graphs explain that.
 
 What it runs: Nothing more.
 
@@ -30,7 +30,7 @@ def _examine(case: ProgramCase) -> Verdict:
         v.UNKNOWN,
         stages.NO_STAGE,
         "The program fails on its own but not under inductoscope, which limits it to one OpenMP "
-        "thread, uses eager's random numbers and turns CUDA graphs off; the cause is unknown.",
+        "thread and uses eager's random numbers; the cause is unknown.",
     )
     result.add(f"exit code {plain.ending.exit_code} without the tool, 0 with it", "two runs")
     result.add(plain.output[-800:], "what the program printed without the tool")
