@@ -39,6 +39,11 @@ def as_function(module: GraphModule) -> Callable[..., Any]:
     return function
 
 
+def input_names(module: GraphModule) -> list[str]:
+    """The names of the graph's inputs, in order."""
+    return [node.name for node in module.graph.nodes if node.op == "placeholder"]
+
+
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
     """Values for the graph's inputs: known ones by name, otherwise random ones that fit."""
     generator = torch.Generator().manual_seed(0)

@@ -20,7 +20,13 @@ from torch.fx import GraphModule
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
-from inductoscope.doctor.compare.graphs import NodeValues, inputs_for, node_values, snapshot
+from inductoscope.doctor.compare.graphs import (
+    NodeValues,
+    input_names,
+    inputs_for,
+    node_values,
+    snapshot,
+)
 from inductoscope.doctor.compare.values import copy_values
 from inductoscope.recording.events.checking import KernelLaunched
 
@@ -172,7 +178,7 @@ class KernelWatch:
         self.graphs.append(graph)
 
     def _begin(self, graph: WatchedGraph) -> Callable[[list[Any]], None]:
-        names = [node.name for node in graph.module.graph.nodes if node.op == "placeholder"]
+        names = input_names(graph.module)
 
         def begin(arguments: list[Any]) -> None:
             graph.checked.clear()

@@ -17,7 +17,7 @@ from typing import Any
 from torch.fx import GraphModule
 
 from inductoscope.doctor.compare.bug_or_rounding import Case, judge
-from inductoscope.doctor.compare.graphs import as_function, inputs_for, snapshot
+from inductoscope.doctor.compare.graphs import as_function, input_names, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
@@ -144,7 +144,7 @@ class PassWatch:
         users, self._users = tuple(dict.fromkeys(self._users)), []
         if steps and _code(steps[-1].module) == _code(module):
             return
-        if steps and _inputs(steps[-1].module) != _inputs(module):
+        if steps and input_names(steps[-1].module) != input_names(module):
             return  # A graph inside the graph.
         inside = tuple(item for _, item in self._open if item)
         steps.append(PassStep(stage, name, snapshot(module), inside, patterns, users))
@@ -193,10 +193,6 @@ def users_place(function: Any) -> list[str]:
 
 def _code(module: GraphModule) -> str:
     return str(module.graph.python_code("self").src)
-
-
-def _inputs(module: GraphModule) -> list[str]:
-    return [node.name for node in module.graph.nodes if node.op == "placeholder"]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,7 @@ from inductoscope.doctor.search.failure_signature import (
     stage_at_run,
 )
 from inductoscope.doctor.search.forks import can_fork
+from inductoscope.doctor.search.marked_sizes import MarkedSize, marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.recording.events.checking import (
@@ -120,8 +121,9 @@ class _CheckedGraph:
     held_back: Failure | None = None
     error: BaseException | None = None
     calls: int = 0
-    # Inputs of the first call, for which the graph was compiled.
+    # Inputs of the first call, for which the graph was compiled, and what was said of their sizes.
     first: tuple[Any, ...] | None = None
+    _marks: tuple[MarkedSize, ...] = ()
     _checking: list[bool] = field(default_factory=list)
     # The call that is being checked, in main memory.
     _spare: Candidate | None = None
@@ -156,6 +158,8 @@ class _CheckedGraph:
         return self.compiled(*arguments)
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
+        if self.calls == 0:
+            self._marks = marked_sizes(self.module, arguments)
         if self.held_back is not None:
             self._found(self.held_back, arguments, self._kept_call(arguments))
             return
@@ -374,6 +378,7 @@ class _CheckedGraph:
             dynamic=dynamic,
             options=self.options,
             config=without_setting(changed_settings()),
+            marks=self._marks,
             earlier=self.first if self.calls > 1 else None,
             counts=tuple({note.aspect for note in self.instructions.counts_of(self.compile_id)}),
         )

@@ -13,11 +13,13 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.input_recipes import shared_name
+from inductoscope.doctor.search.marked_sizes import marked_inputs
 from inductoscope.doctor.search.program_settings import to_be_made
 
 _LINE = 96
@@ -117,7 +119,7 @@ def _inputs(candidate: Candidate, function: str, texts: Sequence[str], names: li
 
 def _left_here(candidate: Candidate) -> str:
     """The argument that names inputs which belong in main memory."""
-    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    names = input_names(candidate.module)
     left = [number for number, name in enumerate(names) if name in candidate.on_cpu]
     return f", but={left}" if left else ""
 
@@ -142,6 +144,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     lines = ["def run(function):", "    arguments = inputs()"]
     if candidate.earlier is not None:
         lines = ["def call(function, arguments):"]
+    lines += _marks(candidate)
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
     lines.append("    outputs = function(*arguments)")
@@ -162,6 +165,15 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     if candidate.earlier is not None:
         lines += _TWO_CALLS
     return "\n".join(lines)
+
+
+def _marks(candidate: Candidate) -> list[str]:
+    return [
+        f"    torch._dynamo.{mark.function}(arguments[{number}], {mark.dimension}"
+        + "".join(f", {name}={bound}" for name, bound in mark.bounds.items())
+        + ")"
+        for number, mark in marked_inputs(candidate.module, candidate.marks)
+    ]
 
 
 _TWO_CALLS = [

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
+from inductoscope.doctor.search.marked_sizes import MarkedSize
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -22,6 +24,8 @@ class Candidate:
     # Options of torch.compile, and settings of the compiler that the program changed.
     options: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
+    # Sizes that the program has marked as dynamic.
+    marks: tuple[MarkedSize, ...] = ()
     # Inputs of an earlier call, for which the graph was compiled: some failures need that.
     earlier: tuple[Any, ...] | None = None
     # Code that makes each input; empty for an input that cannot be written down.

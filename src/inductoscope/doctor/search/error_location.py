@@ -8,8 +8,6 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
 from inductoscope.doctor.compare.node_metadata import first_false_metadata
 from inductoscope.doctor.compare.passes import PassWatch, first_break
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
@@ -18,6 +16,7 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import (
     EagerFails,
+    compiled,
     compiling,
     examine,
     no_further_than,
@@ -87,9 +86,7 @@ def _in_passes(candidate: Candidate) -> Location:
     # The backward graph is compiled when the forward one has run.
     end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
     with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
-        backend = seen.backend(candidate.options)
-        function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        run_compiled(candidate, function)
+        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
     found = first_break(passes, seen.inputs)
     if found is not None:
         return location_at_pass(found, "the graph was run in eager before and after each pass")

@@ -34,6 +34,7 @@ from inductoscope.doctor.search.failure_signature import (
     innermost,
 )
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import placed
 from inductoscope.vocabulary import stages
 
@@ -92,12 +93,13 @@ class EagerFails(Exception):
     """The candidate fails in eager too, so it says nothing about the compiler."""
 
 
-def compiled(candidate: Candidate) -> Callable[..., Any]:
-    """The candidate's graph through torch.compile."""
-    function: Callable[..., Any] = torch.compile(
-        candidate.module, dynamic=candidate.dynamic, options=dict(candidate.options) or None
-    )
-    return function
+def compiled(
+    candidate: Candidate, backend: str | Callable[..., Any] | None = None
+) -> Callable[..., Any]:
+    """The candidate's graph through torch.compile; options are for Inductor itself."""
+    how = {"backend": backend} if backend else {"options": dict(candidate.options) or None}
+    function = torch.compile(candidate.module, dynamic=candidate.dynamic, **how)
+    return marking(candidate.module, candidate.marks, function)
 
 
 @contextlib.contextmanager
@@ -279,7 +281,7 @@ def digest(candidate: Candidate) -> str:
     for value in (*candidate.inputs, *(candidate.earlier or ())):
         hasher.update(_fingerprint(value).encode())
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
-    hasher.update(repr([*settings, *candidate.counts]).encode())
+    hasher.update(repr([*settings, *candidate.counts, *candidate.marks]).encode())
     return hasher.hexdigest()
 
 

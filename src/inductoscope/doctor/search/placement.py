@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.compare.values import copy_values
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import WORKERS_ON_GPU
@@ -43,7 +44,7 @@ def kept_in_main_memory(candidate: Candidate) -> Candidate:
 
 def _tensors(candidate: Candidate) -> dict[str, torch.Tensor]:
     """Inputs and attributes of the graph by name."""
-    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    names = input_names(candidate.module)
     given = {**dict(zip(names, candidate.inputs, strict=True)), **_attributes(candidate)}
     return {name: value for name, value in given.items() if isinstance(value, torch.Tensor)}
 
@@ -72,7 +73,7 @@ def placed_inputs(candidate: Candidate, inputs: tuple[Any, ...]) -> tuple[Any, .
     """Inputs on the device where they belong."""
     if not candidate.device:
         return inputs
-    names = [node.name for node in candidate.module.graph.nodes if node.op == "placeholder"]
+    names = input_names(candidate.module)
     stays = [name in candidate.on_cpu for name in names]
     moved = copy_values(
         [None if here else value for here, value in zip(stays, inputs, strict=True)],

@@ -21,7 +21,7 @@ from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import Case, judge
 from inductoscope.doctor.compare.custom_operators import first_false_declaration
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
-from inductoscope.doctor.compare.graphs import as_function, snapshot
+from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
 from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch, WatchedGraph
 from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
@@ -31,7 +31,7 @@ from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.forks import ForkAnswer, Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
-from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.doctor.search.oracle import compiled, compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.suspects import operations_wrong_alone
 from inductoscope.errors import ToolFailure
@@ -100,8 +100,8 @@ def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value"
     """What is wrong with the candidate when another backend compiles it; "" if nothing is."""
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     with compiling(candidate):
-        function = torch.compile(candidate.module, backend=backend, dynamic=candidate.dynamic)
-        comparison = judge(case, run_compiled(candidate, function)).counting([aspect])
+        outcome = run_compiled(candidate, compiled(candidate, backend))
+        comparison = judge(case, outcome).counting([aspect])
     return comparison.wrong[0].text if comparison.wrong else ""
 
 
@@ -128,10 +128,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     passes, kernels = PassWatch(), KernelWatch()
     seen = Retraced()
     with compiling(candidate), passes.watching(), kernels.watching():
-        function = torch.compile(
-            candidate.module, backend=seen.backend(candidate.options), dynamic=candidate.dynamic
-        )
-        run_compiled(candidate, function)
+        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
     known = {**seen.inputs, **kernels.known_inputs}
     found = first_divergence(passes, known, aspect)
     if found is not None:
@@ -188,7 +185,7 @@ class Retraced:
 
             kept = snapshot(module)
             self.nodes = [node for node in kept.graph.nodes if is_operation(node)]
-            names = [node.name for node in kept.graph.nodes if node.op == "placeholder"]
+            names = input_names(kept)
             compiled = compile_fx(module, examples, config_patches=dict(options) or None)
 
             def call(*arguments: Any) -> Any:

@@ -14,7 +14,7 @@ from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass,
 
 def _measure(candidate: Candidate) -> int:
     settings = len(candidate.options) + len(to_be_made(candidate.config))
-    return settings + bool(candidate.dynamic) + candidate.backward
+    return settings + bool(candidate.dynamic) + len(candidate.marks) + candidate.backward
 
 
 def _propose(subject: Subject) -> Proposals:
@@ -37,6 +37,8 @@ def _plainer(candidate: Candidate) -> Iterator[Candidate]:
         yield replace(candidate, config=as_when_fresh(candidate.config, name))
     if candidate.dynamic:
         yield replace(candidate, dynamic=None)
+    for mark in candidate.marks:
+        yield replace(candidate, marks=tuple(m for m in candidate.marks if m is not mark))
     if candidate.backward:
         yield replace(candidate, backward=False).with_calls_changed(_without_gradients)
 
