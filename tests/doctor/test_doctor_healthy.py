@@ -124,6 +124,7 @@ def test_ctrl_c_ends_with_what_is_known_and_leaves_nothing_running(workplace: Wo
     child.send_signal(signal.SIGINT)
     output, _ = child.communicate(timeout=60)
     assert "The examination was interrupted" in output
+    assert f"\n  inductoscope doctor --resume {workplace.folder / 'out'}\n" in output
     assert child.returncode == 1
     assert wait_until(lambda: not any(Path("/proc", pid).exists() for pid in program))
 

@@ -176,10 +176,14 @@ def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     folder = tmp_path / "recording"
     shutil.copytree(stored("relu_add_sum"), folder)
     verdict = {"verdict": "nan", "summary": "NaN", "repro": {"verified": True}, "repro_text": "1/0"}
+    verdict["notes"] = [{"compile": "0/0", "aspect": "stride", "text": "other strides"}, 7]
+    verdict["not_checked"] = ["random numbers"]
     (folder / "verdict.json").write_text(json.dumps(verdict))
     shown = Contents(load(folder)).index.verdict
     assert shown is not None
     assert shown.verdict == "nan"
+    assert (shown.notes[0].what, shown.notes[0].where) == ("other strides", "compile 0/0")
+    assert shown.not_checked == ("random numbers",)
     assert shown.repro is not None
     assert (shown.repro.verified, shown.repro.text) == (True, "1/0")
     (folder / "verdict.json").rename(tmp_path / "elsewhere")

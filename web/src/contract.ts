@@ -83,12 +83,14 @@ export const readReproducer: Reader<Reproducer> = object<Reproducer>({
 
 export interface Workaround {
   text: string;
+  code: string;
   verified: boolean;
   slowdown: number | null;
 }
 
 export const readWorkaround: Reader<Workaround> = object<Workaround>({
   text: text,
+  code: text,
   verified: flag,
   slowdown: number,
 });
@@ -100,6 +102,9 @@ export interface Verdict {
   confidence: "proven" | "likely" | "unknown";
   culprit: Map<string, string>;
   evidence: Evidence[];
+  notes: Evidence[];
+  not_checked: string[];
+  partial: boolean;
   repro: Reproducer | null;
   workaround: Workaround | null;
   issue: string;
@@ -112,6 +117,9 @@ export const readVerdict: Reader<Verdict> = object<Verdict>({
   confidence: oneOf("proven", "likely", "unknown"),
   culprit: byName(text),
   evidence: list(readEvidence),
+  notes: list(readEvidence),
+  not_checked: texts,
+  partial: flag,
   repro: orNull(readReproducer),
   workaround: orNull(readWorkaround),
   issue: text,

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { Badge, CopyButton, Sureness } from "../parts";
-import type { Reproducer, Verdict, Workaround } from "../contract";
+import type { Evidence, Reproducer, Verdict, Workaround } from "../contract";
 import { brief, decimal, paragraph } from "../text";
 
 /** The verdict in one line, above everything else. */
@@ -22,8 +22,11 @@ export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
     <section class="verdict" aria-labelledby="verdict-title">
       <h2 id="verdict-title">The doctor's verdict</h2>
       <VerdictLine verdict={verdict} />
+      {verdict.partial && <p class="prose">The examination was interrupted. This is what was known by then.</p>}
       {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} />}
-      {verdict.evidence.length > 0 && <Evidence evidence={verdict.evidence} />}
+      <EvidenceList title="Evidence" items={verdict.evidence} />
+      <EvidenceList title="Not checked" items={verdict.not_checked.map((what) => ({ what, where: "" }))} />
+      <EvidenceList title="Differences from eager that are not failures" items={verdict.notes} />
       {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
       {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
       {verdict.issue && <CopyBlock title="Issue text" text={verdict.issue} closed />}
@@ -44,12 +47,13 @@ function Culprit({ culprit }: { culprit: [string, string][] }): JSX.Element {
   );
 }
 
-function Evidence({ evidence }: { evidence: Verdict["evidence"] }): JSX.Element {
+function EvidenceList({ title, items }: { title: string; items: Evidence[] }): JSX.Element | null {
+  if (items.length === 0) return null;
   return (
     <>
-      <h3>Evidence</h3>
+      <h3>{title}</h3>
       <ul class="notes">
-        {evidence.map((one, place) => (
+        {items.map((one, place) => (
           <li key={place}>
             {paragraph(one.what)} {one.where && <span class="muted mono">{brief(one.where)}</span>}
           </li>
@@ -60,9 +64,9 @@ function Evidence({ evidence }: { evidence: Verdict["evidence"] }): JSX.Element 
 }
 
 function WorkaroundBlock({ workaround }: { workaround: Workaround }): JSX.Element {
-  const facts = [workaround.verified ? "tested: it works" : "not tested"];
+  const facts = [workaround.verified ? "tried: the program is correct with it" : "tried: it did not help"];
   if (workaround.slowdown !== null) facts.push(`${decimal(workaround.slowdown)} times the run time`);
-  return <CopyBlock title="Workaround" note={facts.join(", ")} text={workaround.text} />;
+  return <CopyBlock title="Workaround" note={facts.join(", ")} text={[workaround.text, workaround.code].filter(Boolean).join("\n\n")} />;
 }
 
 function ReproducerBlock({ reproducer }: { reproducer: Reproducer }): JSX.Element {

@@ -143,5 +143,5 @@ def command(
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        print_verdict(Printer(sys.stdout), view)
+        print_verdict(Printer(sys.stdout), view, can_resume=not sentinel)
     sys.exit(1 if verdict.is_problem else 0)

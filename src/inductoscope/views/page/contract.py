@@ -106,6 +106,7 @@ class PageWorkaround:
     """A workaround for the failure."""
 
     text: str
+    code: str
     verified: bool
     slowdown: float | None
 
@@ -120,6 +121,11 @@ class PageVerdict:
     confidence: Confidence
     culprit: Mapping[str, str]
     evidence: tuple[PageEvidence, ...]
+    # Differences from eager that are not failures.
+    notes: tuple[PageEvidence, ...]
+    not_checked: tuple[str, ...]
+    # Whether the examination was interrupted.
+    partial: bool
     repro: Reproducer | None
     workaround: PageWorkaround | None
     issue: str

@@ -28,7 +28,6 @@ def verdict_view(recording: Recording) -> PageVerdict | None:
 
 def _view(found: Mapping[str, Any]) -> PageVerdict:
     culprit = members(found.get("culprit"))
-    evidence = found.get("evidence")
     return PageVerdict(
         verdict=_text(found, "verdict"),
         stage=_text(found, "stage"),
@@ -37,8 +36,14 @@ def _view(found: Mapping[str, Any]) -> PageVerdict:
         culprit={str(name): str(value) for name, value in culprit.items() if value},
         evidence=tuple(
             PageEvidence(_text(item, "what"), _text(item, "where"))
-            for item in map(members, evidence if isinstance(evidence, list) else ())
+            for item in map(members, _items(found, "evidence"))
         ),
+        notes=tuple(
+            PageEvidence(_text(item, "text"), f"compile {_text(item, 'compile')}")
+            for item in map(members, _items(found, "notes"))
+        ),
+        not_checked=tuple(str(item) for item in _items(found, "not_checked")),
+        partial=found.get("partial") is True,
         repro=_reproducer(members(found.get("repro")), _text(found, "repro_text")),
         workaround=_workaround(members(found.get("workaround"))),
         issue=_text(found, "issue_text"),
@@ -69,9 +74,15 @@ def _workaround(found: Mapping[str, Any]) -> PageWorkaround | None:
     slowdown = found.get("slowdown")
     return PageWorkaround(
         text=_text(found, "text"),
+        code=_text(found, "code"),
         verified=found.get("verified") is True,
         slowdown=float(slowdown) if isinstance(slowdown, (int, float)) else None,
     )
+
+
+def _items(found: Mapping[str, Any], name: str) -> list[Any]:
+    value = found.get(name)
+    return value if isinstance(value, list) else []
 
 
 def _text(found: Mapping[str, Any], name: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
@@ -9,13 +10,16 @@ from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 _STYLES = {"clean": GOOD, "not-a-bug": WARN, "not-inductor": WARN, "unknown": WARN}
 
 
-def print_verdict(printer: Printer, view: dict[str, Any]) -> None:
+def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = False) -> None:
     """Print a verdict object."""
     printer.line()
     style = _STYLES.get(view["verdict"], BAD)
     printer.line(f"{view['verdict']}: {view['summary']}", style=style)
     if view["partial"]:
         printer.line("The examination was interrupted. This is what is known so far.", style=WARN)
+        if can_resume:
+            printer.line("To go on:")
+            printer.code(f"inductoscope doctor --resume {quote(view['recording'])}", indent=2)
     printer.line()
     printer.pair("stage", view["stage"])
     for name, value in view["culprit"].items():
