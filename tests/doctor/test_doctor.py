@@ -17,6 +17,7 @@ pytestmark = pytest.mark.spread
 
 
 def test_a_wrong_lowering_is_named_cut_down_proven_and_got_round(workplace: Workplace) -> None:
+    """Without the planted fault the very reproducer passes."""
     workplace.write("model.py", SMALL_MODEL)
     wrong = """
 import torch
@@ -40,25 +41,9 @@ m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
     assert "aten.tanh.default" in verdict["workaround"]["code"]
     assert Path(verdict["issue"]).read_text().startswith("# [inductor] ")
     assert "aten.tanh.default" in found.stdout
-
-
-def test_the_reproducer_needs_the_same_environment_and_nothing_else(workplace: Workplace) -> None:
-    """Without the planted fault the very script passes."""
-    workplace.write("model.py", TINY_MODEL)
-    wrong = """
-def tanh(x):
-    return f"({x} * 0.5)"
-m.CppOverrides.tanh = staticmethod(tanh)
-m.CppVecOverrides.tanh = staticmethod(lambda x: f"({x} * {x})")
-"""
-    environment = workplace.plant("torch._inductor.codegen.cpp", wrong)
     # A graph in the cache does not know whether the fault was there when it was compiled.
     without_caches = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE": "0"}
-    found = workplace.doctor("model.py", options=("--no-workaround", *ONE_PROOF), **environment)
-    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
-    assert found.verdict["repro"]["verified"]  # The doctor ran it, with the fault.
-    script = found.verdict["repro"]["path"]
-    assert workplace.run_plain(script, **without_caches).exit_code == 0
+    assert workplace.run_plain(repro["path"], **without_caches).exit_code == 0
 
 
 def test_code_that_the_cpp_compiler_refuses(workplace: Workplace) -> None:

@@ -1,7 +1,7 @@
 """Programs that make it hard for the doctor: what the user types, and what is true about it.
 
-None of these may end in a made-up culprit, a hang or a traceback of the tool. The faulty parts are
-open bugs of torch 2.13 (`ROWS`, `GAPS`), so nothing is planted unless a test says so; products of
+None of these may end in a made-up culprit, a hang or a traceback of the tool. The faulty part is
+an open bug of torch 2.13 (`GAPS`), so nothing is planted unless a test says so; products of
 matrices need no C++ compiler, which keeps the programs in which nothing is wrong short.
 """
 
@@ -28,25 +28,11 @@ pytestmark = pytest.mark.spread
 
 NO_WORKAROUND = ("--no-workaround", *ONE_PROOF)
 
-# pytorch#189518: a pass makes int64 of it.
-ROWS = """
-def rows(x):
-    return torch.ones(4, 6, dtype=torch.bool).cumsum(1, dtype=torch.bfloat16) + 0 * x
-"""
-
 # pytorch#184893: the indices are wrong, unless all values of a column are the same.
 GAPS = """
 def gaps(signal):
     return (signal > 0.2).min(dim=0).indices
 """
-
-
-def assert_is_rows_bug(found: Diagnosis) -> None:
-    verdict = found.verdict
-    assert (found.exit_code, verdict["verdict"]) == (1, "wrong-result")
-    assert verdict["stage"] in ("joint-pass", "post-grad-pass")
-    assert "cumsum" in verdict["culprit"]["op"]
-    assert verdict["repro"]["verified"]
 
 
 def assert_nobody_is_blamed(found: Diagnosis) -> None:
@@ -103,19 +89,46 @@ def test_an_open_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workpla
     assert json.loads(done.stdout)["verdict"] == "clean"
 
 
-def test_a_program_that_compiles_many_graphs(workplace: Workplace) -> None:
+TAGGED = """
+class Tagged(torch.Tensor):
+    @staticmethod
+    def __new__(cls, inner):
+        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
+
+    def __init__(self, inner):
+        self.inner = inner
+
+    def __tensor_flatten__(self):
+        return ["inner"], None
+
+    @staticmethod
+    def __tensor_unflatten__(inner, meta, size, stride):
+        return Tagged(inner["inner"])
+
+    @classmethod
+    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
+        args, kwargs = tree_map_only(Tagged, lambda t: t.inner, (args, kwargs or {}))
+        return tree_map_only(torch.Tensor, Tagged, func(*args, **kwargs))
+"""
+
+
+def test_a_program_that_compiles_many_graphs_and_one_for_tensors_of_its_own_is_clean(
+    workplace: Workplace,
+) -> None:
     workplace.write(
         "many.py",
-        "import torch\n"
+        f"import torch\nfrom torch.utils._pytree import tree_map_only\n{TAGGED}\n"
         "x = torch.eye(4)\n"
         "for n in range(40):\n"
         "    space = {}\n"
         "    exec(f'def f(x):\\n    return x @ x, {n}', space)\n"
-        "    assert torch.compile(space['f'])(x)[1] == n\n",
+        "    assert torch.compile(space['f'])(x)[1] == n\n"
+        "x, f = Tagged(torch.randn(4, 4)), lambda x: x @ x\n"
+        "assert torch.allclose(torch.compile(f)(x).inner, f(x).inner)\n",
     )
     found = workplace.doctor("many.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
-    assert "40 calls of 40 compiled graphs" in found.verdict["summary"]
+    assert "41 calls of 41 compiled graphs" in found.verdict["summary"]
 
 
 # --- what the machine lacks -----------------------------------------------------------------------
@@ -279,25 +292,6 @@ def _(x, by):
 """
 
 
-@pytest.mark.usefixtures("bugs_of_torch")
-def test_unpicklable_arguments_and_an_operator_of_ones_own_beside_a_bug(
-    workplace: Workplace,
-) -> None:
-    workplace.write(
-        "report.py",
-        f"import sys, threading, torch\n{SCALE}{ROWS}\n"
-        "def report(x, level, log, lock, names):\n"
-        "    return rows(scale(x, level(0.5))), log, lock, names\n"
-        "x = torch.randn(4, 6).bfloat16()\n"
-        "things = lambda v: v * 2, open('log.txt', 'w'), threading.Lock(), (n for n in 'ab')\n"
-        "want, got = report(x, *things), torch.compile(report)(x, *things)\n"
-        "sys.exit(0 if want[0].dtype == got[0].dtype else 1)\n",
-    )
-    found = workplace.doctor("report.py", options=NO_WORKAROUND)
-    assert_is_rows_bug(found)
-    assert "scale" not in found.verdict["culprit"]["op"]
-
-
 def test_an_operator_that_does_not_do_what_it_declares(workplace: Workplace) -> None:
     workplace.write(
         "change.py",
@@ -332,52 +326,25 @@ def test_an_operator_without_a_fake_implementation(workplace: Workplace) -> None
     assert found.verdict["culprit"]["source"].endswith("bare.py:9")
 
 
-TAGGED = """
-class Tagged(torch.Tensor):
-    @staticmethod
-    def __new__(cls, inner):
-        return torch.Tensor._make_wrapper_subclass(cls, inner.shape, dtype=inner.dtype)
-
-    def __init__(self, inner):
-        self.inner = inner
-
-    def __tensor_flatten__(self):
-        return ["inner"], None
-
-    @staticmethod
-    def __tensor_unflatten__(inner, meta, size, stride):
-        return Tagged(inner["inner"])
-
-    @classmethod
-    def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        args, kwargs = tree_map_only(Tagged, lambda t: t.inner, (args, kwargs or {}))
-        return tree_map_only(torch.Tensor, Tagged, func(*args, **kwargs))
-"""
-
-
-def test_tensors_of_a_class_of_ones_own_are_clean(workplace: Workplace) -> None:
-    workplace.write(
-        "tagged.py",
-        f"import torch\nfrom torch.utils._pytree import tree_map_only\n{TAGGED}\n"
-        "x = Tagged(torch.randn(4, 4))\n"
-        "f = lambda x: x @ x\n"
-        "assert torch.allclose(torch.compile(f)(x).inner, f(x).inner)\n",
-    )
-    found = workplace.doctor("tagged.py")
-    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
-
-
 @pytest.mark.usefixtures("bugs_of_torch")
-def test_tensors_of_a_class_of_ones_own_beside_a_bug(workplace: Workplace) -> None:
+def test_unpicklable_arguments_with_an_operator_and_tensors_of_ones_own_beside_a_bug(
+    workplace: Workplace,
+) -> None:
     workplace.write(
-        "tagged.py",
-        f"import sys, torch\nfrom torch.utils._pytree import tree_map_only\n{TAGGED}{GAPS}\n"
+        "report.py",
+        "import sys, threading, torch\nfrom torch.utils._pytree import tree_map_only\n"
+        f"{SCALE}{TAGGED}{GAPS}\n"
+        "def report(x, level, log, lock, names):\n"
+        "    return gaps(scale(x, level(0.5))), log, lock, names\n"
         "torch.manual_seed(0)\n"
         "x = Tagged(torch.randn(12, 32))\n"
-        "want, got = gaps(x), torch.compile(gaps)(x)\n"
-        "sys.exit(0 if torch.equal(want.inner, got.inner) else 1)\n",
+        "things = lambda v: v * 2, open('log.txt', 'w'), threading.Lock(), (n for n in 'ab')\n"
+        "want, got = report(x, *things), torch.compile(report)(x, *things)\n"
+        "sys.exit(0 if torch.equal(want[0].inner, got[0].inner) else 1)\n",
     )
-    found = workplace.doctor("tagged.py", options=NO_WORKAROUND)
-    assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
+    found = workplace.doctor("report.py", options=NO_WORKAROUND)
+    assert (found.exit_code, found.verdict["verdict"]) == (1, "wrong-result")
+    assert found.verdict["stage"] == "codegen"
     assert found.verdict["culprit"]["op"] == "aten.min.dim"
-    assert found.verdict["culprit"]["source"].startswith("tagged.py:")
+    assert found.verdict["culprit"]["source"].startswith("report.py:")
+    assert found.verdict["repro"]["verified"]

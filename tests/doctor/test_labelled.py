@@ -39,13 +39,13 @@ def test_the_doctor_is_right_about_a_sample_of_the_battery(
 def test_the_doctor_is_right_about_the_scripts_of_the_day(
     fault: Fault, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    assert_is_right(fault, tmp_path_factory, "--no-workaround")
+    assert_is_right(fault, tmp_path_factory)
 
 
-def assert_is_right(fault: Fault, tmp_path_factory: pytest.TempPathFactory, *options: str) -> None:
+def assert_is_right(fault: Fault, tmp_path_factory: pytest.TempPathFactory) -> None:
     cache = tmp_path_factory.getbasetemp() / "battery-cache"
     folder: Path = tmp_path_factory.mktemp(fault.folder)
-    outcome, verdict = run_doctor(fault, folder, cache, 300, (*ONE_PROOF, *options))
+    outcome, verdict = run_doctor(fault, folder, cache, 300, ("--no-workaround", *ONE_PROOF))
     result = judge(fault, verdict, outcome.seconds, outcome.output[-2000:])
     assert result.named, list_misses([result])
     assert result.verified or not result.provable

@@ -109,6 +109,7 @@ def test_python_dash_m_is_the_same_command() -> None:
         (("run", "missing.py"), "The script missing.py does not exist (looked in "),
         (("run", "-m"), "-m needs an argument, as in: inductoscope run -m NAME."),
         (("run", "no-such-program"), "no-such-program is neither a script in"),
+        (("doctor", "--fersh", "train.py"), "No such option: --fersh. Options come before"),
         (("env", "--python", "no-such-python"), "no-such-python is not an executable program."),
     ],
 )

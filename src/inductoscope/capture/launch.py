@@ -81,6 +81,11 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
         if (Path(first) / "__main__.py").exists():
             return [sys.executable, *words]
         raise UsageError(f"{first} is a folder without a __main__.py, so Python cannot run it.")
+    if first.startswith("-"):
+        raise UsageError(
+            f"No such option: {first}. Options come before the script; "
+            "what follows the script is passed to it. --help lists the options."
+        )
     if shutil.which(first) is None:
         raise UsageError(
             f"{first} is neither a script in {Path.cwd()} nor a program on PATH. "

@@ -30,14 +30,14 @@ def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
 def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     """The program fails without torch.compile too."""
     last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
-    said = _exception_in(eager.output) or (last[-1] if last else "")
+    said = _how_it_ended(eager, last)
     why = "The program fails without torch.compile too, so the compiler is not to blame"
     if asks_for_missing_gpu(said):
         why = f"The program asks for a GPU that this machine ({this_machine()}) does not have"
     result = Verdict(
         v.NOT_A_BUG,
         stages.USER,
-        why + (f": {said[:200]}" if said else "."),
+        f"{why}{said}",
         "proven",
     )
     result.add(
@@ -52,6 +52,14 @@ def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
             "the captured graphs",
         )
     return result
+
+
+def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
+    """To go on with after saying that it failed."""
+    if exception := _exception_in(run.output):
+        return f": {exception[:200]}"
+    line = f"; its last line is: {last_lines[-1][:200]}" if last_lines else "."
+    return f". It ends with exit code {run.ending.exit_code}{line}"
 
 
 _EXCEPTION = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt|Exit): .*", re.MULTILINE)
