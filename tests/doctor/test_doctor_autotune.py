@@ -13,9 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.autotune_hang import verdict_on_stuck
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.outside.autotune_hang import find_filter, verdict_on_stuck
+from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices
+from inductoscope.model.entities import Ending
 from support.examples import write_recording
 from support.programs import Workplace
 
@@ -131,6 +134,36 @@ def test_without_a_kernel_alone_the_verdict_is_only_likely(tmp_path: Path) -> No
     assert (verdict.verdict, verdict.confidence) == ("hang", "likely")
     assert verdict.culprit.config == "num_warps=8"
     assert any("could be read" in item["what"] for item in verdict.evidence)
+
+
+def test_a_filter_that_leaves_other_choices_stuck_is_widened_until_the_program_ends(
+    tmp_path: Path,
+) -> None:
+    """With one thread, only one of two kinds of stuck choices is seen at a time."""
+    found = stuck_choices(stuck_recording(tmp_path / "first"))
+    assert found is not None
+    others = [caller(4, 2), caller(1, 4), caller(5, 16)]
+    second = write_recording(
+        tmp_path / "second",
+        *(said(SUBMITTED.format(choice)) for choice in others),
+        *(said(BEGUN.format(choice)) for choice in others),
+        said("Waiting on futures"),
+        *(said(FINISHED.format(choice)) for choice in others[:2]),
+    )
+    excluded = []
+
+    def rerun(instructions: Instructions, why: str) -> ProgramRun:
+        excluded.append(instructions.workaround.partition("\n")[0])
+        is_first = len(excluded) == 1
+        ending = Ending(-9 if is_first else 0, None, 1.0)
+        return ProgramRun(ending, second, stalled=is_first)
+
+    workaround, told = find_filter(analyse(found), rerun, tmp_path)
+    assert excluded[0] == "# Choices with num_warps=8 never finished compiling"
+    assert excluded[1] == "# Choices with num_warps≥8 never finished compiling"
+    assert workaround is not None
+    assert workaround.verified
+    assert "the program does not end without choices that have num_warps=8 either" in told
 
 
 def test_where_nothing_is_compiled_ahead_the_choice_being_timed_is_stuck(tmp_path: Path) -> None:

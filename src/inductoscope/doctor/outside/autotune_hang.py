@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -11,12 +11,12 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.errors import InductoscopeError
-from inductoscope.hangs.choices.analysis import Analysis, Analyst
+from inductoscope.hangs.choices.analysis import Analysis, Analyst, analyse
 from inductoscope.hangs.choices.choice_filter import write_filter
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import VARIABLE, assignment_for, pattern_for, snippet_for
 from inductoscope.hangs.choices.kernel_files import KernelFiles
-from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices
+from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices, stuck_choices
 from inductoscope.hangs.logs.choice import Choice
 from inductoscope.kernels.alone import KernelTrial, TrialRequest, try_alone
 from inductoscope.kernels.file import KernelFile
@@ -34,6 +34,7 @@ _PATIENCE = 5.0
 _LEAST_SECONDS = 15.0
 _TIMES = 3
 _MOST_TRIALS = 8
+_MOST_FILTERS = 5
 
 
 # --- more to compare ------------------------------------------------------------------------------
@@ -121,9 +122,14 @@ def _compile_alone(
 
 
 def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround | None, list[str]]:
-    """Exclude stuck choices by the narrowest condition, and try that on the program."""
+    """Exclude stuck choices by the narrowest condition, and try that on the program.
+
+    Choices that waited for a thread before may be stuck then; the next condition covers them too.
+    """
     told: list[str] = []
-    for condition in known.conditions:
+    tried: set[str] = set()
+    while condition := _next_condition(known, tried):
+        tried.add(condition.text)
         snippet = snippet_for(condition)
         run = rerun(
             Instructions(calls=0, workaround=snippet, investigate=False),
@@ -136,7 +142,16 @@ def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround
             told.append(_written(known, condition, folder))
             return Workaround(text, True, None, snippet), [line for line in told if line]
         told.append(f"the program does not end without choices that have {condition.text} either")
+        more = stuck_choices(run.folder) if run.stalled else None
+        if more is not None:
+            known = analyse(known.choices.joined_with(more))
     return _without_templates(rerun, told)
+
+
+def _next_condition(known: Analysis, tried: Collection[str]) -> ChoiceCondition | None:
+    if len(tried) == _MOST_FILTERS:
+        return None
+    return next((c for c in known.conditions if c.text not in tried), None)
 
 
 def _written(known: Analysis, condition: ChoiceCondition, folder: Path) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.hangs.logs.autotune import AutotuneFold
@@ -38,6 +38,25 @@ class StuckChoices:
     longest: float = 0.0
     # Whether they were being benchmarked, rather than compiled ahead of that.
     while_timed: bool = False
+
+    def joined_with(self, other: StuckChoices) -> StuckChoices:
+        """What two runs of the program show together; what was stuck in one of them is stuck."""
+        stuck = {_key(choice): choice for choice in (*self.stuck, *other.stuck)}
+        finished = {_key(choice): choice for choice in (*self.finished, *other.finished)}
+        waiting = {_key(choice): choice for choice in (*self.waiting, *other.waiting)}
+        return replace(
+            self,
+            stuck=tuple(stuck.values()),
+            finished=tuple(c for key, c in finished.items() if key not in stuck),
+            waiting=tuple(c for key, c in waiting.items() if key not in {**stuck, **finished}),
+            longest=max(self.longest, other.longest),
+        )
+
+
+def _key(choice: Choice) -> tuple[str, str]:
+    """Identifies a choice in every run; the name of its file may be another one."""
+    settings = repr(sorted(choice.configuration.items())) if choice.configuration else choice.name
+    return choice.kind, settings
 
 
 def stuck_choices(folder: Path) -> StuckChoices | None:
