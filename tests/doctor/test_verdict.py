@@ -101,7 +101,7 @@ def test_every_claim_comes_with_how_it_is_known() -> None:
         ),
         ("the failure disappears without fusion of kernels", "the smallest graph"),
     ]
-    assert size[0].startswith("1 of 12 graph nodes are enough to show it")
+    assert size[0].startswith("1 of 12 graph nodes is enough to show it")
     assert size[1] == "30 candidates tried"
 
 

@@ -102,7 +102,6 @@ def test_a_pass_is_named_as_before() -> None:
         ("aten.erf.default", "erf"),
         ("erf_12", "erf"),
         ("aten._softmax.default", "_softmax"),
-        ("<OpOverload(op='aten.put', overload='default')>", "put"),
         ("prims.convert_element_type.default", "convert_element_type"),
         ("log1p", "log1p"),
     ],

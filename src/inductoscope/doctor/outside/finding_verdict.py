@@ -243,7 +243,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(f"the failure disappears without {each.title}{only}", "the smallest graph")
     if found.nodes:
         result.add(
-            f"{found.nodes} of {found.nodes_before} graph nodes are enough to show it"
+            f"{found.nodes} of {found.nodes_before} graph nodes "
+            f"{'is' if found.nodes == 1 else 'are'} enough to show it"
             + (f": {', '.join(found.calls[:12])}" if found.calls else "")
             + (f" (in eager {', '.join(found.operations[:8])})" if found.operations else ""),
             f"{found.candidates_tried} candidates tried",

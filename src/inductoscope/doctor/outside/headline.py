@@ -89,8 +89,7 @@ def votes_on(found: Found) -> list[Vote]:
 
 def short(name: str) -> str:
     """The name of an operation without its namespace, its overload and the number of its node."""
-    packet = re.search(r"op='([\w.]+)'", name)
-    parts = (packet[1] if packet else name).split(".")
+    parts = name.split(".")
     return re.sub(r"_\d+$", "", parts[1] if len(parts) > 1 else parts[0])
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,7 +154,7 @@ def subsystem_switch(*subsystems: str) -> Switch:
         ) -> bool:
             if subsystem not in subsystems:
                 return False
-            return not permit(str(debug_info()) if debug_info is not None else subsystem)
+            return not permit(_name(str(debug_info())) if debug_info is not None else subsystem)
 
         CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
         try:
@@ -162,6 +163,14 @@ def subsystem_switch(*subsystems: str) -> Switch:
             CompilerBisector.disable_subsystem = original
 
     return switch
+
+
+_OVERLOAD = re.compile(r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
+
+
+def _name(text: str) -> str:
+    """What torch's bisector calls an application; an operation by its usual name."""
+    return _OVERLOAD.sub(r"\1.\2", text)
 
 
 @contextlib.contextmanager

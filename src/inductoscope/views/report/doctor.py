@@ -87,7 +87,7 @@ def _print_repro(printer: Printer, view: dict[str, Any]) -> None:
     state = "verified" if repro["verified"] else "NOT verified"
     printer.line(
         f"{repro['path']}: {state}, failed {repro['failed']} of {repro['of']} runs in fresh "
-        f"processes; {repro['nodes']} graph nodes",
+        f"processes; {repro['nodes']} graph node{'' if repro['nodes'] == 1 else 's'}",
         indent=2,
         style=GOOD if repro["verified"] else WARN,
     )
