@@ -66,7 +66,7 @@ def recording_argument(name: str = "recording") -> Callable[[_Command], _Command
 
 
 def json_option(what: str) -> Callable[[_Command], _Command]:
-    """`--json PATH`, which every command has."""
+    """`--json PATH`, which every command but `completion` has."""
     return click.option(
         "--json",
         "json_path",

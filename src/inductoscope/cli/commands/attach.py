@@ -39,8 +39,8 @@ def command(
     """Show what a running or hung process is doing.
 
     Watches any Python process for a few seconds: its stacks (with py-spy, if installed), the
-    processes it started, and the locks they wait for. The process is neither changed nor slowed
-    down.
+    processes it started, and the locks they wait for. The process is not changed. py-spy pauses it
+    briefly only if it cannot be read otherwise.
 
     \b
     inductoscope attach 12345

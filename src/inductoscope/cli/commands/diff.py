@@ -27,7 +27,8 @@ def command(
     """Compare two recordings and say what changed first.
 
     Lists the first stage that differs, and the fusions and kernels gained and lost. Renamed nodes,
-    buffers and kernels count as equal. FIRST and SECOND default to the last two recordings.
+    buffers and kernels count as equal. SECOND defaults to the last recording; without both, the
+    last two are compared.
 
     \b
     inductoscope diff before/ after/

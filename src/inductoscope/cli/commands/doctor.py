@@ -71,7 +71,7 @@ from inductoscope.cli.parameters import json_option, program_argument, quiet_opt
 @click.option(
     "--kept",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
-    help="Examine the call that a sentinel has kept in this folder.",
+    help="Examine the call that the sentinel kept in this folder; SCRIPT is needed too.",
 )
 @quiet_option
 @program_argument

@@ -25,8 +25,8 @@ def _names() -> list[str]:
 def command(words: tuple[str, ...], json_path: str | None) -> None:
     """Explain a stage, a finding, a verdict or a symptom.
 
-    NAME is any word that inductoscope uses; without NAME, it lists them all. Several words describe
-    a symptom, and the answer is the stages that can cause it.
+    NAME is a stage, a finding, a verdict, a view or a kind of stall; without NAME, all are listed.
+    Several words describe a symptom, and the answer is the stages that can cause it.
 
     \b
     inductoscope explain fusion

@@ -39,7 +39,7 @@ def command(
 
     \b
     perfetto   trace.json: compile time by process, stage and graph
-    graphviz   FX graphs, and the scheduler's before and after fusion
+    graphviz   FX graphs, and scheduler graphs before and after fusion
     json       recording.json: everything in one file
     raw        graphs, IR, loop bodies, kernels, wrappers, PTX as files
     """

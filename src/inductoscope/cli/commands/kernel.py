@@ -81,7 +81,7 @@ def command(
 
     FILE is a kernel from Inductor's cache, or generated code that holds several kernels. It is
     read, not executed; only the kernel's function is compiled, in a child process with a time
-    limit, for any GPU and without one.
+    limit, for any GPU; you do not need one.
 
     Reports whether the kernel compiles alone (then the hang is elsewhere), which stage hangs, or
     why it fails, with seconds per stage, registers, spills and shared memory. --show source only

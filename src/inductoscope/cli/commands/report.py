@@ -48,7 +48,7 @@ def command(
     inductoscope report recordings/train -o train.html
     inductoscope report --target cuda:90
 
-    Exit code: 0 no findings, 1 the recording has a problem.
+    Exit code: 0 no problem, 1 the recording has a problem.
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording

@@ -39,7 +39,10 @@ if TYPE_CHECKING:
     "--runnable", metavar="GRAPH", help="Write a graph as a script, such as '0/0 dynamo'."
 )
 @click.option(
-    "--to", "write_to", metavar="PATH", help="With --runnable: the file; - means standard output."
+    "--to",
+    "write_to",
+    metavar="PATH",
+    help="With --runnable: write to this file instead of graph_GRAPH.py; - means standard output.",
 )
 @json_option("the data")
 @click.option("--list", "list_all", is_flag=True, help="List all recordings.")

@@ -16,6 +16,7 @@ from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 
 def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
@@ -117,14 +118,14 @@ def nothing_found(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
-        f"Nothing found on this machine ({this_machine()}): {agree} calls of {compiled} compiled "
-        "graphs match eager"
-        + (f"; {uncompared} calls could not be compared." if uncompared else "."),
+        f"Nothing found on this machine ({this_machine()}): {count_of(agree, 'call')} of "
+        f"{count_of(compiled, 'compiled graph')} {'matches' if agree == 1 else 'match'} eager"
+        + (f"; {count_of(uncompared, 'call')} could not be compared." if uncompared else "."),
         "likely" if uncompared else "proven",
     )
     has_large = any("too large" in check.text for check in right)
     result.add(
-        f"{len(right)} calls agree with eager, {len(rounding)} differ within rounding",
+        f"as in eager: {count_of(len(right), 'call')}; different within rounding: {len(rounding)}",
         "forward and backward, with types, shapes and written inputs; strides and shared memory "
         "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
     )
@@ -135,9 +136,10 @@ def nothing_found(case: ProgramCase) -> Verdict:
 
 def _no_graph_captured(case: ProgramCase) -> Verdict:
     """As under DDP, whose own code Dynamo passes over, around modules of torch's."""
+    functions = count_of(len(case.recording.compiles), "function")
     text = (
-        "Nothing is wrong, and nothing was compiled: Dynamo captured no graph in "
-        f"{len(case.recording.compiles)} functions. `inductoscope show --stage breaks` says why."
+        f"Nothing is wrong, and nothing was compiled: Dynamo captured no graph in {functions}. "
+        "`inductoscope show --stage breaks` says why."
     )
     return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
 
@@ -146,8 +148,8 @@ def _nothing_compared(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.CLEAN,
         stages.NO_STAGE,
-        f"The program ends well, but no call of its {len(case.recording.compiles)} compiled graphs "
-        "could be compared with eager.",
+        "The program ends well, but no call of its "
+        f"{count_of(len(case.recording.compiles), 'compiled graph')} could be compared with eager.",
     )
     _add_uncompared(result, case)
     add_own_mistakes(result, case)

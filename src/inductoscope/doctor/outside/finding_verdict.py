@@ -13,6 +13,7 @@ from inductoscope.doctor.suppressing_axis import SuppressingAxis, most_telling
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 
 def verdict_on(found: Found) -> Verdict:
@@ -247,7 +248,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             f"{'is' if found.nodes == 1 else 'are'} enough to show it"
             + (f": {', '.join(found.calls[:12])}" if found.calls else "")
             + (f" (in eager {', '.join(found.operations[:8])})" if found.operations else ""),
-            f"{found.candidates_tried} candidates tried",
+            f"{count_of(found.candidates_tried, 'candidate')} tried",
         )
     if not found.reproduces:
         instead = f": {found.alone}" if found.alone else ""

@@ -22,6 +22,7 @@ from inductoscope.recording.events.checking import BiasFound, CallShadowed, Shad
 from inductoscope.recording.reader import open_recording
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 Say = Callable[[str], None]
 
@@ -165,8 +166,8 @@ class LongRun:
         return Verdict(
             v.CLEAN,
             stages.NO_STAGE,
-            f"No bias found: {count} calls of {graphs} compiled graphs were shadowed, and no error "
-            "points the same way beyond what rounding does.",
+            f"No bias found: {count} calls of {count_of(graphs, 'compiled graph')} were shadowed, "
+            "and no error points the same way beyond what rounding does.",
             "likely",
         )
 
@@ -176,7 +177,8 @@ class LongRun:
         for compile_, count in list(shadows.shadowed.items())[:8]:
             called = shadows.calls[compile_]
             verdict.add(
-                f"{count} calls shadowed, the last of them call {called}", f"graph {compile_}"
+                f"{count_of(count, 'call')} shadowed, the last of them call {called}",
+                f"graph {compile_}",
             )
         for compile_, text in list(shadows.ended.items())[:8]:
             verdict.add(f"not shadowed: {text}", f"graph {compile_}")

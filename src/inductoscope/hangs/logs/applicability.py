@@ -147,8 +147,14 @@ def _interrupted(program: ProgramFold) -> Answer | None:
         confidence="proven" if interrupt.sure else "likely",
         stage=stage,
         evidence=failure_evidence(interrupt, frame),
-        advice=_stage_advice(stage),
+        advice=_CHOICE_ADVICE if kind is Kind.INTERRUPTED else _stage_advice(stage),
     )
+
+
+_CHOICE_ADVICE = (
+    f"To see which choice: run again with {ALL_LOGS}",
+    "While it hangs: inductoscope attach PID shows the stack",
+)
 
 
 def _seen_in(stack: SeenFailure) -> str:

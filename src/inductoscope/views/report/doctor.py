@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any
 
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
 
 _STYLES = {"clean": GOOD, "not-a-bug": WARN, "not-inductor": WARN, "unknown": WARN}
 
@@ -35,7 +36,7 @@ def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = 
     if view["issue"]:
         printer.pair("bug report", view["issue"])
     printer.pair("recording", view["recording"])
-    printer.pair("took", f"{view['seconds']:.0f} s, {view['runs']} runs")
+    printer.pair("took", f"{view['seconds']:.0f} s, {count_of(view['runs'], 'run')}")
 
 
 def _print_evidence(printer: Printer, view: dict[str, Any]) -> None:
@@ -72,7 +73,7 @@ def _print_notes(printer: Printer, view: dict[str, Any]) -> None:
     printer.heading("Notes: differences from eager that are not failures")
     for (compile_id, _), texts in list(alike.items())[:_MOST_NOTES]:
         count = len(texts) - 1
-        more = f"; {count} more result{'s' if count > 1 else ''} like it" if count else ""
+        more = f"; {count_of(count, 'more result')} like it" if count else ""
         printer.line(f"- {texts[0]} (compile {compile_id}{more})", indent=2)
     if len(alike) > _MOST_NOTES:
         printer.line(f"and {len(alike) - _MOST_NOTES} more", indent=2, style=FAINT)
@@ -87,7 +88,7 @@ def _print_repro(printer: Printer, view: dict[str, Any]) -> None:
     state = "verified" if repro["verified"] else "NOT verified"
     printer.line(
         f"{repro['path']}: {state}, failed {repro['failed']} of {repro['of']} runs in fresh "
-        f"processes; {repro['nodes']} graph node{'' if repro['nodes'] == 1 else 's'}",
+        f"processes; {count_of(repro['nodes'], 'graph node')}",
         indent=2,
         style=GOOD if repro["verified"] else WARN,
     )

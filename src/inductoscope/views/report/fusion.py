@@ -16,6 +16,7 @@ from inductoscope.model.schedule import read_schedule
 from inductoscope.model.target import target_view
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
 
 View = dict[str, Any]
 
@@ -276,7 +277,7 @@ def _print_conditions(printer: Printer, view: View, outcome: str, title: str) ->
         return
     printer.heading(title)
     for condition in chosen:
-        count = f"{condition.pairs} pair{'s' if condition.pairs != 1 else ''}"
+        count = count_of(condition.pairs, "pair")
         mark = f"[{condition.number}] " if outcome == REFUSED else "- "
         printer.line(f"{mark}{condition.condition}: {count}, {bytes_text(condition.bytes)}")
         printer.line(condition.reason, indent=4)

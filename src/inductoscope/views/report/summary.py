@@ -12,6 +12,7 @@ from inductoscope.model.native import libraries_from_cache
 from inductoscope.model.target import recording_target
 from inductoscope.recording.values import texts
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
 
 View = dict[str, Any]
 
@@ -158,8 +159,8 @@ def _compile_words(view: View) -> str:
 def _kernel_words(totals: View) -> str:
     kinds = ", ".join(f"{count} {language}" for language, count in totals["kernels"].items())
     return (
-        f"{kinds or 'none'}; {totals['fusions']} fusion(s), "
-        f"{totals['pairs_refused']} pair(s) refused"
+        f"{kinds or 'none'}; {count_of(totals['fusions'], 'fusion')}, "
+        f"{count_of(totals['pairs_refused'], 'pair')} refused"
     )
 
 
@@ -208,13 +209,17 @@ def _top(seconds: dict[str, float]) -> str:
     return ", ".join(f"{stage} {value:.2f}" for stage, value in most)
 
 
+def _lowered(graph: View) -> str:
+    return f"{count_of(graph['lowered_nodes'], 'node')} lowered"
+
+
 def _print_graph(printer: Printer, graph: View) -> None:
     if graph["cached"]:
         state = "from the cache"
     elif graph["finished"]:
-        state = f"{graph['lowered_nodes']} nodes lowered, {graph['fusions']} fusion(s)"
+        state = f"{_lowered(graph)}, {count_of(graph['fusions'], 'fusion')}"
     else:
-        state = f"not finished, {graph['lowered_nodes']} nodes lowered"
+        state = f"not finished, {_lowered(graph)}"
     printer.pair(graph["phase"], state)
     for kernel in graph["kernels"]:
         printer.line(kernel, indent=16, style=FAINT)

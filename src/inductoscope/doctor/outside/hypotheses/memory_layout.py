@@ -32,6 +32,7 @@ from inductoscope.model.checks import NotedDifference
 from inductoscope.model.fold import load
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 # Runs of the program to find out which of several results matter.
 _MOST_RUNS = 12
@@ -98,7 +99,7 @@ def _needed(case: ProgramCase) -> list[NotedDifference]:
 
 def _ends_well(case: ProgramCase, notes: Sequence[NotedDifference]) -> bool:
     instructions = Instructions(calls=0, investigate=False, as_in_eager=tuple(notes))
-    results = "1 result" if len(notes) == 1 else f"{len(notes)} results"
+    results = count_of(len(notes), "result")
     return is_well(case.runs.again(instructions, f"running it with {results} laid out as in eager"))
 
 

@@ -36,7 +36,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     stuck = stuck_choices(case.first.folder)
     if stuck is None:
         return None
-    case.say(f"{len(stuck.stuck)} choices are stuck, {len(stuck.finished)} are finished")
+    case.say(f"choices: {len(stuck.stuck)} stuck, {len(stuck.finished)} finished")
     known = look_further(analyse(stuck), case.say)
     trial, why_not = try_kernel_alone(known, case.proof.place, case.say)
     result = verdict_on_stuck(known, trial, why_not)

@@ -19,6 +19,7 @@ from inductoscope.doctor.instructions import FOLDER
 from inductoscope.doctor.outside.hypotheses.died_or_stalled import return_to_last_position
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.vocabulary.counting import count_of
 
 _EVERY_CALL = 1_000_000
 
@@ -32,7 +33,7 @@ def _examine(case: ProgramCase) -> None:
         return
     checked = case.instructions.calls
     instructions = replace(case.instructions, calls=_EVERY_CALL)
-    why = f"nothing is wrong in the first {checked} calls; checking every call"
+    why = f"nothing is wrong in the first {count_of(checked, 'call')}; checking every call"
     run = case.runs.again(instructions, why)
     case.found = read_found(run.folder / FOLDER)
     if case.found is None and run.ending.exit_code != 0:
