@@ -14,7 +14,8 @@ from torch._inductor.compile_fx import compile_fx
 from torch._inductor.graph import GraphLowering
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function, snapshot
 from inductoscope.doctor.compare.kept_wrappers import KEPT
 from inductoscope.doctor.compare.values import run

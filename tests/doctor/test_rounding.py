@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 import torch
 
-from inductoscope.doctor.compare.bug_or_rounding import FACTOR, Case, EagerComparison, judge
+from inductoscope.doctor.compare.bug_or_rounding import FACTOR, EagerComparison, judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 
 Function = Callable[..., Any]
@@ -50,6 +51,30 @@ def test_a_sum_in_another_order_is_rounding() -> None:
     assert [difference.where for difference in comparison.explained] == ["output 0"]
     assert comparison.reason == "the differences are within rounding"
     assert "away from float64" in comparison.explained[0].text
+
+
+def test_integers_that_rounding_decides_are_rounding() -> None:
+    """As in a quantised model: each of them changes in a third of the perturbed runs only."""
+    x = torch.linspace(1, 50, 400)
+
+    def steps(x: torch.Tensor) -> torch.Tensor:
+        return (x.log().exp() >= x).to(torch.int8)
+
+    comparison = judged(steps, lambda x: torch.ones_like(x, dtype=torch.int8), x)
+    assert 0 < int(steps(x).sum()) < 400
+    assert comparison.is_right
+    assert "rounding upstream changes it in eager too" in comparison.explained[0].text
+
+
+def test_integers_that_no_rounding_changes_are_wrong() -> None:
+    x = torch.linspace(1, 50, 400)
+    comparison = judged(
+        lambda x: (x.log().exp() * 4).to(torch.int32),
+        lambda x: (x.log().exp() * 4).to(torch.int32) + (x > 49),
+        x,
+    )
+    assert wrong_kinds(comparison) == ["value"]
+    assert "elements are wrong" in comparison.wrong[0].text
 
 
 def test_half_precision_kept_in_float32_between_operations_is_rounding() -> None:
@@ -103,7 +128,7 @@ def test_one_wrong_element_among_many_is_found_and_named() -> None:
 
     (difference,) = judged(lambda x: x.exp(), compiled, numbers(8, 8)).wrong
     assert "at index [3, 5]" in difference.text
-    assert "1 of 64 elements are wrong" in difference.text
+    assert "1 of 64 elements is wrong" in difference.text
 
 
 def test_whole_numbers_have_to_be_the_same() -> None:

@@ -9,20 +9,19 @@ wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 import torch
 
-from inductoscope.doctor.compare.rounding import SAMPLES, in_float64, perturbed_rounding
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.tensor_metadata import (
     IN_MEMORY,
     OutputDifference,
     metadata_differences,
 )
-from inductoscope.doctor.compare.values import Outcome, run
+from inductoscope.doctor.compare.values import Outcome
 
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
@@ -75,53 +74,6 @@ class EagerComparison:
             if kind in kinds:
                 return kind
         return ""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A function and the inputs on which it is judged."""
-
-    function: Callable[..., Any]
-    inputs: Sequence[Any]
-    backward: bool = False
-
-    @cached_property
-    def eager(self) -> Outcome:
-        """The result of the function without a compiler."""
-        return run(self.function, self.inputs, backward=self.backward)
-
-    @cached_property
-    def again(self) -> Outcome:
-        """The same once more: a difference between the two is not the compiler's."""
-        return run(self.function, self.inputs, backward=self.backward)
-
-    @cached_property
-    def float64(self) -> Outcome | None:
-        """The reference; None if an operation does not support float64."""
-        try:
-            return in_float64(self.function, self.inputs, backward=self.backward)
-        except Exception:
-            return None
-
-    @cached_property
-    def perturbed(self) -> tuple[Outcome, ...]:
-        """Eager with perturbed rounding, several times."""
-        found = []
-        for mode in self._modes:
-            try:
-                found.append(run(self.function, self.inputs, backward=self.backward, mode=mode))
-            except Exception:
-                break
-        return tuple(found)
-
-    @cached_property
-    def _modes(self) -> list[Any]:
-        return [perturbed_rounding(seed) for seed in range(SAMPLES)]
-
-    @property
-    def reads_unwritten_memory(self) -> bool:
-        """Whether the function allocates memory without initialising it."""
-        return bool(self.perturbed) and self._modes[0].has_filled
 
 
 def judge(case: Case, compiled: Outcome) -> EagerComparison:
@@ -221,7 +173,35 @@ def _judge_value(
     reference = _value_of(case.float64, number, eager)
     samples = [_value_of(outcome, number, eager) for outcome in case.perturbed]
     known = [sample for sample in samples if sample is not None]
-    return judge_tensor(name, eager, compiled, reference, known)
+    difference, is_wrong = judge_tensor(name, eager, compiled, reference, known)
+    if is_wrong and eager.dtype not in _CLOSE:
+        known += _samples_of_integers(case, number, eager, compiled)
+        return judge_tensor(name, eager, compiled, reference, known)
+    return difference, is_wrong
+
+
+# So many samples are enough if this many elements are wrong and none of them ever changes.
+_ENOUGH_IF_MANY, _MANY = 5, 8
+
+
+def _samples_of_integers(
+    case: Case, number: int, eager: torch.Tensor, compiled: torch.Tensor
+) -> Iterator[torch.Tensor]:
+    """More samples, until they explain every element, or plainly will not.
+
+    An integer that rounding upstream decides changes in a third of the samples only.
+    """
+    left = _dense(eager) != _dense(compiled)
+    before = int(left.sum())
+    for count, outcome in enumerate(case.perturbed_further(), 1):
+        sample = _value_of(outcome, number, eager)
+        if sample is None or sample.dtype != eager.dtype:
+            return
+        yield sample
+        left &= _dense(sample) == _dense(eager)
+        still = int(left.sum())
+        if not still or (count == _ENOUGH_IF_MANY and still == before >= _MANY):
+            return
 
 
 def _value_of(outcome: Outcome | None, number: int, like: torch.Tensor) -> torch.Tensor | None:
@@ -306,7 +286,7 @@ def _judge_integers(
     right = "eager and float64 give" if others[0] is not None else "eager gives"
     text = (
         f"{name} is {_shown(compiled[place])} at {_index(place)}, {right} "
-        f"{_shown(eager[place])}; {int(wrong.sum())} of {wrong.numel()} elements are wrong "
+        f"{_shown(eager[place])}; {_counted(wrong)} "
         f"(off by up to {_finite_max(distance):.4g}, which rounding does not explain)"
     )
     return OutputDifference("value", name, text, _finite_max(distance)), True
@@ -354,14 +334,18 @@ def _too_far(
     excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
     flat = int(excess.argmax())
     place = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), distance.shape))
-    wrong = int((distance > allowed).sum())
     exact = "" if reference is None else f", in float64 {_shown(reference[place])}"
     text = (
         f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}"
-        f"{exact}; {wrong} of {distance.numel()} elements are wrong "
+        f"{exact}; {_counted(distance > allowed)} "
         f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
     )
     return OutputDifference("value", name, text, _finite_max(distance), float(allowed[place]))
+
+
+def _counted(wrong: torch.Tensor) -> str:
+    number = int(wrong.sum())
+    return f"{number} of {wrong.numel()} elements {'is' if number == 1 else 'are'} wrong"
 
 
 def _shown(value: torch.Tensor) -> str:

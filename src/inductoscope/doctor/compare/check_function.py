@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import comparison_of_metadata, judge
+from inductoscope.doctor.compare.case import Case
+from inductoscope.doctor.compare.random_numbers import draws_random_numbers
 from inductoscope.doctor.compare.tensor_metadata import OutputDifference
 from inductoscope.doctor.compare.values import run
+from inductoscope.vocabulary.counting import count_of
 
 TORCH_NAMES = {
     "torch._inductor.config": ("patch",),
     "torch.nn.utils.stateless": ("_reparametrize_module",),
     "torch.utils._pytree": ("tree_flatten", "tree_unflatten"),
 }
+
+
+_OTHER_NUMBERS = (
+    "values differ, but were not judged: it draws random numbers, and may have been compiled "
+    "before to draw others than eager"
+)
 
 
 @dataclass(frozen=True)
@@ -41,7 +50,7 @@ class CheckResult:
     def __str__(self) -> str:
         if self.differences:
             return "\n".join(difference.text for difference in self.differences)
-        text = f"compiled and eager agree ({self.values} values)"
+        text = f"compiled and eager agree ({count_of(self.values, 'value')})"
         text = f"{text}; {self.reason}" if self.reason else text
         return "\n".join([text, *(f"note: {note.text}" for note in self.notes)])
 
@@ -73,6 +82,9 @@ def check(
         candidate = torch.compile(eager, **options) if compiled is None else flat(compiled)
         outcome = run(candidate, leaves, backward=backward)
     comparison = judge(case, outcome)
+    if comparison.wrong and compiled is not None and draws_random_numbers(eager, leaves):
+        metadata = comparison_of_metadata(case.eager, outcome)
+        comparison = replace(metadata, explained=comparison.wrong, reason=_OTHER_NUMBERS)
     return CheckResult(
         comparison.wrong,
         comparison.explained,

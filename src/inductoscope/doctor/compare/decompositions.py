@@ -15,7 +15,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
-from inductoscope.doctor.compare.bug_or_rounding import Case, is_close, judge
+from inductoscope.doctor.compare.bug_or_rounding import is_close, judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.values import copy_values, run
 
 TORCH_NAMES = {

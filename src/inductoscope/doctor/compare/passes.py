@@ -16,7 +16,8 @@ from typing import Any
 
 from torch.fx import GraphModule
 
-from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function, input_names, inputs_for, snapshot
 from inductoscope.doctor.compare.values import run
 from inductoscope.vocabulary import stages

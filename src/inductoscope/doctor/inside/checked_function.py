@@ -7,10 +7,12 @@ the program's memory, and the results are compared. What they write to files is 
 
 from __future__ import annotations
 
+import cmath
 import contextlib
 import functools
 import io
 import os
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -26,6 +28,7 @@ from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.events.checking import CallableChecked
+from inductoscope.vocabulary.counting import count_of
 
 TORCH_NAMES = {
     "torch._dynamo.exc": ("TorchDynamoException",),
@@ -61,10 +64,10 @@ def checked_function(
         calls += 1
         _depth.value += 1
         try:
-            eager = _in_eager(function, args, kwargs, place)
+            # Twice: what differs by itself, such as a time, says nothing of Dynamo.
+            eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
             result = compiled(*args, **kwargs)
-            if eager is not None:
-                SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
+            SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
         except torch._dynamo.exc.TorchDynamoException as error:
             if not kwargs:
                 SCOPE.guard(_write_script, function, args, context, error, place)
@@ -98,7 +101,10 @@ def _in_eager(
     """The result of the function in eager, computed in a fork; None if that fails."""
     path = place / f".eager-{os.getpid()}-{id(function):x}.pt"
 
+    numbers = random.getstate()
+
     def work() -> bool:
+        random.setstate(numbers)  # Python seeds it anew in every fork.
         torch.compiler.set_stance("force_eager")
         values = _values(function(*args, **kwargs), args, kwargs)
         page = io.BytesIO()
@@ -131,22 +137,28 @@ def _values(result: Any, args: Any, kwargs: Any) -> list[Any]:
     ]
 
 
-def _compare(function: Any, call: int, eager: list[Any], compiled: list[Any]) -> None:
+def _compare(function: Any, call: int, runs: list[list[Any] | None], compiled: list[Any]) -> None:
+    eager = [run for run in runs if run is not None]
+    if not eager:
+        return
     name = getattr(function, "__qualname__", type(function).__name__)
-    text = _difference(eager, compiled)
+    text = _difference(eager[0], compiled)
+    verdict = "differs" if text else "right"
+    if text and (by_itself := _difference(eager[0], eager[-1])):
+        verdict, text = "unsteady", f"two runs in eager differ: {by_itself}"
     SCOPE.emit(
         CallableChecked(
             function=str(name),
             call=call,
-            verdict="differs" if text else "right",
-            text=text or f"{len(eager)} values",
+            verdict=verdict,
+            text=text or count_of(len(eager[0]), "value"),
         )
     )
 
 
 def _difference(eager: list[Any], compiled: list[Any]) -> str:
     if len(eager) != len(compiled):
-        return f"there are {len(compiled)} values when compiled, {len(eager)} in eager"
+        return f"there are {count_of(len(compiled), 'value')} when compiled, {len(eager)} in eager"
     for number, (one, two) in enumerate(zip(eager, compiled, strict=True)):
         if type(one) is not type(two) and not isinstance(one, torch.Tensor):
             return f"value {number} is {two!r}, in eager {one!r}"
@@ -154,12 +166,17 @@ def _difference(eager: list[Any], compiled: list[Any]) -> str:
             text = _tensor_difference(one, two)
             if text:
                 return f"value {number} {text}"
-        elif isinstance(one, float):
-            if one == one and abs(one - two) > _ABSOLUTE + _RELATIVE * abs(one):
-                return f"value {number} is {two!r}, in eager {one!r}"
-        elif one != two:
+        elif not _is_close(one, two):
             return f"value {number} is {two!r}, in eager {one!r}"
     return ""
+
+
+def _is_close(one: Any, two: Any) -> bool:
+    if not isinstance(one, (float, complex)):
+        return bool(one == two)
+    if one != one:
+        return bool(two != two)
+    return cmath.isclose(one, two, rel_tol=_RELATIVE, abs_tol=_ABSOLUTE)
 
 
 def _tensor_difference(one: torch.Tensor, two: Any) -> str:
@@ -169,6 +186,8 @@ def _tensor_difference(one: torch.Tensor, two: Any) -> str:
         return f"is {two.dtype} {tuple(two.shape)}, in eager {one.dtype} {tuple(one.shape)}"
     if one.layout is not torch.strided or not one.numel():
         return ""
+    if one.is_complex():
+        return _tensor_difference(torch.view_as_real(one), torch.view_as_real(two))
     if not one.dtype.is_floating_point:
         count = int((one != two).sum())
         return f"differs in {count} of {one.numel()} elements" if count else ""

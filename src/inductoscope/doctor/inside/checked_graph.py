@@ -22,10 +22,10 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import (
     UNINITIALISED,
     UNREPEATABLE,
-    Case,
     EagerComparison,
     judge,
 )
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, snapshot
 from inductoscope.doctor.compare.rounding import perturbed_rounding

@@ -35,6 +35,7 @@ def how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:
     inner = backend_of(output)
     given = {str(k): v for k, v in (getattr(inner, "config", None) or {}).items()}
     options = without_setting(given)
-    is_inductor = getattr(inner, "compiler_name", "") == "inductor" or "inductor" in repr(inner)
-    name = getattr(inner, "__name__", None) or type(inner).__name__
+    name = getattr(inner, "compiler_name", "")
+    is_inductor = name == "inductor" or "inductor" in repr(inner)
+    name = name or getattr(inner, "__name__", "") or type(inner).__name__
     return options, getattr(inner, "dynamic", None), "" if is_inductor else str(name)

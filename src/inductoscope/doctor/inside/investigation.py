@@ -171,8 +171,7 @@ class Investigation:
             again = self._oracle.failure(self._whole)
         self._found.reproduces = again is not None and _is_again(again, self._failure)
         if not self._found.reproduces:
-            alone = again.text if again is not None else self._oracle.eager_error or "it is right"
-            self._found.alone = alone.partition("\n")[0][:300]
+            self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
             self._failure = again
             if again.kind == HANG:
@@ -181,6 +180,13 @@ class Investigation:
                 self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
+
+    def _said_alone(self, again: Failure | None) -> str:
+        if again is not None:
+            return again.text
+        if self._oracle.mistakes:
+            return "it could not be tried"
+        return self._oracle.eager_error or "it is right"
 
     def _locate_roughly(self) -> list[Sequence[str]]:
         """Suspected nodes in the whole graph, for a wrong result."""

@@ -60,7 +60,7 @@ def _kept_inputs(candidate: Candidate, folder: Path) -> tuple[Any, ...] | None:
     try:
         if (folder / GRAPH).read_text("utf-8") != graph_text(candidate.module):
             return None
-        return tuple(torch.load(folder / INPUTS, weights_only=False))
+        return tuple(torch.load(folder / INPUTS, weights_only=True))
     except Exception:
         return None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.failure import WRONG, Failure
@@ -16,14 +17,13 @@ def verdict_on_alarm(alarm: Alarm, kept: Path) -> Verdict:
     result = Verdict(
         v.WRONG_RESULT,
         stages.NO_STAGE,
-        f"{v.headline(v.WRONG_RESULT)}, by little and always in the same direction: {alarm.text}",
+        f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: {alarm.text}",
         "likely",
         Culprit(source=alarm.sources[-1] if alarm.sources else None),
     )
     result.add(alarm.bound, f"compile {alarm.compile}, tested after every shadowed call")
-    result.add(
-        f"to have it proven: inductoscope doctor --kept {kept} SCRIPT [ARGS]", "the call is kept"
-    )
+    command = f"inductoscope doctor --kept {quote(str(kept))} SCRIPT [ARGS]"
+    result.add(f"to prove it, run: {command}", "the call is kept")
     return result
 
 

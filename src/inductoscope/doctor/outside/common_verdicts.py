@@ -17,11 +17,12 @@ from inductoscope.model.checks import Check
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.verdicts import Confidence
 
 
-def not_a_bug(summary: str, checks: Sequence[Check]) -> Verdict:
+def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "proven") -> Verdict:
     """These checks show that nothing is wrong with what was compiled."""
-    result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, "proven")
+    result = Verdict(v.NOT_A_BUG, stages.NO_STAGE, summary, confidence)
     for check in checks[:4]:
         how = "eager" if check.verdict == "right" else "eager and float64"
         result.add(check.text, f"compile {check.compile}, compared with {how}")

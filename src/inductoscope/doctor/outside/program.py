@@ -32,6 +32,7 @@ from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks
 from inductoscope.processes.stacks import ask_for_stacks
+from inductoscope.processes.status import is_alive
 from inductoscope.recording.events.process import Launched
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
@@ -43,6 +44,8 @@ _TIME_TO_WRITE = 0.1
 # How often a stalled process is asked for its stacks: what is on all of them loops.
 _LOOKS = 12
 _TIME_FOR_INPUT = 2.0
+# How long the other processes of a program may go on once one of them has investigated.
+_TIME_TO_END = 20.0
 OUTPUT = "output.txt"
 
 
@@ -198,13 +201,20 @@ def _watch(
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
     progress = ProgressFile(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
+    investigated = 0.0
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
         progress.pass_on()
-        if (folder / FOLDER / INVESTIGATING).exists():
+        if _is_investigated(folder):
             listener.investigation_runs()
+            investigated = time.monotonic()
             continue  # The investigation has its own limits.
+        if investigated and time.monotonic() - investigated > _TIME_TO_END:
+            return (
+                False,
+                False,
+            )  # What was found is written; the rest waits for a process that ended.
         if time.monotonic() - started > limits.seconds:
             return False, True
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
@@ -214,6 +224,14 @@ def _watch(
             return True, False
     progress.pass_on()
     return False, False
+
+
+def _is_investigated(folder: Path) -> bool:
+    """Whether a process of the program investigates now; others may wait for it for ever."""
+    try:
+        return is_alive(int((folder / FOLDER / INVESTIGATING).read_text()))
+    except (OSError, ValueError):
+        return False
 
 
 def _ask_for_stacks(stalls: Sequence[Stall]) -> None:

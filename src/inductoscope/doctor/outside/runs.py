@@ -59,6 +59,8 @@ class Runs:
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
         self._first_ended_well = False
+        # Whether the program differentiates a graph more than once.
+        self._keeps_graphs = False
         # Runs that several hypotheses ask for, and that need not be made more than once.
         self._eager: ProgramRun | None = None
         self._plain: ProgramRun | None = None
@@ -69,7 +71,7 @@ class Runs:
         run = self._run(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:
-            instructions = replace(instructions, keeps_graphs=True)
+            self._keeps_graphs = True
             run = self.again(
                 instructions, "running it again with graphs kept for another backward pass"
             )
@@ -122,9 +124,7 @@ class Runs:
         run = self._run_program(
             self._command,
             folder,
-            replace(instructions, journal=str(self.place / JOURNAL), stall=self._limits.stall)
-            if instructions.inside
-            else instructions,
+            self._completed(instructions) if instructions.inside else instructions,
             cache=self.cache,
             stdin=self._stdin,
             limits=self._limits_for(instructions, seconds or self._limits.seconds),
@@ -133,6 +133,15 @@ class Runs:
         if run.ending.exit_code != 0:
             _refuse_full_disk(self.cache, run.output)
         return run
+
+    def _completed(self, instructions: Instructions) -> Instructions:
+        """With what every run under the tool has to know."""
+        return replace(
+            instructions,
+            journal=str(self.place / JOURNAL),
+            stall=self._limits.stall,
+            keeps_graphs=self._keeps_graphs,
+        )
 
     def refuse_lack_of_space(self, message: str) -> None:
         """The compiler had no space: in the examination's cache, or elsewhere?

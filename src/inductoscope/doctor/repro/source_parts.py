@@ -37,7 +37,10 @@ class SourceParts:
             return
         self._seen.add(function.__name__)
         lines = _source(function).splitlines()
-        start = next(n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+        starts = (n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+        start = next(starts, None)
+        if start is None:
+            raise ToolFailure("the function is a lambda")
         self.functions.append("\n".join(lines[start:]) + "\n")
         self._add_globals(function)
 

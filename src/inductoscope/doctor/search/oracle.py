@@ -19,7 +19,8 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.codec import decode, encode
-from inductoscope.doctor.compare.bug_or_rounding import Case, comparison_of_metadata, judge
+from inductoscope.doctor.compare.bug_or_rounding import comparison_of_metadata, judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kernels import KernelWatch

@@ -84,12 +84,18 @@ def _last_application(
     if len(names) == 1 or failure.kind == HANG:
         return names[0] if len(names) == 1 else ""
 
+    # Permitting one application may change which others are asked for.
+    asked: dict[int, list[str]] = {}
+
     def fails(amount: int) -> bool:
-        found = failure_of_answer(forks.ask(_tried_without(candidate, axis, amount)))
+        answer = forks.ask(_tried_without(candidate, axis, amount))
+        asked[amount] = answer.result["names"] if answer.result else []
+        found = failure_of_answer(answer)
         return found is not None and found.is_same_as(failure)
 
     number = last_needed(len(names), fails)
-    return names[number - 1] if number <= len(names) else ""
+    is_shown = number in asked or fails(number)
+    return asked[number][number - 1] if is_shown and len(asked[number]) >= number else ""
 
 
 def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:

@@ -18,7 +18,8 @@ from torch.fx import Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.doctor.codec import decode
-from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.custom_operators import first_false_declaration
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
 from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot

@@ -97,10 +97,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
 def _workaround(case: ProgramCase) -> Workaround:
     helps = _run(case, _CLONED, "trying on the program: clone what compiled functions return")
     if helps.ending.exit_code == 0:
-        text = (
-            "clone what the compiled function returns before it is called again, or call "
-            "torch.compiler.cudagraph_mark_step_begin() before each step"
-        )
+        text = "clone what the compiled function returns before it is called again"
         return Workaround(text, True, None, _CLONED)
     return Workaround('compile without CUDA graphs: {"triton.cudagraphs": False}', True, None, _OFF)
 

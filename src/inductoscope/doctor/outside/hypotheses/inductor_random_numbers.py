@@ -3,9 +3,9 @@
 When it applies: The program fails without the tool, which makes compiled code draw random numbers
 as eager does, and not with it; and its graphs draw random numbers.
 
-What it runs: The program with Inductor's own random numbers.
+What it runs: The program without checks, with Inductor's own random numbers and with eager's.
 
-What it concludes: Not a bug, if it fails then.
+What it concludes: Not a bug, if it fails with Inductor's and not with eager's.
 
 How sure: Proven by two runs that differ in nothing else.
 """
@@ -29,6 +29,11 @@ def _examine(case: ProgramCase) -> Verdict | None:
         "running the program with random numbers as Inductor draws them",
     )
     if not run.failed:
+        return None
+    control = case.runs.again(
+        Instructions(calls=0, investigate=False), "running it without checks, with eager's"
+    )
+    if control.ending.exit_code != 0:
         return None
     result = other_random_numbers(case, is_shown=True)
     result.add(

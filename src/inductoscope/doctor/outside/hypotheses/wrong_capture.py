@@ -5,9 +5,10 @@ graphs are right.
 
 What it runs: The program with Dynamo alone, each graph in eager.
 
-What it concludes: Not Inductor, if the function differs with Dynamo alone too.
+What it concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ
+by itself.
 
-How sure: Proven by comparing the function with a fork in eager.
+How sure: Proven by comparing the function with two forks in eager that agree.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     )
     for event, how in ((seen, "compiled"), (still[0], "with Dynamo alone")):
         text = f"{event.function}: {event.text}"
-        result.add(text, f"{how}, compared with a fork in eager")
+        result.add(text, f"{how}, compared with eager in a fork")
     return result
 
 

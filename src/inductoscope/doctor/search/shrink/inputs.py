@@ -10,7 +10,8 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.doctor.compare.bug_or_rounding import Case, judge
+from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, WRONG, Failure

@@ -1,0 +1,96 @@
+"""Whole functions, compiled and in eager: what Dynamo may be blamed for, and what not.
+
+A plain Python function stands for the compiled one, so nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+import itertools
+import random
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.inside.checked_function import checked_function
+from inductoscope.doctor.inside.how_compiled import how_compiled
+from inductoscope.model.checks import CallableCheck
+from inductoscope.model.fold import load
+from inductoscope.recording.location import create_recording
+
+Function = Callable[..., Any]
+Judge = Callable[..., CallableCheck]
+
+
+@pytest.fixture
+def judged(tmp_path: Path) -> Iterator[Judge]:
+    """What is said of a function and its stand-in for a compiled one, called once."""
+    folder = create_recording(["python"], output=tmp_path / "recording")
+    SCOPE.open(folder)
+
+    def judge(function: Function, compiled: Function, *arguments: Any) -> CallableCheck:
+        checked_function(compiled, function, None, tmp_path)(*arguments)
+        return load(folder).callable_checks[-1]
+
+    yield judge
+    SCOPE.close()
+
+
+def test_what_draws_pythons_random_numbers_is_right(judged: Judge) -> None:
+    """Python seeds its generator anew in every fork."""
+    assert judged(lambda: random.random(), lambda: random.random()).verdict == "right"
+
+
+def test_what_differs_by_itself_is_not_dynamos_fault(judged: Judge) -> None:
+    said = judged(lambda: time.time_ns(), lambda: time.time_ns())
+    assert said.verdict == "unsteady"
+    assert "two runs in eager differ" in said.text
+
+
+def test_complex_numbers_may_differ_by_rounding(judged: Judge) -> None:
+    z = torch.randn(64, dtype=torch.complex64)
+    assert judged(lambda z: z * 1.1, lambda z: z * 1.1 * (1 + 1e-6), z).verdict == "right"
+    assert judged(lambda z: z * 1.1, lambda z: z.conj() * 1.1, z).verdict == "differs"
+
+
+@pytest.mark.parametrize(
+    ("eager", "compiled", "verdict"),
+    [
+        (1.5, 1.5 + 1e-9, "right"),
+        (1.5, float("nan"), "differs"),
+        (float("nan"), float("nan"), "right"),
+        (float("inf"), float("inf"), "right"),
+        (float("inf"), 1e30, "differs"),
+        (7, 8, "differs"),
+        ("one", "one", "right"),
+    ],
+)
+def test_numbers_and_strings(judged: Judge, eager: Any, compiled: Any, verdict: str) -> None:
+    assert judged(lambda: eager, lambda: compiled).verdict == verdict
+
+
+def test_a_function_that_counts_its_calls_is_right(judged: Judge) -> None:
+    """Eager runs in forks, so the program's own counter moves once."""
+    counter = itertools.count()
+    count = lambda: next(counter)  # noqa: E731
+    assert judged(count, count).verdict == "right"
+    assert next(counter) == 1
+
+
+@pytest.mark.parametrize("backend", ["inductor", "aot_eager"])
+def test_a_backend_is_called_by_its_name(backend: str) -> None:
+    seen = []
+
+    def note(output: Any, *rest: Any) -> Any:
+        seen.append(how_compiled(output)[2])
+        raise RuntimeError("seen enough")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("torch._dynamo.output_graph.OutputGraph.call_user_compiler", note)
+        with pytest.raises(Exception, match="seen enough"):
+            torch.compile(lambda x: x + 1, backend=backend)(torch.ones(2))
+    assert seen == ["" if backend == "inductor" else backend]
