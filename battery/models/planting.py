@@ -82,7 +82,9 @@ def examine_planted(
             )
             fault = Fault(model.name, model.text, recipe.truth, plant)
             why = outcome.output.strip()[-300:]
-            judged = judge(fault, verdict or None, spent.seconds, why)
+            # What was known when the time was up is not what the doctor would have said.
+            said = verdict if verdict and outcome.exit_code is not None else None
+            judged = judge(fault, said, spent.seconds, why)
             return ModelResult(
                 name=model.name,
                 planted=recipe.name,
@@ -118,6 +120,10 @@ def shows(expected: Outcome, seen: Outcome) -> bool:
 
 def _numbers(text: str) -> list[float]:
     """What a program printed itself: torch's own warnings are not part of the result."""
-    lines = [line for line in text.splitlines() if re.match(r"[\d\[\-(TFn]", line)]
+    lines = [
+        line
+        for line in text.splitlines()
+        if re.match(r"[\d\[\-(TFn]", line) and not re.match(r"\[[WEIF]\d{4} ", line)
+    ]
     found = re.findall(r"nan|-?\d+\.?\d*(?:e[+-]?\d+)?", "\n".join(lines))
     return [float(number) for number in found]

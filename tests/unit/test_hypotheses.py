@@ -440,7 +440,7 @@ def test_a_level_that_fails_otherwise_is_not_blamed(decide: Decide) -> None:
         check(), check("skipped"), eager=[FAILS_OTHERWISE], aot_eager=[FAILS_OTHERWISE]
     )
     assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
-    assert "In the 1 compared calls" in verdict.summary
+    assert "matches eager (compared: 1 call)" in verdict.summary
     assert "not compared: 2 values" in [item["what"] for item in verdict.evidence]
 
 

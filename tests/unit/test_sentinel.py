@@ -180,7 +180,6 @@ ALARM = Alarm(
     bias=1e-3,
     eager_bias=1e-8,
     rounding=2e-8,
-    margin=7.6e-6,
     calls=4000,
     shadowed=40,
     false_alarms=1e-6,

@@ -34,7 +34,9 @@ def recorded(
     `more_hooks` takes the folder.
     """
     if SCOPE.active:
-        yield _recording_in_use(output)
+        folder = _recording_in_use(output)
+        with _installed(more_hooks(folder)) if more_hooks else contextlib.nullcontext():
+            yield folder
         return
     command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
     folder = create_recording(command, output=output, fresh=fresh, inside=True)
@@ -47,6 +49,17 @@ def recorded(
     finally:
         installer.stop()
         SCOPE.close()
+
+
+@contextlib.contextmanager
+def _installed(hooks: tuple[Hook, ...]) -> Iterator[None]:
+    """Hooks beside those of the recording in use, for a while."""
+    installer = Installer(hooks)
+    installer.start()
+    try:
+        yield
+    finally:
+        installer.stop()
 
 
 def _recording_in_use(output: Path | None) -> Path:

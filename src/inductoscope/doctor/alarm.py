@@ -5,10 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from inductoscope.doctor.codec import decode, encode
 from inductoscope.errors import UsageError
@@ -32,7 +30,6 @@ class Alarm:
     eager_bias: float
     # The standard deviation of the average error of the last calls under other roundings.
     rounding: float
-    margin: float
     # Calls of the graph until now, and how many of them were shadowed.
     calls: int
     shadowed: int
@@ -40,9 +37,7 @@ class Alarm:
     false_alarms: float
     # The folder of the call.
     kept: str = ""
-    # How the graph was compiled.
-    options: Mapping[str, Any] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    # The user's lines that the graph was made from.
     sources: list[str] = field(default_factory=list)
 
     @property

@@ -41,6 +41,8 @@ class Found:
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.
     reproduces: bool = False
+    # Whether the inputs are those that the sentinel kept.
+    is_kept_call: bool = False
     # What the graph alone did instead, if it does not.
     alone: str = ""
     location: Location = field(default_factory=Location)

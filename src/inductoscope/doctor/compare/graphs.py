@@ -39,6 +39,11 @@ def as_function(module: GraphModule) -> Callable[..., Any]:
     return function
 
 
+def graph_code(module: GraphModule) -> str:
+    """The graph as Python code, by which it is known again."""
+    return str(module.graph.python_code("self").src)
+
+
 def input_names(module: GraphModule) -> list[str]:
     """The names of the graph's inputs, in order."""
     return [node.name for node in module.graph.nodes if node.op == "placeholder"]

@@ -80,7 +80,6 @@ class GuardedMemory:
     ) -> torch.Tensor:
         count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         inner = max(count, 0) * dtype.itemsize if 0 not in size else 0
-        inner += -inner % dtype.itemsize
         memory = torch.full((inner + 2 * _ZONE,), _PATTERN, dtype=torch.uint8, device=device)
         self._blocks.append(_Block(name, memory))
         whole = torch.empty(0, dtype=dtype, device=device)

@@ -18,7 +18,13 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.compare.bug_or_rounding import judge
 from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.graphs import as_function, input_names, inputs_for, snapshot
+from inductoscope.doctor.compare.graphs import (
+    as_function,
+    graph_code,
+    input_names,
+    inputs_for,
+    snapshot,
+)
 from inductoscope.doctor.compare.values import run
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
@@ -143,7 +149,7 @@ class PassWatch:
         steps = self.groups[-1]
         patterns, self._patterns = tuple(self._patterns), []
         users, self._users = tuple(dict.fromkeys(self._users)), []
-        if steps and _code(steps[-1].module) == _code(module):
+        if steps and graph_code(steps[-1].module) == graph_code(module):
             return
         if steps and input_names(steps[-1].module) != input_names(module):
             return  # A graph inside the graph.
@@ -190,10 +196,6 @@ def users_place(function: Any) -> list[str]:
         return []
     name = str(getattr(function, "__qualname__", code.co_name)).removesuffix(".__call__")
     return [f"{name} ({code.co_filename}:{code.co_firstlineno})"]
-
-
-def _code(module: GraphModule) -> str:
-    return str(module.graph.python_code("self").src)
 
 
 @dataclass(frozen=True)

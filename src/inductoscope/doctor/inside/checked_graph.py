@@ -34,7 +34,7 @@ from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
 from inductoscope.doctor.inside.how_compiled import backend_of, how_compiled, is_compilers_own
-from inductoscope.doctor.inside.room_for_checks import free_memory_for
+from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import (
@@ -57,11 +57,8 @@ from inductoscope.recording.events.checking import (
 
 TORCH_NAMES = {
     "torch._dynamo": ("lookup_backend",),
-    "torch._subclasses.fake_tensor": ("FakeTensor",),
 }
 
-# The share of free memory that checks may use.
-_PART_OF_MEMORY = 0.25
 _SMALL = 64 << 20
 
 
@@ -142,7 +139,7 @@ class _CheckedGraph:
         self.error = error
 
     def __call__(self, *arguments: Any) -> Any:
-        if not self._checking and not _is_traced(arguments):
+        if not self._checking and not is_traced(arguments):
             self._checking.append(True)
             try:
                 SCOPE.guard(self._check, arguments)
@@ -153,7 +150,7 @@ class _CheckedGraph:
         if self.compiled is None:
             return self.module(*arguments)
         wanted = self.instructions.as_in_eager_of(self.compile_id)
-        if wanted and not _is_traced(arguments):
+        if wanted and not is_traced(arguments):
             return call_as_in_eager(self.module, self.compiled, arguments, wanted)
         return self.compiled(*arguments)
 
@@ -171,7 +168,7 @@ class _CheckedGraph:
                 SCOPE.emit(CallsUnchecked(compile=self.compile_id))
             return
         needed = size_in_bytes(arguments)
-        if needed * 4 > free_memory_for(arguments) * _PART_OF_MEMORY:
+        if not has_room_for_copies(arguments):
             self._check_large(arguments, needed)
             return
         SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
@@ -354,6 +351,7 @@ class _CheckedGraph:
             failure,
             process=describe_own_process(),
             backend=self.backend,
+            is_kept_call=bool(self.instructions.kept) and candidate is not None,
         )
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
@@ -388,10 +386,3 @@ def _needs_backward(arguments: Any) -> bool:
     return torch.is_grad_enabled() and any(
         isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
     )
-
-
-def _is_traced(arguments: tuple[Any, ...]) -> bool:
-    """Whether the call is itself being traced, with tensors that have no data."""
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)

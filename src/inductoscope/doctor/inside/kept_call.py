@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import Node
 from torch.fx.node import map_aggregate
 
 from inductoscope.doctor.alarm import GRAPH, INPUTS
-from inductoscope.doctor.compare.graphs import snapshot
+from inductoscope.doctor.compare.graphs import graph_code, snapshot
 from inductoscope.doctor.failure import NAN, WRONG
 from inductoscope.doctor.handover import say
 from inductoscope.doctor.instructions import Instructions
@@ -30,20 +30,19 @@ _LOW = (torch.bfloat16, torch.float16)
 _LOW_METHODS = ("bfloat16", "half")
 
 
-def graph_text(module: GraphModule) -> str:
-    """The graph as it is compared with that of another run."""
-    return str(module.graph.python_code("self").src)
-
-
-def call_to_investigate(candidate: Candidate, instructions: Instructions, place: Path) -> Candidate:
+def call_to_investigate(
+    candidate: Candidate, instructions: Instructions, place: Path
+) -> Candidate | None:
     """The kept call: as it is if one call shows what is wrong, otherwise in float32.
+
+    None if what was kept is not for this graph, or cannot be read.
 
     A bias may be too small to show in one call among roundings of a low precision. In float32 the
     same graph rounds so little that it shows.
     """
     inputs = _kept_inputs(candidate, Path(instructions.kept))
     if inputs is None:
-        return candidate
+        return None
     say(place, "this is the graph of the call that was kept; compiling that call")
     kept = replace(candidate, inputs=inputs, earlier=None, recipes=())
     # The investigation begins with the same question, and finds the answer in the journal.
@@ -58,7 +57,7 @@ def call_to_investigate(candidate: Candidate, instructions: Instructions, place:
 def _kept_inputs(candidate: Candidate, folder: Path) -> tuple[Any, ...] | None:
     """The kept inputs; None if they are not for this graph, or could not be kept."""
     try:
-        if (folder / GRAPH).read_text("utf-8") != graph_text(candidate.module):
+        if (folder / GRAPH).read_text("utf-8") != graph_code(candidate.module):
             return None
         return tuple(torch.load(folder / INPUTS, weights_only=True))
     except Exception:

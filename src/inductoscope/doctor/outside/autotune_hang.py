@@ -25,6 +25,7 @@ from inductoscope.kernels.script import script_text
 from inductoscope.processes.limited import ChildLimits
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 Say = Callable[[str], None]
 Rerun = Callable[[Instructions, str], ProgramRun]
@@ -135,8 +136,7 @@ def find_filter(known: Analysis, rerun: Rerun, folder: Path) -> tuple[Workaround
             Instructions(calls=0, workaround=snippet, investigate=False),
             f"running the program without choices that have {condition.text}",
         )
-        works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
-        if works:
+        if run.ended_well:
             told += [_remaining(run), _by_variable(known, condition, rerun)]
             text = f"leave out choices with {condition.text}, which never finish compiling"
             told.append(_written(known, condition, folder))
@@ -168,8 +168,8 @@ def _without_templates(rerun: Rerun, told: list[str]) -> tuple[Workaround | None
         Instructions(calls=0, workaround=code, investigate=False),
         "running the program with eager's kernels only",
     )
-    works = run.ending.exit_code == 0 and not run.stalled and not run.over_time
-    return Workaround("use eager's kernels for matrix products", works, None, code), told
+    text = "use eager's kernels for matrix products"
+    return Workaround(text, run.ended_well, None, code), told
 
 
 def _remaining(run: ProgramRun) -> str:
@@ -178,11 +178,9 @@ def _remaining(run: ProgramRun) -> str:
     if not choices:
         return ""
     differing = _differing(choices)
-    texts = [
-        ", ".join(f"{name}={c.configuration.get(name)}" for name in differing) for c in choices
-    ]
+    texts = [_values(choice, differing) for choice in choices]
     listed = "; ".join(texts[:6]) + ("; …" if len(texts) > 6 else "")
-    return f"{len(choices)} choices remain and finish with it: {listed}"
+    return f"{count_of(len(choices), 'choice')} left, which finish with it: {listed}"
 
 
 def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> str:
@@ -193,7 +191,7 @@ def _by_variable(known: Analysis, condition: ChoiceCondition, rerun: Rerun) -> s
         Instructions(calls=0, investigate=False, variables={VARIABLE: pattern}),
         f"running the program with {VARIABLE}",
     )
-    if run.ending.exit_code != 0 or run.stalled or run.over_time:
+    if not run.ended_well:
         return ""
     said = assignment_for(condition, stuck)
     return f"{said} does the same: the program ends with it"
@@ -270,7 +268,7 @@ def _add_evidence(result: Verdict, known: Analysis) -> None:
         values = _values(choice, differing)
         result.add(f"stuck: {choice.short_name or choice.kind} ({values})", choice.path)
     if known.choices.waiting:
-        text = f"{len(known.choices.waiting)} more choices wait for a thread and prove nothing"
+        text = f"waiting for a thread, so unknown: {count_of(len(known.choices.waiting), 'choice')}"
         result.add(text, "not started")
     for cause in known.causes[:3]:
         result.add(f"a likely cause: {cause.title} ({cause.evidence}). {cause.reason}", "a rule")

@@ -92,7 +92,7 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
     operations = case.random_operations
     result = not_a_bug(
         f"Unseeded randomness{'' if is_shown else ', most likely'}: compiled and eager draw "
-        f"different random numbers ({', '.join(operations[:4])}), also from the same seed; with "
+        f"different random numbers ({', '.join(operations[:4])}), even from the same seed; with "
         "the same generator they agree",
         case.checks_that_are("right"),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from inductoscope.doctor.instructions import (
 from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.issue import issue_text
-from inductoscope.doctor.outside.program import Listener, RunLimits
+from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs, Say
@@ -103,12 +104,7 @@ class Doctor:
         if found is not None and found.reproduces:
             return verdict_of_first(self._case)
         verdict = verdict_on_alarm(alarm, kept)
-        verdict.add(
-            "one call alone does not show it beyond rounding, also not in float32"
-            if found is not None
-            else "the graph was not compiled again when the program was run once more",
-            "the kept call, examined",
-        )
+        verdict.add(_why_not_proven(first, found), "the program, run once more")
         return verdict
 
     def _plain_environment(self) -> dict[str, str]:
@@ -129,7 +125,10 @@ class Doctor:
     def interrupted(self) -> Verdict:
         """The verdict after Ctrl-C: what is known so far, marked as partial."""
         found = self._found or read_found(self._runs.looking_in / FOLDER)
-        if found is None:
+        kept = self._request.kept
+        if kept is not None and (found is None or not found.reproduces):
+            verdict = verdict_on_alarm(read_alarm(kept), kept)
+        elif found is None:
             text = "Interrupted before anything was found."
             verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
         else:
@@ -152,10 +151,22 @@ class Doctor:
         if verdict.repro is not None and verdict.repro.verified and _is_reportable(verdict):
             path = self._runs.place / "issue.md"
             output = verification.output if verification else ""
-            path.write_text(issue_text(verdict, output), "utf-8")
-            verdict.issue = str(path)
+            with contextlib.suppress(OSError):
+                path.write_text(issue_text(verdict, output), "utf-8")
+                verdict.issue = str(path)
         keep_verdict(verdict, self._request.folder)
         return verdict
+
+
+def _why_not_proven(run: ProgramRun, found: Found | None) -> str:
+    """Why the call that the sentinel kept proves nothing."""
+    if found is not None and found.is_kept_call:
+        return "the kept call alone does not show it beyond rounding, not even in float32"
+    if found is not None:
+        return "the kept call was not examined: the graph is another one, or its inputs are missing"
+    if not run.ended_well:
+        return f"it ended otherwise (exit code {run.ending.exit_code}) before the kept call"
+    return "the graph of the kept call was not compiled again"
 
 
 def _is_reportable(verdict: Verdict) -> bool:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from signal import SIGINT, SIGTERM
 
 from inductoscope.capture.launch import run_recorded
 from inductoscope.doctor.alarm import Alarm, read_alarms
@@ -41,7 +42,8 @@ class Shadows:
     shadowed: dict[str, int]
     # By compile: why a graph was not shadowed any more.
     ended: dict[str, str]
-    alarms: int = 0
+    # What every alarm says.
+    alarms: list[str]
     # Seconds that shadowing took, and that the program had for itself.
     spent: float = 0.0
     seen: float = 0.0
@@ -58,20 +60,20 @@ class Shadows:
 def read_shadows(folder: Path) -> Shadows:
     """What a recording says about shadowed calls."""
     calls: dict[str, int] = {}
-    seen_calls: dict[str, set[int]] = {}
+    seen_calls: dict[str, set[tuple[str, int]]] = {}
     ended: dict[str, str] = {}
+    alarms: list[str] = []
     times: dict[str, tuple[float, float]] = {}
-    alarms = 0
     for entry in open_recording(folder).entries():
         event = entry.event
         if isinstance(event, CallShadowed):
             calls[event.compile] = max(calls.get(event.compile, 0), event.call)
-            seen_calls.setdefault(event.compile, set()).add(event.call)
+            seen_calls.setdefault(event.compile, set()).add((entry.stream, event.call))
             times[entry.stream] = event.spent, event.seen
         elif isinstance(event, ShadowsEnded):
             ended[event.compile] = event.text
         elif isinstance(event, BiasFound):
-            alarms += 1
+            alarms.append(event.text)
     return Shadows(
         calls,
         {compile_: len(numbers) for compile_, numbers in seen_calls.items()},
@@ -135,18 +137,26 @@ class LongRun:
 
     def interrupted(self) -> Verdict:
         """The verdict after Ctrl-C."""
-        if self._doctor is not None:
-            return self._doctor.interrupted()
         verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, "Interrupted before anything was found.")
-        for kept, alarm in read_alarms(self._request.folder / FOLDER)[:1]:
-            verdict = verdict_on_alarm(alarm, kept)
+        if self._doctor is not None:
+            verdict = self._doctor.interrupted()
+        else:
+            for kept, alarm in read_alarms(self._request.folder / FOLDER)[:1]:
+                verdict = verdict_on_alarm(alarm, kept)
         verdict.partial = True
         return self._finished(verdict, read_shadows(self._request.folder))
 
     def _without_alarm(self, shadows: Shadows) -> Verdict:
+        """The verdict where no alarm has left a call to examine."""
+        for text in shadows.alarms[:1]:
+            summary = f"{v.headline(v.WRONG_RESULT)}, slightly and always in the same direction: "
+            verdict = Verdict(v.WRONG_RESULT, stages.NO_STAGE, summary + text, "likely")
+            verdict.add("the call could not be kept, perhaps for lack of space", "the sentinel")
+            return verdict
         code = self._ending.exit_code if self._ending else 0
+        ended = "was interrupted" if self._is_interrupted else "ended well"
         count, graphs = sum(shadows.shadowed.values()), len(shadows.shadowed)
-        if code:
+        if code and not self._is_interrupted:
             return Verdict(
                 v.UNKNOWN,
                 stages.NO_STAGE,
@@ -154,11 +164,11 @@ class LongRun:
                 "'inductoscope doctor' without --sentinel finds out why it fails.",
             )
         if not count:
-            text = "The program ended well, but none of its compiled calls was shadowed."
+            text = f"The program {ended}, but none of its compiled calls was shadowed."
             return Verdict(v.CLEAN, stages.NO_STAGE, text)
         if max(shadows.shadowed.values()) < _FEWEST_TO_TELL:
             text = (
-                f"The program ended well, but too few of its calls were shadowed to tell: {count}, "
+                f"The program {ended}, but too few of its calls were shadowed to tell: {count}, "
                 f"and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
                 "larger --overhead, gives more."
             )
@@ -170,6 +180,11 @@ class LongRun:
             "and no error points the same way beyond what rounding does.",
             "likely",
         )
+
+    @property
+    def _is_interrupted(self) -> bool:
+        """Whether whoever started the program ended it, as long training often is."""
+        return self._ending is not None and self._ending.signal in (SIGINT, SIGTERM)
 
     def _finished(self, verdict: Verdict, shadows: Shadows, alarm: Alarm | None = None) -> Verdict:
         if alarm is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.vocabulary.counting import count_of
 
 # All of them would be no help to a reader.
 _MOST = 4
@@ -33,7 +34,7 @@ def _later_calls(case: ProgramCase) -> list[str]:
 def _calls_not_compared(case: ProgramCase) -> list[str]:
     found = case.checks_that_are("skipped", "eager-fails", "unsteady")
     lines = [f"call {check.call} of graph {check.compile}: {check.text}" for check in found]
-    return _shortened(lines, "calls")
+    return _shortened(lines, "call")
 
 
 def _graphs_never_called(case: ProgramCase) -> list[str]:
@@ -60,7 +61,7 @@ def _random_values(case: ProgramCase) -> list[str]:
 
 def _own_mistakes(case: ProgramCase) -> list[str]:
     mistakes = [text for process in case.recording.processes for text in process.hook_errors]
-    return _shortened([f"an error in inductoscope: {text}" for text in mistakes], "errors")
+    return _shortened([f"an error in inductoscope: {text}" for text in mistakes], "error")
 
 
 def _graphs(names: Sequence[str]) -> str:
@@ -69,5 +70,5 @@ def _graphs(names: Sequence[str]) -> str:
 
 
 def _shortened(lines: Sequence[str], what: str) -> list[str]:
-    more = [f"{len(lines) - _MOST} more {what}"] if len(lines) > _MOST else []
+    more = [count_of(len(lines) - _MOST, f"more {what}")] if len(lines) > _MOST else []
     return [*lines[:_MOST], *more]

@@ -64,6 +64,11 @@ class ProgramRun:
         return self.ending.exit_code != 0 and not self.stalled and not self.over_time
 
     @property
+    def ended_well(self) -> bool:
+        """Whether the program ended by itself, with exit code 0."""
+        return self.ending.exit_code == 0 and not self.stalled and not self.over_time
+
+    @property
     def output(self) -> str:
         """The end of what the program printed."""
         with contextlib.suppress(OSError):

@@ -15,7 +15,7 @@ import torch
 
 from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
-from inductoscope.doctor.repro.python_text import function_text
+from inductoscope.doctor.repro.python_text import function_text, literal
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.input_recipes import shared_name
@@ -153,7 +153,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     if candidate.backward:
         lines += _BACKWARD
     if candidate.draws_inductor_random_numbers:
-        lines += _FORMS_OF_GRADIENTS if candidate.backward else _FORMS
+        lines += _forms(candidate, failure)
     elif candidate.backward:
         lines.append("    return outputs, gradients")
     elif any(place.startswith("input") for place in failure.where):
@@ -187,7 +187,7 @@ _TWO_CALLS = [
 
 _BACKWARD = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
-    "    ends = [end for end in ends if end.requires_grad]",
+    "    ends = [end for end in ends if isinstance(end, torch.Tensor) and end.requires_grad]",
     "    leaves = [a for a in arguments if isinstance(a, torch.Tensor) and a.requires_grad]",
     "    torch.manual_seed(1)",
     "    weights = [torch.randn_like(end) for end in ends]",
@@ -195,12 +195,15 @@ _BACKWARD = [
     "    gradients = [gradient for gradient in gradients if gradient is not None]",
 ]
 
-# The numbers are random.
-_FORMS = [
-    "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
-    "    return [(end.dtype, end.shape, end.stride()) for end in ends]",
-]
-_FORMS_OF_GRADIENTS = ["    return [(end.dtype, end.shape) for end in (*ends, *gradients)]"]
+
+def _forms(candidate: Candidate, failure: Failure) -> list[str]:
+    """Types and shapes, and strides if they are what is wrong: the numbers are random."""
+    ends, first = "(*ends, *gradients)", []
+    if not candidate.backward:
+        ends, first = "ends", ["    ends = outputs if isinstance(outputs, tuple) else (outputs,)"]
+    strides = ", end.stride()" if failure.aspect == "stride" else ""
+    return [*first, f"    return [(end.dtype, end.shape{strides}) for end in {ends}]"]
+
 
 _SHARING = [
     "    ends = outputs if isinstance(outputs, tuple) else (outputs,)",
@@ -218,7 +221,8 @@ def _compile(candidate: Candidate) -> str:
     if candidate.dynamic is not None:
         extra += f", dynamic={candidate.dynamic}"
     if candidate.options:
-        extra += f", options={dict(candidate.options)!r}"
+        options = ", ".join(f"{name!r}: {literal(v)}" for name, v in candidate.options.items())
+        extra += f", options={{{options}}}"
     return f"torch.compile(fn{extra})"
 
 
@@ -238,7 +242,8 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     if failure.aspect == "sharing":
         lines.append("assert compiled == eager, 'compiled shares memory where eager does not'")
     elif candidate.draws_inductor_random_numbers:
-        lines.append("assert compiled == eager, 'types or shapes differ'")
+        what = "types, shapes or strides" if failure.aspect == "stride" else "types or shapes"
+        lines.append(f"assert compiled == eager, '{what} differ'")
     else:
         lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
     return _under_main(lines)

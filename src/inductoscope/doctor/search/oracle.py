@@ -21,7 +21,7 @@ import torch
 from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.compare.bug_or_rounding import comparison_of_metadata, judge
 from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.graphs import as_function
+from inductoscope.doctor.compare.graphs import as_function, graph_code
 from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
@@ -278,7 +278,7 @@ def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
 def digest(candidate: Candidate) -> str:
     """Identifies a candidate by its code, its settings and its inputs."""
     hasher = hashlib.blake2b(digest_size=12)
-    hasher.update(candidate.module.graph.python_code("self").src.encode())
+    hasher.update(graph_code(candidate.module).encode())
     for value in (*candidate.inputs, *(candidate.earlier or ())):
         hasher.update(_fingerprint(value).encode())
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]

@@ -6,6 +6,7 @@ import atexit
 import functools
 import logging
 import os
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,7 +51,9 @@ def _go_on(alarm: Alarm) -> None:
 def log_alarm(alarm: Alarm) -> None:
     """For a program that started the sentinel by itself."""
     logging.getLogger("inductoscope").warning(
-        "%s. The call is kept: inductoscope doctor --kept %s SCRIPT [ARGS]", alarm.text, alarm.kept
+        "%s. The call is kept: inductoscope doctor --kept %s SCRIPT [ARGS]",
+        alarm.text,
+        shlex.quote(alarm.kept),
     )
 
 

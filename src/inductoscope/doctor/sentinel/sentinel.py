@@ -23,7 +23,6 @@ from inductoscope.doctor.alarm import (
 )
 from inductoscope.doctor.handover import say
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.program_settings import changed_settings
 from inductoscope.doctor.search.wrong_result_location import source_lines
 from inductoscope.doctor.sentinel.bias_test import DIRECTIONS, BiasTests, SignedErrors, ValueTest
 from inductoscope.doctor.sentinel.confirmation import ROUNDINGS, Confirmation
@@ -69,6 +68,8 @@ class Sentinel:
         self._recent.append(id(graph))
         if self._is_working or not SCOPE.active or not self.share.allows(graph.cost):
             return False
+        if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
+            return False  # Nothing may wait for the GPU then.
         return self._random.random() * len(set(self._recent)) < 1.0
 
     @contextlib.contextmanager
@@ -138,7 +139,7 @@ class Sentinel:
             moved = [errors_of(way[name], trios[name].reference)[direction] for way in ways]
             confirmation.add(errors.compiled[direction], errors.eager[direction], moved)
             if confirmation.is_beyond_rounding(value.likeness.value, errors.margin):
-                self._raise(graph, call, value, errors.margin)
+                self._raise(graph, call, value)
                 return
             value.give_up_if_over()
 
@@ -158,9 +159,7 @@ class Sentinel:
 
     # --- what to do about it ------------------------------------------------------------------
 
-    def _raise(
-        self, graph: ShadowedGraph, call: ShadowedCall, value: _Value, margin: float
-    ) -> None:
+    def _raise(self, graph: ShadowedGraph, call: ShadowedCall, value: _Value) -> None:
         graph.off = "it has raised an alarm"
         assert value.confirmation is not None
         direction = value.confirmation.direction
@@ -171,17 +170,15 @@ class Sentinel:
             bias=value.test.mean(direction, is_eager=False),
             eager_bias=value.test.mean(direction, is_eager=True),
             rounding=value.confirmation.rounding(value.likeness.value),
-            margin=margin,
             calls=graph.calls,
             shadowed=value.test.calls,
             false_alarms=self._options.false_alarms,
-            options=graph.options,
-            settings=changed_settings(),
             sources=source_lines(Candidate(graph.module, tuple(call.inputs))),
             kept=str(self._place / f"{KEPT}-{os.getpid()}-{len(self.alarms) + 1}"),
         )
         self.alarms.append(alarm)
-        _keep(graph, call, alarm)
+        with contextlib.suppress(OSError):  # A full disk: there is an alarm all the same.
+            _keep(graph, call, alarm)
         SCOPE.emit(
             BiasFound(
                 compile=alarm.compile,

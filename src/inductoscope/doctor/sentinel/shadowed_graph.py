@@ -10,17 +10,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.capture.observe import current_compile_id
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.graphs import snapshot
-from inductoscope.doctor.compare.values import size_in_bytes
+from inductoscope.doctor.compare.graphs import graph_code, snapshot
 from inductoscope.doctor.inside.how_compiled import how_compiled
-from inductoscope.doctor.inside.kept_call import graph_text
-from inductoscope.doctor.inside.room_for_checks import free_memory_for
+from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
 from inductoscope.doctor.repro.python_text import input_name
 from inductoscope.doctor.sentinel.inductor_dropout import CannotRepeat
 from inductoscope.doctor.sentinel.sentinel import Sentinel
@@ -35,12 +32,9 @@ from inductoscope.doctor.sentinel.tested_values import (
 )
 
 TORCH_NAMES = {
-    "torch._subclasses.fake_tensor": ("FakeTensor",),
     "torch.utils._pytree": ("tree_leaves",),
 }
 
-# Copies of the inputs, one of them in float64, may use so much of the free memory.
-_COPIES, _SHARE = 4, 0.25
 # The first calls of a graph compile its backward, and are not like the others.
 _FIRST = 2
 # So many shadowed calls show whether dropout is repeated.
@@ -115,14 +109,14 @@ class ShadowedGraph:
     @property
     def text(self) -> str:
         """The graph as it is compared with another run's."""
-        return graph_text(self.module)
+        return graph_code(self.module)
 
     def _before(self, arguments: tuple[Any, ...]) -> ShadowedCall | None:
         self._stop_waiting()
         self.cost, self._seconds = self.cost / 2, 0.0
-        if _is_traced(arguments):
+        if is_traced(arguments):
             return None
-        if _COPIES * size_in_bytes(arguments) > _SHARE * free_memory_for(arguments):
+        if not has_room_for_copies(arguments):
             self._turn_off("its inputs are too large to copy")
             return None
         return ShadowedCall(self.module, arguments, generator_states())
@@ -211,9 +205,3 @@ class ShadowedGraph:
     def _turn_off(self, why: str) -> None:
         self.off = why
         self.sentinel.note_off(self)
-
-
-def _is_traced(arguments: tuple[Any, ...]) -> bool:
-    from torch._subclasses.fake_tensor import FakeTensor
-
-    return torch.compiler.is_compiling() or any(isinstance(a, FakeTensor) for a in arguments)

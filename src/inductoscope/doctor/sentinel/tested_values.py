@@ -37,7 +37,7 @@ class ForwardValues:
             f"output {number}": value for number, value in enumerate(outputs) if _is_float(value)
         }
         for number, before in self._before.items():
-            change = inputs[number].detach().double() - before.detach().double()
+            change = _wide(inputs[number].detach()) - _wide(before.detach())
             found[f"the change of input {number}"] = change
         return found
 
@@ -45,7 +45,7 @@ class ForwardValues:
         """How many times as large as its change an input is; 1 for an output."""
         if not name.startswith("the change"):
             return 1.0
-        size = float(self._before[int(name.rpartition(" ")[2])].detach().double().abs().sum())
+        size = float(_wide(self._before[int(name.rpartition(" ")[2])].detach()).abs().sum())
         return max(size / (float(change.abs().sum()) or size or 1.0), 1.0)
 
 
@@ -71,6 +71,10 @@ def trios_of(
         for name, trio in trios.items()
         if trio.compiled.shape == trio.eager.shape == trio.reference.shape
     }
+
+
+def _wide(value: torch.Tensor) -> torch.Tensor:
+    return value.to(torch.complex128 if value.is_complex() else torch.float64)
 
 
 def _is_float(value: Any) -> bool:

@@ -39,7 +39,7 @@ def _add_access(result: Verdict, check: MemoryCheck) -> None:
         result.add(check.why_not, "where the access happens is not known")
         return
     result.culprit = Culprit(kernel=check.access.kernel, source=check.access.place or None)
-    result.summary += f" It is in {check.access}."
+    result.summary = f"{result.summary.rstrip('.')}. It is in {check.access}."
     result.add(str(check.access), "compute-sanitizer, on the program in eager")
 
 

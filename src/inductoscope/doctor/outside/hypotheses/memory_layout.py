@@ -69,7 +69,8 @@ def _examine(case: ProgramCase) -> Verdict | None:
     words = " and ".join(sorted({_ASPECTS[note.aspect] for note in needed}))
     places = ", ".join(f"{note.where} of compile {note.compile}" for note in needed[:4])
     result.summary += ", and the program needs it as in eager"
-    result.add(f"the program ends well if {places} gets eager's {words}", "a run of the program")
+    get = "gets" if len(needed) == 1 else "get"
+    result.add(f"the program ends well if {places} {get} eager's {words}", "a run of the program")
     return result
 
 
@@ -113,8 +114,8 @@ def _without_place(case: ProgramCase, needed: Sequence[NotedDifference]) -> Verd
     result = Verdict(
         v.WRONG_RESULT,
         stages.NO_STAGE,
-        "The program fails because a compiled result lies otherwise in memory than in eager; what "
-        f"does that is unknown: {needed[0].text}",
+        "The program fails because a compiled result is laid out in memory differently from eager; "
+        f"the cause is unknown: {needed[0].text}",
         culprit=Culprit(source=case.last_compiled),
     )
     for note in needed[:4]:

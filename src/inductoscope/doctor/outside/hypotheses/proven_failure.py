@@ -2,9 +2,9 @@
 
 When it applies: A failure was found inside the program.
 
-What it runs: If the GPU is lost, the reproducer under compute-sanitizer. The reproducer in fresh
-processes and, in parallel, the program with each workaround
-that helps the graph, until one helps the program.
+What it runs: The reproducer in fresh processes and, in parallel, the program with each workaround
+that helps the graph, until one helps the program. If the GPU is lost, the reproducer under
+compute-sanitizer.
 
 What it concludes: What was found, with the reproducer and the workaround, if every run of the
 reproducer fails.

@@ -16,6 +16,7 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 
 def _applies(case: ProgramCase) -> bool:
@@ -24,13 +25,13 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict:
     skipped = case.checks_that_are("skipped")
+    compared = count_of(len(case.checks) - len(skipped), "call")
     died = case.first.ending.signal is not None
     result = Verdict(
         v.CRASH if died else v.WRONG_RESULT,
         stages.NO_STAGE,
         f"The program {'dies' if died else 'fails'} compiled and not in eager; the cause is "
-        f"unknown. In the {len(case.checks) - len(skipped)} compared calls every compiled graph "
-        "matches eager.",
+        f"unknown. Every compiled graph matches eager (compared: {compared}).",
     )
     result.add(case.first.output[-800:], "what the program printed")
     for check in skipped:
