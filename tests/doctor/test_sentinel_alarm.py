@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import inductoscope
+from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.doctor.alarm import read_alarms
 from inductoscope.doctor.compare.values import same_generators
 from inductoscope.doctor.inside.kept_call import in_float32
@@ -115,14 +116,34 @@ def test_right_training_with_dropout_in_bfloat16_raises_none_and_is_left_as_it_i
     assert '"kind":"hook-error"' not in streams
 
 
-def test_what_a_compiled_optimizer_writes_is_tested_too(tmp_path: Path) -> None:
+@pytest.fixture(params=[False, True], ids=["by itself", "in a recorded program"])
+def sentinel(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> contextlib.AbstractContextManager[inductoscope.LiveSentinel]:
+    """The sentinel, in a program that runs by itself, or under `inductoscope run`."""
+    folder = tmp_path / "watched"
+    if not request.param:
+        return inductoscope.sentinel(overhead=1e6, output=folder)
+    monkeypatch.setenv(RECORDING_VARIABLE, str(folder))
+
+    @contextlib.contextmanager
+    def inside() -> Iterator[inductoscope.LiveSentinel]:
+        with inductoscope.record(output=folder), inductoscope.sentinel(overhead=1e6) as run:
+            yield run
+
+    return inside()
+
+
+def test_what_a_compiled_optimizer_writes_is_tested_too(
+    sentinel: contextlib.AbstractContextManager[inductoscope.LiveSentinel], tmp_path: Path
+) -> None:
     weight = torch.randn(64)
 
     @torch.compile
     def update(gradient: torch.Tensor) -> None:
         weight.sub_(gradient * 1e-3)
 
-    with fresh_compiler(), inductoscope.sentinel(overhead=1e6, output=tmp_path / "watched") as run:
+    with fresh_compiler(), sentinel as run:
         for _ in range(8):
             update(torch.randn(64))
     assert run.alarms == []
