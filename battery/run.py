@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import functools
 import importlib.metadata
 import json
 import platform
@@ -18,7 +19,6 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from battery.fault import Fault
@@ -26,7 +26,7 @@ from battery.generate import generate
 from battery.judge import Result, judge
 from battery.stored import read_stored
 from battery.table import BATTERY, STORED, describe_miss, render_markdown, render_text
-from battery.trial import end_running, run_doctor, run_plain, shows_symptom
+from battery.trial import run_doctor, run_plain, shows_symptom, side_by_side
 
 RESULTS = Path("bench-results")
 # A plain run that is to hang is believed after this long.
@@ -103,13 +103,7 @@ def diagnose(
         why = f"no end within {limit:.0f} s" if late else outcome.output.strip()[-300:]
         return judge(fault, None if late else verdict, outcome.seconds, why)
 
-    pool = ThreadPoolExecutor(jobs)
-    try:
-        for future in as_completed([pool.submit(one, fault) for fault in faults]):
-            yield future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        end_running()
+    return side_by_side([functools.partial(one, fault) for fault in faults], jobs)
 
 
 def read_results(path: Path) -> dict[str, Result]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from battery.fault import CLEAN, FAULTY_KINDS
 from battery.judge import SMALL, Result
+from battery.markdown import plain, row
 
 HEADER = ("kind", "programs", "named rightly", "proven", "minimised", "median seconds")
 
@@ -80,10 +81,10 @@ class Page:
 
 def render_markdown(results: Sequence[Result], page: Page, about: str) -> str:
     lines = [f"# {page.title}", "", *page.introduction, *EXPLANATION, "", about, ""]
-    lines += [_markdown_row(HEADER), _markdown_row(["---"] * len(HEADER))]
-    lines += [_markdown_row(row) for row in make_rows(results)]
+    lines += [row(HEADER), row(["---"] * len(HEADER))]
+    lines += [row(cells) for cells in make_rows(results)]
     for title, items in _lists(results):
-        lines += ["", f"## {title}", "", *(f"- {_plain(item)}" for item in items)]
+        lines += ["", f"## {title}", "", *(f"- {plain(item)}" for item in items)]
     lines += ["", "## Every program", "", *_every(results), ""]
     return "\n".join(lines)
 
@@ -119,7 +120,7 @@ def _lists(results: Sequence[Result]) -> list[tuple[str, list[str]]]:
 
 def _every(results: Sequence[Result]) -> list[str]:
     header = ("program", "truth", "verdict", "stage", "culprit", "verified", "nodes", "seconds")
-    lines = [_markdown_row(header), _markdown_row(["---"] * len(header))]
+    lines = [row(header), row(["---"] * len(header))]
     for r in results:
         cells = (
             r.name,
@@ -131,17 +132,9 @@ def _every(results: Sequence[Result]) -> list[str]:
             "-" if r.nodes is None else str(r.nodes),
             f"{r.seconds:.0f}",
         )
-        lines.append(_markdown_row(cells))
+        lines.append(row(cells))
     return lines
 
 
 def _checked(said: str, right: bool) -> str:
     return said if right else f"**{said or 'none'}**"
-
-
-def _markdown_row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")

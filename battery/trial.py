@@ -10,12 +10,15 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from battery.fault import Fault
+
+Found = TypeVar("Found")
 
 # Commands that run now.
 RUNNING: set[subprocess.Popen[bytes]] = set()
@@ -87,6 +90,17 @@ def run_limited(
             _end_group(child)
             RUNNING.discard(child)
     return Outcome(code, log.read_text(errors="replace"), time.monotonic() - started)
+
+
+def side_by_side(jobs: Sequence[Callable[[], Found]], at_a_time: int) -> Iterator[Found]:
+    """The results of all jobs as they come; whatever ends this ends what the jobs have started."""
+    pool = ThreadPoolExecutor(at_a_time)
+    try:
+        for future in as_completed([pool.submit(job) for job in jobs]):
+            yield future.result()
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+        end_running()
 
 
 def end_running() -> None:

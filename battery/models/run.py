@@ -17,8 +17,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from battery.models.catalogue import SCRIPTS, read_models
@@ -31,7 +30,7 @@ from battery.models.trial import (
     examine_healthy,
     result_from,
 )
-from battery.trial import end_running
+from battery.trial import side_by_side
 
 Job = Callable[[], ModelResult | None]
 
@@ -106,7 +105,7 @@ def _run_missing(
 ) -> None:
     left = [job for key, job in jobs.items() if key not in known]
     with options.results.open("a") as stream:
-        for number, result in enumerate(_results_of(left, options.jobs), 1):
+        for number, result in enumerate(side_by_side(left, options.jobs), 1):
             if result is None:
                 continue
             known[result.key] = result
@@ -119,16 +118,6 @@ def _run_missing(
             if not is_right(result):
                 said = f"{result.verdict} · {result.stage} · {result.confidence}"
                 print(f"  {said}: {result.summary[:300]}", flush=True)
-
-
-def _results_of(jobs: Sequence[Job], at_a_time: int) -> Iterator[ModelResult | None]:
-    pool = ThreadPoolExecutor(at_a_time)
-    try:
-        for future in as_completed([pool.submit(job) for job in jobs]):
-            yield future.result()
-    finally:
-        pool.shutdown(wait=False, cancel_futures=True)
-        end_running()
 
 
 def describe_run(results: Sequence[ModelResult], options: argparse.Namespace) -> str:

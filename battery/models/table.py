@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from battery.markdown import plain, row
 from battery.models.catalogue import FEATURES, Model
 from battery.models.trial import COULD_NOT_RUN, ModelResult
 
@@ -122,13 +123,5 @@ def _misses(results: Sequence[ModelResult]) -> list[ModelResult]:
 
 
 def _table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    lines = [_row(header), _row(["---"] * len(header))]
-    return [*lines, *(_row([_plain(cell) for cell in row]) for row in rows)]
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
-
-
-def _plain(text: str) -> str:
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    lines = [row(header), row(["---"] * len(header))]
+    return [*lines, *(row([plain(cell) for cell in cells]) for cells in rows)]
