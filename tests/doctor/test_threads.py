@@ -1,7 +1,8 @@
-"""Under the doctor a program has one thread, and is compiled for as many as it has without it."""
+"""Under the doctor a program has one thread, and sees as many as it has without it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -29,4 +30,33 @@ print(loops.parallel_num_threads())
 def test_loops_are_generated_for_the_threads_that_the_program_has_without_the_doctor() -> None:
     command = [sys.executable, "-W", "ignore", "-c", _PROGRAM]
     run = subprocess.run(command, capture_output=True, text=True)
-    assert run.stdout.split("\n")[:2] == ["1 3 1", "2"], run.stderr
+    assert run.stdout.split("\n")[:2] == ["3 3 1", "2"], run.stderr
+
+
+# A library that OpenMP gives fewer threads than were set waits for ever, or computes a part only.
+_PRODUCTS = """
+import threading
+import torch
+from inductoscope.doctor.inside.threads import ThreadLimit
+
+ThreadLimit().apply()
+torch.set_num_threads(4)
+from inductoscope.doctor.search.forks import Forks
+
+x = torch.randn(300, 400)
+found = []
+def multiply():
+    return float((x @ x.T).double().sum())
+thread = threading.Thread(target=lambda: found.append(multiply()))
+thread.start()
+thread.join()
+found += [multiply(), Forks(workers=1).ask(multiply).result]
+print(torch.get_num_threads(), len(set(found)))
+"""
+
+
+def test_products_are_right_in_every_thread_and_in_forks() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _PRODUCTS]
+    environment = {**os.environ, "OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"}
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
+    assert run.stdout.split() == ["4", "1"], run.stderr

@@ -2,16 +2,20 @@
 
 A process that has used several OpenMP threads cannot use them in a fork, so no thread is ever
 started. What Inductor generates depends on how many threads there are: parallel loops, and even
-which lowering is used. So Inductor is told the number that the program would have. Its loops are
-right with fewer threads; its templates of matrix products are not, and are told of one.
+which lowering is used. So Inductor, like the program, is told the number that the program would
+have. Inductor's loops are right with fewer threads. Its templates of matrix products are not, and
+are told of one; nor is OpenBLAS, which divides its work by the number that was set.
 """
 
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Callable
+from typing import Any
 
 TORCH_NAMES = {
+    "torch._C": ("set_num_threads",),
     "torch._inductor.codegen.cpp_gemm_template": ("parallel_num_threads",),
     "torch._inductor.codegen.cpp_grouped_gemm_template": ("parallel_num_threads",),
     "torch._inductor.utils": ("parallel_num_threads",),
@@ -33,9 +37,18 @@ class ThreadLimit:
 
     def apply(self) -> None:
         """Called when torch is imported, before anything runs: libraries wait for all threads."""
-        torch = sys.modules["torch"]
+        torch: Any = sys.modules["torch"]
         self._usual = torch.get_num_threads()
-        torch.set_num_threads(1)
+        _use_one_thread()
+        _in_every_thread(_use_one_thread)
+        torch.get_num_threads = lambda: self._usual
+        torch.set_num_threads = self._remember
+
+    def _remember(self, number: int) -> None:
+        """In the place of torch.set_num_threads, whose number the program may ask for again."""
+        if not isinstance(number, int) or number < 1:
+            raise RuntimeError("set_num_threads expects a positive integer")
+        self._usual = number
 
     def on_import(self) -> dict[str, Callable[[], None]]:
         """What to do when these modules are imported."""
@@ -53,6 +66,23 @@ class ThreadLimit:
             return found if found > 1 else self._usual
 
         module.parallel_num_threads = parallel_num_threads  # type: ignore[attr-defined]
+
+
+def _use_one_thread() -> None:
+    """For the thread that calls this: OpenMP keeps the number for each thread."""
+    torch: Any = sys.modules["torch"]
+    torch._C.set_num_threads(1)
+
+
+def _in_every_thread(begin: Callable[[], None]) -> None:
+    """Have Python threads that are started from now on begin with this."""
+    original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
+
+    def bootstrap_inner(thread: threading.Thread) -> None:
+        begin()
+        original(thread)
+
+    threading.Thread._bootstrap_inner = bootstrap_inner  # type: ignore[attr-defined]
 
 
 def _one_thread(name: str) -> Callable[[], None]:
