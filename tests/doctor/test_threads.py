@@ -34,7 +34,7 @@ def test_loops_are_generated_for_the_threads_that_the_program_has_without_the_do
 
 
 # A library that OpenMP gives fewer threads than were set waits for ever, or computes a part only.
-_PRODUCTS = """
+_CONVOLUTIONS = """
 import threading
 import torch
 from inductoscope.doctor.inside.threads import ThreadLimit
@@ -43,20 +43,20 @@ ThreadLimit().apply()
 torch.set_num_threads(4)
 from inductoscope.doctor.search.forks import Forks
 
-x = torch.randn(300, 400)
+layer, x = torch.nn.Conv3d(3, 64, (3, 7, 7), (1, 2, 2), (1, 3, 3)), torch.randn(1, 3, 4, 32, 32)
 found = []
-def multiply():
-    return float((x @ x.T).double().sum())
-thread = threading.Thread(target=lambda: found.append(multiply()))
+def convolve():
+    return float(layer(x).double().sum())
+thread = threading.Thread(target=lambda: found.append(convolve()))
 thread.start()
 thread.join()
-found += [multiply(), Forks(workers=1).ask(multiply).result]
+found += [convolve(), Forks(workers=1).ask(convolve).result]
 print(torch.get_num_threads(), len(set(found)))
 """
 
 
-def test_products_are_right_in_every_thread_and_in_forks() -> None:
-    command = [sys.executable, "-W", "ignore", "-c", _PRODUCTS]
+def test_convolutions_are_right_in_every_thread_and_in_forks() -> None:
+    command = [sys.executable, "-W", "ignore", "-c", _CONVOLUTIONS]
     environment = {**os.environ, "OMP_THREAD_LIMIT": "1", "OPENBLAS_NUM_THREADS": "1"}
     run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=120)
     assert run.stdout.split() == ["4", "1"], run.stderr

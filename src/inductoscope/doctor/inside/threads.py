@@ -70,7 +70,8 @@ class ThreadLimit:
 
 def _use_one_thread() -> None:
     """For the thread that calls this: OpenMP keeps the number for each thread."""
-    torch: Any = sys.modules["torch"]
+    import torch
+
     torch._C.set_num_threads(1)
 
 
