@@ -21,6 +21,7 @@ from battery.trial import Outcome
 
 # A hang would be waited for in every plain run.
 KINDS = ("wrong-result", "nan", "crash", "compile-error")
+_ONLY_PRINTED = KINDS[:2]
 # Plain runs per model until a fault shows.
 _DRAWS = 6
 # A printed number that differs by less than this may be rounding.
@@ -73,7 +74,7 @@ def examine_planted(
         for _, recipe in zip(range(_DRAWS), draw(healthy, seed), strict=False):
             plant = write_plant(recipe)
             seen, cost = run_plain(model, place, conditions, plant)
-            if not shows(expected, seen):
+            if not shows(recipe.kind, expected, seen):
                 print(f"  {model.name}: {recipe.name} does not show, drawing again", flush=True)
                 continue
             print(f"  {model.name}: planted {recipe.name}", flush=True)
@@ -107,10 +108,14 @@ def examine_planted(
         keep_texts(place)
 
 
-def shows(expected: Outcome, seen: Outcome) -> bool:
-    """Whether a user could see the fault: the program ends or prints differently."""
-    if expected.exit_code != seen.exit_code:
-        return True
+def shows(kind: str, expected: Outcome, seen: Outcome) -> bool:
+    """Whether a user could see a fault of this kind: the program prints or ends differently.
+
+    A wrong operation may also break the graph around it; that is another fault than was meant.
+    """
+    ends_otherwise = expected.exit_code != seen.exit_code
+    if ends_otherwise or kind not in _ONLY_PRINTED:
+        return ends_otherwise and kind not in _ONLY_PRINTED
     one, two = _numbers(expected.output), _numbers(seen.output)
     if len(one) != len(two):
         return True

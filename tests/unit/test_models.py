@@ -139,21 +139,25 @@ def test_a_seed_draws_the_same_models_and_faults_again() -> None:
 
 
 @pytest.mark.parametrize(
-    ("printed", "exit_code", "is_seen"),
+    ("kind", "printed", "exit_code", "is_seen"),
     [
-        ("0 6.932855\n1 6.31\n", 0, False),
-        ("0 6.932856\n1 6.31\n", 0, False),
-        ("0 6.99\n1 6.31\n", 0, True),
-        ("0 nan\n1 nan\n", 0, True),
-        ("0 6.932855\n1 6.31\n", 1, True),
-        ("/x.py:3: UserWarning: 17\n0 6.932855\n1 6.31\n", 0, False),
+        ("wrong-result", "0 6.932855\n1 6.31\n", 0, False),
+        ("wrong-result", "0 6.932856\n1 6.31\n", 0, False),
+        ("wrong-result", "0 6.99\n1 6.31\n", 0, True),
+        ("nan", "0 nan\n1 nan\n", 0, True),
+        ("wrong-result", "/x.py:3: UserWarning: 17\n0 6.932855\n1 6.31\n", 0, False),
+        ("wrong-result", "[W1116 10:15:06.1 x.cpp:84] slow\n0 6.932855\n1 6.31\n", 0, False),
+        # A graph that is broken by the fault shows another one than was meant.
+        ("wrong-result", "0 6.932855\n1 6.31\n", 1, False),
+        ("crash", "0 6.932855\n", 1, True),
+        ("crash", "0 6.99\n1 6.31\n", 0, False),
     ],
 )
 def test_a_fault_shows_if_the_program_ends_or_prints_differently(
-    printed: str, exit_code: int, is_seen: bool
+    kind: str, printed: str, exit_code: int, is_seen: bool
 ) -> None:
     expected = Outcome(0, "0 6.932855\n1 6.31\n", 1.0)
-    assert shows(expected, Outcome(exit_code, printed, 1.0)) is is_seen
+    assert shows(kind, expected, Outcome(exit_code, printed, 1.0)) is is_seen
 
 
 def test_healthy_models_have_to_be_clean_and_faults_named_and_proven() -> None:
