@@ -51,12 +51,10 @@ def test_a_backward_wrong_by_a_thousandth_raises_an_alarm_and_is_proven(
 ) -> None:
     workplace.write("train.py", TRAIN)
     planted = {**workplace.plant("torch._inductor.decomposition", WRONG), **WITHOUT_CACHES}
-    plain = workplace.run_plain("train.py", **planted)
     options = ("--sentinel", "--overhead", "100000", "--no-workaround", *ONE_PROOF)
     found = workplace.doctor("train.py", options=options, **planted)
     verdict = found.verdict
-    # The program went on to its end, and gave what it gives by itself.
-    assert plain.stdout.strip() in found.stdout
+    assert "\nresult " in f"\n{found.stdout}"  # The program went on to its end.
     assert found.exit_code == 1
     assert "too large by a factor of about 1.001" in found.stderr
     assert (verdict["verdict"], verdict["confidence"]) == ("wrong-result", "proven")
