@@ -29,11 +29,11 @@ PYTEST := $(BIN)/python -m pytest --no-loadscope-reorder
 test: $(VENV)/.installed-dev
 	@$(MAKE) --no-print-directory --jobs 2 check all-tests
 
-# Twice as many at a time as a small machine has cores: many tests wait for something to stall.
+# One more at a time than a small machine has cores: many tests wait for something to stall.
 # Compiled first: each of the hundreds of processes would otherwise compile what it imports.
 all-tests: $(VENV)/.installed-dev
 	$(BIN)/python -m compileall -q src
-	$(PYTEST) -n 4
+	$(PYTEST) -n 3
 
 # Only files that have such a test: collecting the others imports torch.
 test-quick: $(VENV)/.installed-dev

@@ -83,7 +83,7 @@ def test_the_configuration_is_named_proven_alone_and_left_out(
     said = found.names
     assert "TORCHINDUCTOR_AUTOTUNE_CHOICE_DESC_REGEX" in said
     assert "does the same: the program ends with it" in said
-    assert "remain and finish with it" in said
+    assert "left, which finish with it" in said
     left = subprocess.run(["pgrep", "-f", str(script)], capture_output=True, text=True)
     assert left.stdout.split() == []
 

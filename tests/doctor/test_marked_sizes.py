@@ -61,6 +61,16 @@ def test_unbacked_sizes_are_read_too() -> None:
     assert functions == {"mark_unbacked": 0, "maybe_mark_dynamic": 1}
 
 
+def test_unbacked_sizes_are_compiled_as_such() -> None:
+    """The sum is as in eager; the size is not one of those that the code was compiled for."""
+    module = symbolic_trace(activate)
+    marks = (MarkedSize("x", 0, "mark_unbacked"), MarkedSize("y", 1, "maybe_mark_dynamic"))
+    candidate = Candidate(module, (numbers(12, 6), numbers(5, 3)), marks=marks)
+    oracle = Oracle(Forks(seconds=120.0))
+    assert oracle.failure(candidate) is None
+    assert not oracle.mistakes
+
+
 @pytest.fixture(scope="module")
 def smallest(marked: Candidate) -> Any:
     """What is left of the graph, and the script that shows it."""
@@ -86,7 +96,7 @@ def test_a_failure_that_needs_a_bound_keeps_it(smallest: tuple[Candidate, str]) 
 
 def test_the_script_marks_the_input(smallest: tuple[Candidate, str], tmp_path: Path) -> None:
     _, text = smallest
-    assert "    torch._dynamo.mark_dynamic(arguments[0], 0, min=2, max=64)\n" in text
+    assert "    torch._dynamo.decorators.mark_dynamic(arguments[0], 0, min=2, max=64)\n" in text
     script = tmp_path / "repro.py"
     script.write_text(text)
 

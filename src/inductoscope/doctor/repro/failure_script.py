@@ -169,7 +169,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
 
 def _marks(candidate: Candidate) -> list[str]:
     return [
-        f"    torch._dynamo.{mark.function}(arguments[{number}], {mark.dimension}"
+        f"    torch._dynamo.decorators.{mark.function}(arguments[{number}], {mark.dimension}"
         + "".join(f", {name}={bound}" for name, bound in mark.bounds.items())
         + ")"
         for number, mark in marked_inputs(candidate.module, candidate.marks)

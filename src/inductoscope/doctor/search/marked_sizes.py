@@ -16,13 +16,13 @@ from torch.fx import GraphModule
 from inductoscope.doctor.compare.graphs import input_names
 
 TORCH_NAMES = {
-    "torch._dynamo": ("mark_dynamic", "mark_unbacked", "maybe_mark_dynamic"),
+    "torch._dynamo.decorators": ("mark_dynamic", "mark_unbacked", "maybe_mark_dynamic"),
 }
 
 
 @dataclass(frozen=True)
 class MarkedSize:
-    """One dimension of an input of the graph, and the function of torch._dynamo that marked it."""
+    """One dimension of an input of the graph, and the function of torch that marked it."""
 
     input: str
     dimension: int
@@ -67,13 +67,13 @@ def marking(
     """`function`, whose arguments are marked before it is called."""
     if not marks:
         return function
-    import torch._dynamo
+    from torch._dynamo import decorators
 
     numbered = list(marked_inputs(module, marks))
 
     def call(*arguments: Any) -> Any:
         for number, mark in numbered:
-            mark_size = getattr(torch._dynamo, mark.function)
+            mark_size = getattr(decorators, mark.function)
             mark_size(arguments[number], mark.dimension, **mark.bounds)
         return function(*arguments)
 
