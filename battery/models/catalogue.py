@@ -45,6 +45,12 @@ class Model:
         return (ast.get_docstring(ast.parse(self.text)) or self.name).partition("\n")[0]
 
     @property
+    def note(self) -> str:
+        """The rest of its docstring: what else is known of it."""
+        rest = (ast.get_docstring(ast.parse(self.text)) or "").partition("\n")[2]
+        return " ".join(rest.split())
+
+    @property
     def library(self) -> str:
         """Where the model comes from; torch.nn where nothing else is imported."""
         found = re.findall(rf"^(?:from|import) ({'|'.join(LIBRARIES)})\b", self.text, re.MULTILINE)

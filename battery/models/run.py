@@ -13,14 +13,16 @@ import functools
 import importlib.metadata
 import json
 import platform
+import re
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from battery.models.catalogue import SCRIPTS, read_models
+from battery.models.catalogue import LIBRARIES, SCRIPTS, read_models
 from battery.models.planting import choose_models, examine_planted
 from battery.models.table import is_right, render_markdown, render_text
 from battery.models.trial import (
@@ -95,7 +97,13 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[ModelResult]:
             for r in choose_models(clean, options.planted, options.seed)
         }
         _run_missing(planted, known, options)
-    return [result for (name, _), result in known.items() if name in models]
+    return [_public(result) for (name, _), result in known.items() if name in models]
+
+
+def _public(result: ModelResult) -> ModelResult:
+    """Without the folder in which the libraries are on this machine."""
+    inside = rf"/\S+/((?:{'|'.join(LIBRARIES)}|battery)/)"
+    return replace(result, summary=re.sub(inside, r"\1", result.summary))
 
 
 def _run_missing(

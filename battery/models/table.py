@@ -26,7 +26,7 @@ def render_text(results: Sequence[ModelResult]) -> str:
     examined = [r for r in healthy if r.verdict != COULD_NOT_RUN]
     lines = [f"{sum(map(is_right, examined))} of {len(examined)} healthy models are clean"]
     if len(examined) < len(healthy):
-        lines.append(f"{len(healthy) - len(examined)} could not run, also without the doctor")
+        lines.append(f"{len(healthy) - len(examined)} could not run, even without the doctor")
     if examined:
         lines.append(_costs(examined))
     if planted:
@@ -42,6 +42,9 @@ def render_markdown(models: Sequence[Model], results: Sequence[ModelResult], abo
     lines = ["# Real models", "", *_INTRODUCTION, "", about]
     lines += ["", have] if len(healthy) < len(models) else []
     lines += ["", "```", render_text(results), "```"]
+    lines += [
+        line for model in models if model.note for line in ("", f"{model.name}: {model.note}")
+    ]
     lines += ["", "## Healthy models", "", *_table(_HEALTHY, [_healthy(r, known) for r in healthy])]
     lines += ["", "## With a planted fault", "", *_table(_PLANTED, [_planted(r) for r in planted])]
     lines += ["", "## What they cover", "", *_table(("use", "models"), _coverage(models)), ""]
@@ -54,9 +57,9 @@ _INTRODUCTION = (
     "compiled, with an empty cache, and once under `inductoscope doctor`, again with an empty one.",
     "*CPU* and *memory* compare the two: seconds of processor time of all processes, and the",
     "largest sum of their memory, where memory shared by forks counts once. All of these models",
-    "are healthy, so every verdict but `clean` is wrong. For the second table a fault of the",
-    "battery is planted in torch, in a stage drawn by the seed, and shows in what the program",
-    "prints.",
+    "are healthy, unless a note below says otherwise, so every verdict but `clean` is wrong. For",
+    "the second table a fault of the battery is planted in torch, in a stage drawn by the seed,",
+    "and shows in what the program prints.",
 )
 _HEALTHY = (
     "model", "what it does", "nodes", "verdict", "not checked", "seconds", "CPU s (plain)",

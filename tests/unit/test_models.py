@@ -109,7 +109,7 @@ def test_a_script_that_fails_without_the_doctor_accuses_nobody(tmp_path: Path) -
     assert "a_library_that_is_not_here" in result.summary
     text = render_text([CLEAN, result])
     assert "1 of 1 healthy models are clean" in text
-    assert "1 could not run, also without the doctor" in text
+    assert "1 could not run, even without the doctor" in text
 
 
 def test_results_are_read_back_and_a_line_cut_short_is_left_out(tmp_path: Path) -> None:
