@@ -66,7 +66,8 @@ function EvidenceList({ title, items }: { title: string; items: Evidence[] }): J
 function WorkaroundBlock({ workaround }: { workaround: Workaround }): JSX.Element {
   const facts = [workaround.verified ? "tried: the program is correct with it" : "tried: it did not help"];
   if (workaround.slowdown !== null) facts.push(`${decimal(workaround.slowdown)} times the run time`);
-  return <CopyBlock title="Workaround" note={facts.join(", ")} text={[workaround.text, workaround.code].filter(Boolean).join("\n\n")} />;
+  if (workaround.code) facts.unshift(paragraph(workaround.text));
+  return <CopyBlock title="Workaround" note={facts.join("; ")} text={workaround.code || workaround.text} />;
 }
 
 function ReproducerBlock({ reproducer }: { reproducer: Reproducer }): JSX.Element {
