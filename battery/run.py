@@ -19,11 +19,13 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from battery.fault import Fault
 from battery.generate import generate
 from battery.judge import Result, judge
+from battery.paths import without_folders
 from battery.stored import read_stored
 from battery.table import BATTERY, STORED, describe_miss, render_markdown, render_text
 from battery.trial import run_doctor, run_plain, shows_symptom, side_by_side
@@ -157,6 +159,7 @@ def describe_run(results: Sequence[Result], programs: str, jobs: int) -> str:
 
 def write_tables(results: Sequence[Result], of: int, options: argparse.Namespace) -> None:
     """The files that were asked for."""
+    results = [replace(r, said_summary=without_folders(r.said_summary)) for r in results]
     for path in filter(None, (options.markdown, options.json)):
         path.parent.mkdir(parents=True, exist_ok=True)
     if options.markdown:

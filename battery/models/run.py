@@ -13,7 +13,6 @@ import functools
 import importlib.metadata
 import json
 import platform
-import re
 import shutil
 import signal
 import sys
@@ -22,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from battery.models.catalogue import LIBRARIES, SCRIPTS, read_models
+from battery.models.catalogue import SCRIPTS, read_models
 from battery.models.planting import choose_models, examine_planted
 from battery.models.table import is_right, render_markdown, render_text
 from battery.models.trial import (
@@ -32,6 +31,7 @@ from battery.models.trial import (
     examine_healthy,
     result_from,
 )
+from battery.paths import without_folders
 from battery.trial import side_by_side
 
 Job = Callable[[], ModelResult | None]
@@ -97,13 +97,11 @@ def run_all(options: argparse.Namespace, folder: Path) -> list[ModelResult]:
             for r in choose_models(clean, options.planted, options.seed)
         }
         _run_missing(planted, known, options)
-    return [_public(result) for (name, _), result in known.items() if name in models]
-
-
-def _public(result: ModelResult) -> ModelResult:
-    """Without the folder in which the libraries are on this machine."""
-    inside = rf"/\S+/((?:{'|'.join(LIBRARIES)}|battery)/)"
-    return replace(result, summary=re.sub(inside, r"\1", result.summary))
+    return [
+        replace(result, summary=without_folders(result.summary))
+        for (name, _), result in known.items()
+        if name in models
+    ]
 
 
 def _run_missing(

@@ -11,6 +11,7 @@ import pytest
 from battery.fault import CLEAN, FAULTY_KINDS, STAGES, Fault
 from battery.generate import generate
 from battery.judge import Result, judge, occurs
+from battery.paths import without_folders
 from battery.plants import RECIPES
 from battery.programs import TEMPLATES
 from battery.run import read_results
@@ -201,3 +202,9 @@ def test_a_stored_script_may_have_a_plant_and_no_other_environment(tmp_path: Pat
     write_case(tmp_path / "other", env={"TORCH_LOGS": "+inductor"})
     with pytest.raises(ValueError, match="TORCH_LOGS"):
         read_stored([tmp_path])
+
+
+def test_tables_name_no_folder_of_the_machine() -> None:
+    text = "crashed at /home/me/.venv/lib/python3.11/site-packages/torch/_inductor/ir.py:3, script.py:8"
+    assert without_folders(text) == "crashed at torch/_inductor/ir.py:3, script.py:8"
+    assert without_folders("at /opt/env/timm/layers/x.py:1") == "at timm/layers/x.py:1"
