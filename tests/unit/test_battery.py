@@ -205,6 +205,6 @@ def test_a_stored_script_may_have_a_plant_and_no_other_environment(tmp_path: Pat
 
 
 def test_tables_name_no_folder_of_the_machine() -> None:
-    text = "crashed at /home/me/.venv/lib/python3.11/site-packages/torch/_inductor/ir.py:3, script.py:8"
+    text = "crashed at /home/me/.venv/site-packages/torch/_inductor/ir.py:3, script.py:8"
     assert without_folders(text) == "crashed at torch/_inductor/ir.py:3, script.py:8"
     assert without_folders("at /opt/env/timm/layers/x.py:1") == "at timm/layers/x.py:1"
