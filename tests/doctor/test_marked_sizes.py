@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
-from support.graphs import numbers
+from support.graphs import numbers, script_fails
 
 
 def activate(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -97,15 +96,4 @@ def test_a_failure_that_needs_a_bound_keeps_it(smallest: tuple[Candidate, str]) 
 def test_the_script_marks_the_input(smallest: tuple[Candidate, str], tmp_path: Path) -> None:
     _, text = smallest
     assert "    torch._dynamo.decorators.mark_dynamic(arguments[0], 0, min=2, max=64)\n" in text
-    script = tmp_path / "repro.py"
-    script.write_text(text)
-
-    def shows_it() -> bool:
-        torch._dynamo.reset()
-        try:
-            runpy.run_path(str(script), run_name="__main__")
-        except AssertionError:
-            return True
-        return False
-
-    assert Forks().ask(shows_it).result
+    assert script_fails(text, tmp_path)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import runpy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
 from inductoscope.doctor.search.subgraph import record_values, subgraph
-from support.graphs import numbers
+from support.graphs import numbers, script_fails
 
 FIRST, SECOND = numbers(12, 6), numbers(9, 6).mul(2)
 WEIGHTS = numbers(6, 8)
@@ -99,15 +98,4 @@ def test_the_graph_is_cut_down_with_both_calls(smallest: tuple[Candidate, str]) 
 def test_the_script_makes_both_calls(smallest: tuple[Candidate, str], tmp_path: Path) -> None:
     _, text = smallest
     assert "    call(function, earlier_inputs())\n    return call(function, inputs())\n" in text
-    script = tmp_path / "repro.py"
-    script.write_text(text)
-
-    def shows_it() -> bool:
-        torch._dynamo.reset()
-        try:
-            runpy.run_path(str(script), run_name="__main__")
-        except AssertionError:
-            return True
-        return False
-
-    assert Forks().ask(shows_it).result
+    assert script_fails(text, tmp_path)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -10,6 +12,7 @@ from torch.fx import GraphModule
 
 from inductoscope.doctor.compare.graphs import snapshot
 from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.search.forks import Forks
 
 
 def numbers(*shape: int) -> torch.Tensor:
@@ -30,3 +33,19 @@ def captured(function: Callable[..., Any], *inputs: Any) -> GraphModule:
         torch.compile(function, backend=keep, fullgraph=True)(*copy_values(inputs))
     (module,) = modules
     return snapshot(module)  # Dynamo passes over code that came into being while it was compiling.
+
+
+def script_fails(text: str, folder: Path) -> bool:
+    """Whether a reproducer shows the failure, run in a fork of this process and its planted fault."""
+    script = folder / "repro.py"
+    script.write_text(text)
+
+    def shows_it() -> bool:
+        torch._dynamo.reset()
+        try:
+            runpy.run_path(str(script), run_name="__main__")
+        except AssertionError:
+            return True
+        return False
+
+    return bool(Forks().ask(shows_it).result)

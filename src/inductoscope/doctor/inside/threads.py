@@ -14,6 +14,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from inductoscope.capture.scope import SCOPE
+
 TORCH_NAMES = {
     "torch._C": ("set_num_threads",),
     "torch._inductor.codegen.cpp_gemm_template": ("parallel_num_threads",),
@@ -41,14 +43,22 @@ class ThreadLimit:
         self._usual = torch.get_num_threads()
         _use_one_thread()
         _in_every_thread(_use_one_thread)
-        torch.get_num_threads = lambda: self._usual
-        torch.set_num_threads = self._remember
+        torch.get_num_threads, torch.set_num_threads = self._of_the_program()
 
-    def _remember(self, number: int) -> None:
-        """In the place of torch.set_num_threads, whose number the program may ask for again."""
-        if not isinstance(number, int) or number < 1:
-            raise RuntimeError("set_num_threads expects a positive integer")
-        self._usual = number
+    def _of_the_program(self) -> tuple[Callable[[], int], Callable[[int], None]]:
+        """In the place of torch's functions: the program sees the number that it would have."""
+
+        def get_num_threads() -> int:
+            return self._usual
+
+        def set_num_threads(number: int) -> None:
+            if not isinstance(number, int) or number < 1:
+                raise RuntimeError("set_num_threads expects a positive integer")
+            self._usual = number
+
+        for function in (get_num_threads, set_num_threads):
+            function._torchdynamo_disable = True  # type: ignore[attr-defined]  # As torch's own.
+        return get_num_threads, set_num_threads
 
     def on_import(self) -> dict[str, Callable[[], None]]:
         """What to do when these modules are imported."""
@@ -80,7 +90,7 @@ def _in_every_thread(begin: Callable[[], None]) -> None:
     original = threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
 
     def bootstrap_inner(thread: threading.Thread) -> None:
-        begin()
+        SCOPE.guard(begin)
         original(thread)
 
     threading.Thread._bootstrap_inner = bootstrap_inner  # type: ignore[attr-defined]
