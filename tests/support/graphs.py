@@ -36,7 +36,7 @@ def captured(function: Callable[..., Any], *inputs: Any) -> GraphModule:
 
 
 def script_fails(text: str, folder: Path) -> bool:
-    """Whether a reproducer shows the failure, run in a fork of this process and its planted fault."""
+    """Whether a reproducer shows the failure; it runs in a fork, with the planted fault."""
     script = folder / "repro.py"
     script.write_text(text)
 

@@ -57,7 +57,7 @@ class ThreadLimit:
             self._usual = number
 
         for function in (get_num_threads, set_num_threads):
-            function._torchdynamo_disable = True  # type: ignore[attr-defined]  # As torch's own.
+            function.__dict__["_torchdynamo_disable"] = True  # Not traced, as torch's own.
         return get_num_threads, set_num_threads
 
     def on_import(self) -> dict[str, Callable[[], None]]:
