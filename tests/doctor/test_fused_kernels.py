@@ -1,4 +1,4 @@
-"""In a fused kernel that is wrong, the operations that are wrong on their own are found."""
+"""Which kernel is to blame, and which operation inside it."""
 
 from __future__ import annotations
 
@@ -6,10 +6,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from torch._inductor import config
 from torch._inductor.codegen import cpp
 
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.wrong_result_location import locate_wrong_result
 from support.graphs import captured
 
@@ -40,3 +43,44 @@ def test_vector_code_of_one_operation_is_wrong(
     assert found.stage == "codegen"
     assert found.wrong_alone == (f"aten.{name}.default",)
     assert found.operation not in found.wrong_alone, "the kernel ends with another one"
+
+
+def test_an_update_that_several_kernels_make_is_evaluated_to_its_end(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`index_add` copies first and then adds. The copy alone is not wrong: it is not all."""
+    store = cpp.CppKernel.store
+
+    def without_addition(self: cpp.CppKernel, name, index, value, mode=None):  # type: ignore[no-untyped-def]
+        return store(self, name, index, value, None)
+
+    monkeypatch.setattr(cpp.CppKernel, "store", without_addition)
+    monkeypatch.setattr(config.cpp, "simdlen", 0)
+    torch.manual_seed(0)
+    inputs = torch.zeros(5), torch.randint(0, 5, (40,)), torch.rand(40)
+    graph = captured(lambda bins, where, weights: bins.index_add(0, where, weights) + 1, *inputs)
+    found = locate_wrong_result(Candidate(graph, inputs), Forks(), "value")
+    assert found.stage == "codegen", found
+    assert "index" in found.operation
+
+
+def test_the_kernel_that_made_a_wrong_index_is_to_blame_and_not_the_one_that_reads_with_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    project = cpp.reduction_project
+
+    def off_by_far(reduction_type: str, accumulator: str) -> str:
+        right = project(reduction_type, accumulator)
+        return f"({right} + 1000)" if reduction_type == "argmax" else right
+
+    monkeypatch.setattr(cpp, "reduction_project", off_by_far)
+    torch.manual_seed(0)
+    inputs = torch.randn(6, 50), torch.randn(50, 8)
+    graph = captured(lambda scores, table: table[scores.argmax(1).sort().values] + 1, *inputs)
+    candidate = Candidate(graph, inputs)
+    failure = Oracle(Forks(), watch_kernels=True).failure(candidate)
+    assert failure is not None and failure.kind in ("error", "signal"), failure
+    found = locate_error(candidate, failure, Forks())
+    assert found.kernel == "cpp_fused_argmax_0", found
+    assert found.stage == "codegen"
+    assert "then fails" in found.text

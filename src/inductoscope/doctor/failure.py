@@ -45,11 +45,14 @@ class Failure:
     after: str = ""
     # For a hang: seconds until the stage was entered in which it hangs.
     entered_at: float | None = None
+    # Whether memory held NaN at first, so that a value which was never written shows as NaN.
+    memory_was_filled: bool = False
 
     def is_same_as(self, other: Failure) -> bool:
         """Whether both are signs of one bug."""
         if self.kind != other.kind:
-            return False
+            was_filled = self.memory_was_filled or other.memory_was_filled
+            return was_filled and {self.aspect, other.aspect} == {"value", "nan"}
         if self.kind in (WRONG, NAN):
             return self.aspect == other.aspect
         if self.kind == ERROR:
@@ -66,6 +69,8 @@ class Failure:
 
     def updated_with(self, other: Failure) -> Failure:
         """This failure with all that another sign of the same bug adds."""
+        if self.kind != other.kind:
+            return self  # The program is wrong its own way, whatever a graph in filled memory does.
         return replace(self, **{name: value for name, value in asdict(other).items() if value})
 
 

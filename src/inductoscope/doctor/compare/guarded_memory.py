@@ -41,6 +41,8 @@ class _Block:
 class GuardedMemory:
     """Allocates guarded buffers while it is active, and finds the first that was overrun."""
 
+    # Whether to keep every block, in order to find out who writes outside of it.
+    keeps_blocks: bool = False
     # Kernel and buffer of the first write out of bounds.
     overrun: str = ""
     _blocks: list[_Block] = field(default_factory=list)
@@ -81,6 +83,7 @@ class GuardedMemory:
         count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         inner = max(count, 0) * dtype.itemsize if 0 not in size else 0
         memory = torch.full((inner + 2 * _ZONE,), _PATTERN, dtype=torch.uint8, device=device)
-        self._blocks.append(_Block(name, memory))
+        if self.keeps_blocks:
+            self._blocks.append(_Block(name, memory))
         whole = torch.empty(0, dtype=dtype, device=device)
         return whole.set_(memory.untyped_storage(), _ZONE // dtype.itemsize, size, stride)

@@ -98,6 +98,8 @@ class KernelWatch:
     compare: bool = True
     # Called after every kernel that gets a buffer.
     on_kernel: Callable[[str], None] = lambda kernel: None
+    # Called at once for every buffer that is not what its node says.
+    on_divergence: Callable[[KernelDivergence], None] = lambda found: None
     divergences: list[KernelDivergence] = field(default_factory=list)
     graphs: list[WatchedGraph] = field(default_factory=list)
     _loading: WatchedGraph | None = None
@@ -214,6 +216,7 @@ class KernelWatch:
                     found = _diverges(graph, kernel, name, value)
                     if found is not None:
                         self.divergences.append(found)
+                        self.on_divergence(found)
             if not any(seen.get(name, 0) < count for name, count in mentions.items()):
                 seen.clear()
 

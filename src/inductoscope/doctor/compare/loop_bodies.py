@@ -38,7 +38,8 @@ TORCH_NAMES = {
 
 __all__ = ["CannotEvaluate", "evaluate", "in_layout"]
 
-_MOST_POINTS = 2**24
+# A GPU is fast, and has room for tensors of a gigabyte.
+_MOST_POINTS = {"cpu": 2**24, "cuda": 2**27}
 _NARROW = (torch.bfloat16, torch.float16)
 
 
@@ -121,7 +122,7 @@ class _Space:
         outer, inner = (_integers(group, known, device) for group in body.sizes)
         self.outer = (1, *outer)
         self.shape = (*self.outer, *inner)
-        if math.prod(self.shape) > _MOST_POINTS:
+        if math.prod(self.shape) > _MOST_POINTS.get(device.type, 2**24):
             raise CannotEvaluate(f"a loop over {math.prod(self.shape)} points")
         symbols = [self._axis(number + 1) for number in range(len(self.shape) - 1)]
         self.variables = symbols[: len(outer)], symbols[len(outer) :]

@@ -331,7 +331,8 @@ def _is_again(again: Failure, first: Failure) -> bool:
     """
     if first.kind == again.kind == ERROR and first.stage == again.stage == stages.TRITON_COMPILE:
         return True
-    return again.is_same_as(first) if first.kind == ERROR else again.kind == first.kind
+    is_alike = first.kind != ERROR and again.kind == first.kind
+    return is_alike or again.is_same_as(first)
 
 
 def _expected_output(failure: Failure) -> list[str]:

@@ -37,7 +37,7 @@ def function_script(
             *imports,
             *parts.values,
             "\n",
-            "\n\n".join(reversed(parts.functions)),
+            f"{parts.definitions}\n",
             f"\ndef inputs():\n    torch.manual_seed(0)\n    return [\n{inputs}\n    ]\n\n",
             'if __name__ == "__main__":',
             f"    {name}(*inputs())",

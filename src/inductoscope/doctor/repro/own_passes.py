@@ -21,10 +21,9 @@ def own_passes_text() -> str:
     if not lines:
         return ""
     imports = sorted({*parts.imports, "import torch._inductor.config"} - {"import torch"})
-    definitions = "\n\n".join(reversed(parts.functions)).rstrip()
     head = "\n".join([*imports, *parts.values])
     settings = "\n".join(lines)
-    return f"{head}\n\n\n{definitions}\n\n\n{settings}"
+    return f"{head}\n\n\n{parts.definitions}\n\n\n{settings}"
 
 
 def _added(value: Any, parts: SourceParts) -> str:

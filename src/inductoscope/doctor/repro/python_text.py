@@ -14,6 +14,8 @@ from torch.fx import GraphModule, Node
 from torch.fx.node import _get_qualified_name
 
 from inductoscope.doctor.compare.custom_operators import is_custom
+from inductoscope.doctor.repro.kernel_text import kernel_call, kernel_definitions, kernel_name
+from inductoscope.doctor.search.user_kernels import is_user_kernel
 from inductoscope.errors import ToolFailure
 
 TORCH_NAMES = {
@@ -61,8 +63,10 @@ def _definitions(module: GraphModule, name: str) -> tuple[list[str], list[str]]:
     body = "\n".join(f"    {line}" for node in nodes for line in writer.lines(node))
     parameters = [writer.names[node.name] for node in nodes if node.op == "placeholder"]
     own = [operator_text(node.target) for node in nodes if is_custom(node.target)]
+    kernels = kernel_definitions(module.graph)
     inner = [text for item in writer.inner.items() for text in _definitions(item[1], item[0])[0]]
-    return [*own, *inner, f"def {name}({', '.join(parameters)}):\n{body}"], parameters
+    before = [*([kernels] if kernels else []), *own, *inner]
+    return [*before, f"def {name}({', '.join(parameters)}):\n{body}"], parameters
 
 
 def operator_text(target: Any) -> str:
@@ -91,6 +95,7 @@ class _Writer:
     def __init__(self, module: GraphModule, *, is_inner: bool) -> None:
         self._module = module
         self._is_inner = is_inner
+        self._kernels = {kernel_name(n) for n in module.graph.nodes if is_user_kernel(n)}
         self.names: dict[str, str] = {}
         self.inner: dict[str, GraphModule] = {}
 
@@ -130,13 +135,15 @@ class _Writer:
             "complex",
         ):
             wanted += "_"
-        taken = {*self.names.values()}
+        taken = {*self.names.values(), *self._kernels}
         unique, number = wanted, 1
         while unique in taken:
             unique, number = f"{wanted}_{number}", number + 1
         return unique
 
     def _call(self, node: Node) -> list[str]:
+        if is_user_kernel(node):
+            return [kernel_call(node, self._text)]
         name = self.names[node.name]
         arguments = [self._text(argument) for argument in node.args]
         if node.target is operator.setitem:

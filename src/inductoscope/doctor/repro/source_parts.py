@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import sys
 import textwrap
@@ -10,6 +11,7 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.search.user_kernels import function_of
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
 
@@ -44,6 +46,17 @@ class SourceParts:
         self.functions.append("\n".join(lines[start:]) + "\n")
         self._add_globals(function)
 
+    def add_kernel(self, function: FunctionType) -> None:
+        """Add the function of a Triton kernel, with its decorators."""
+        if function.__name__ in self._seen:
+            return
+        self._seen.add(function.__name__)
+        source = _source(function)
+        self.functions.append(source)
+        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
+        for name in sorted(names & function.__globals__.keys()):
+            self._add(name, function.__globals__[name])
+
     def add_class(self, kind: type) -> None:
         """Add a class with its methods."""
         if kind.__name__ in self._seen:
@@ -58,6 +71,11 @@ class SourceParts:
             # As the program writes it: by its own name, or as part of a module.
             names = [name for name, value in known.items() if value is base]
             self._add(names[0], base) if names else self._add_module_of(base)
+
+    @property
+    def definitions(self) -> str:
+        """All functions and classes; what was added first uses what was added later."""
+        return "\n\n".join(reversed(self.functions)).rstrip()
 
     def _add_module_of(self, kind: type) -> None:
         self.imports.add(f"import {kind.__module__}")
@@ -82,8 +100,18 @@ class SourceParts:
             self.imports.add(f"from {value.__module__} import {value.__name__}{as_named}")
         elif isinstance(value, type):
             self.add_class(value)
+        elif type(value).__module__.startswith("triton.runtime"):
+            self.add_kernel(function_of(value))
+        elif type(value).__module__.startswith("triton.language"):
+            self._add_constant(name, value)
         else:
             self.add_function(value)
+
+    def _add_constant(self, name: str, value: Any) -> None:
+        if not isinstance(getattr(value, "value", None), PLAIN):
+            raise ToolFailure(f"the kernel uses {name}, which cannot be written down")
+        self.imports.add("import triton.language")
+        self._add_value(f"{name} = triton.language.constexpr({value.value!r})")
 
     def _add_value(self, line: str) -> None:
         if line not in self.values:

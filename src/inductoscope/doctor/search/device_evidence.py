@@ -26,7 +26,7 @@ def device_evidence(candidate: Candidate) -> list[str]:
 
 
 def _in_guarded_memory(candidate: Candidate) -> list[str]:
-    memory = GuardedMemory()
+    memory = GuardedMemory(keeps_blocks=True)
     inputs = tuple(
         memory.guarded(value, f"input {number}") if _is_dense(value) else value
         for number, value in enumerate(candidate.inputs)
@@ -34,7 +34,7 @@ def _in_guarded_memory(candidate: Candidate) -> list[str]:
     there = replace(candidate, inputs=inputs)
     eager = run(as_function(there.module), there.inputs, backward=there.backward)
     watch = KernelWatch(compare=False, on_kernel=memory.note)
-    with compiling(there), watch.watching(), memory.active():
+    with compiling(there, in_filled_memory=False), watch.watching(), memory.active():
         outcome = run_compiled(there, compiled(there))
     if memory.overrun:
         return [f"{memory.overrun} (every buffer lay in guarded memory)"]
@@ -47,7 +47,7 @@ def _in_guarded_memory(candidate: Candidate) -> list[str]:
 
 
 def _unguarded(candidate: Candidate) -> Outcome:
-    with compiling(candidate):
+    with compiling(candidate, in_filled_memory=False):
         return run_compiled(candidate, compiled(candidate))
 
 
@@ -70,7 +70,7 @@ def _is_nan_in(value: Any) -> bool:
 
 
 def _of_repeated_runs(candidate: Candidate) -> list[str]:
-    with compiling(candidate):
+    with compiling(candidate, in_filled_memory=False):
         function = compiled(candidate)
         different = _different([run_compiled(candidate, function) for _ in range(_RUNS)])
     if different < 2:

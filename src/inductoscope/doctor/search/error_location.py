@@ -8,6 +8,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
+from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch
 from inductoscope.doctor.compare.node_metadata import first_false_metadata
 from inductoscope.doctor.compare.passes import PassWatch, first_break
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
@@ -26,6 +27,7 @@ from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
     Retraced,
     in_custom_operators,
+    location_at_kernel,
     location_at_pass,
     location_of_answer,
     wrong_with_backend,
@@ -51,6 +53,12 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
             return replace(broken, function=failure.function)
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = failure.functions
+    if stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL):
+        earlier = location_of_answer(forks.ask(lambda: _wrong_before_it_fails(candidate)))
+        if earlier.kernel:
+            fails = kernel_called_from(functions)[1] or failure.function
+            text = f"{earlier.text}; {fails or 'what reads it'} then fails"
+            return replace(earlier, stage=earlier.stage or stage, text=text)
     if failure.kind == HANG and stage == stages.RUNTIME:
         how = "launched last, and did not return"
         return replace(place, function="", kernel=failure.function, how=how)
@@ -99,6 +107,28 @@ def _in_passes(candidate: Candidate) -> Location:
     )
     place = location_at_pass(found, how)
     return place if _is_well_without(candidate, place.pass_name) else Location()
+
+
+class _Enough(Exception):
+    """The first wrong buffer was found."""
+
+
+def _wrong_before_it_fails(candidate: Candidate) -> Location:
+    """In a fork: the first kernel that computes wrong numbers, if another one then fails.
+
+    An index that is out of bounds, say, was computed by an earlier kernel.
+    """
+    candidate = placed(candidate)
+    seen, found = Retraced(), [Location()]
+
+    def keep(divergence: KernelDivergence) -> None:
+        found[0] = location_at_kernel(candidate, seen, divergence)
+        raise _Enough  # What comes next may end this process, or lose it the GPU.
+
+    watch = KernelWatch(on_divergence=keep)
+    with compiling(candidate), watch.watching(), contextlib.suppress(Exception):
+        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
+    return found[0]
 
 
 def _is_well_without(candidate: Candidate, pass_name: str) -> bool:

@@ -91,15 +91,22 @@ def _loop_body_value(found: KernelDivergence, widened: bool) -> torch.Tensor | N
     values.pop(found.buffer, None)
     values.update(found.graph.lowered.constants)
     sizes = _sizes(found.graph)
-    for node in found.graph.lowered.scheduler.nodes:
-        if found.buffer not in node.get_buffer_names():
-            continue
-        with contextlib.suppress(CannotEvaluate):
+    with contextlib.suppress(CannotEvaluate):
+        for node in found.graph.lowered.scheduler.nodes:
+            if not _writes(node, found):
+                continue
             for part in node.get_nodes():
                 if isinstance(part, SchedulerNode):
                     values.update(evaluate(part, values, sizes, widened=widened))
-            return values.get(found.buffer)
+        return values.get(found.buffer)
     return None
+
+
+def _writes(node: Any, found: KernelDivergence) -> bool:
+    """Whether a node makes the buffer, or adds to what another one has put there."""
+    is_complete = found.buffer in found.graph.rewritten
+    added_to = {name for output in node.get_outputs() for name in output.get_mutations()}
+    return found.buffer in node.get_buffer_names() or (is_complete and found.buffer in added_to)
 
 
 def _sizes(graph: WatchedGraph) -> dict[sympy.Symbol, int]:

@@ -12,7 +12,7 @@ import json
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +36,7 @@ from inductoscope.doctor.search.failure_signature import (
 )
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.marked_sizes import marking
-from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.placement import is_for_gpu, placed
 from inductoscope.vocabulary import stages
 
 TORCH_NAMES = {
@@ -63,15 +63,13 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
 
     Raises `EagerFails` if eager fails too.
     """
-    # On a GPU memory is used again at once, so what was never written may look right.
-    memory = GuardedMemory().active() if candidate.device else contextlib.nullcontext()
     candidate = placed(candidate)
     case = Case(as_function(candidate.module), candidate.inputs, candidate.backward)
     try:
         eager = case.eager
     except Exception as error:
         raise EagerFails(f"{type(error).__name__}: {error}") from error
-    with compiling(candidate), around(), memory:
+    with compiling(candidate), around():
         try:
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
@@ -80,7 +78,8 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         comparison = comparison_of_metadata(eager, outcome)
     else:
         comparison = judge(case, outcome)
-    return failure_of_comparison(comparison.counting(candidate.counts))
+    found = failure_of_comparison(comparison.counting(candidate.counts))
+    return found and replace(found, memory_was_filled=is_for_gpu(candidate))
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
@@ -104,10 +103,16 @@ def compiled(
 
 
 @contextlib.contextmanager
-def compiling(candidate: Candidate) -> Iterator[None]:
-    """The state in which a candidate is compiled: a fresh compiler, its settings, no caches."""
+def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterator[None]:
+    """The state in which a candidate is compiled: a fresh compiler, its settings, no caches.
+
+    On a GPU memory is used again at once, so what was never written may look right by chance;
+    unless every buffer is filled first.
+    """
     prepare_compiler()
     with contextlib.ExitStack() as stack:
+        if in_filled_memory and is_for_gpu(candidate):
+            stack.enter_context(GuardedMemory().active())
         for module, settings in _NO_RESULT_CACHES.items():
             stack.enter_context(patched(settings, module))
         stack.enter_context(patched(candidate.config))

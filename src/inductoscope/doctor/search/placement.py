@@ -42,6 +42,12 @@ def kept_in_main_memory(candidate: Candidate) -> Candidate:
     )
 
 
+def is_for_gpu(candidate: Candidate) -> bool:
+    """Whether the candidate runs on a GPU, wherever its tensors are now."""
+    tensors = _tensors(candidate).values()
+    return bool(candidate.device) or any(value.device.type != "cpu" for value in tensors)
+
+
 def _tensors(candidate: Candidate) -> dict[str, torch.Tensor]:
     """Inputs and attributes of the graph by name."""
     names = input_names(candidate.module)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch.fx import Graph
+from torch.fx import Graph, Node
 
 from inductoscope.errors import ToolFailure
 
@@ -41,11 +41,31 @@ def kernels_in(graph: Graph) -> dict[int, KernelReference]:
     return found
 
 
+def calls_user_kernels(graph: Graph) -> bool:
+    """Whether a graph calls such a kernel, which gets sizes as plain numbers."""
+    return any(map(is_user_kernel, graph.nodes))
+
+
+def is_user_kernel(node: Node) -> bool:
+    """Whether a node is the call of such a kernel."""
+    return isinstance(node.kwargs.get(_KERNEL), int)
+
+
 def constants_in(graph: Graph) -> dict[int, dict[str, Any]]:
     """The constant arguments of those calls, by their place in the table."""
     table = _table()
     numbers = [node.kwargs.get(_CONSTANTS) for node in graph.nodes]
     return {n: dict(table.constant_args[n]) for n in numbers if table and isinstance(n, int)}
+
+
+def kernel_of(node: Node) -> Any:
+    """The kernel that a node calls."""
+    return _table().id_to_kernel[node.kwargs[_KERNEL]]
+
+
+def constants_of(node: Node) -> dict[str, Any]:
+    """The constant arguments of a call."""
+    return dict(_table().constant_args[node.kwargs[_CONSTANTS]])
 
 
 def register_kernels(

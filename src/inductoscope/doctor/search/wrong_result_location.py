@@ -136,7 +136,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
         return _at_pass(candidate, seen, found)
     if kernels.divergences and aspect not in ("stride", "sharing"):
         found_in = kernels.divergences[0]
-        place = _at_kernel(candidate, seen, found_in)
+        place = location_at_kernel(candidate, seen, found_in)
         alone = operations_wrong_alone(candidate, found_in) if closely else ()
         return replace(place, wrong_alone=alone)
     for graph in kernels.graphs if aspect in _FORM else ():
@@ -264,7 +264,8 @@ def _named_by_dynamo(nodes: Iterable[Any]) -> set[str]:
     return {str(source) for node in nodes for source, _ in node.meta.get("source_fn_stack") or ()}
 
 
-def _at_kernel(candidate: Candidate, seen: Retraced, found: KernelDivergence) -> Location:
+def location_at_kernel(candidate: Candidate, seen: Retraced, found: KernelDivergence) -> Location:
+    """A kernel that computes wrong numbers, as the place of a failure."""
     nodes = {node.name: node for node in found.graph.module.graph.nodes}
     involved = [nodes[name] for name in found.origins if name in nodes]
     origin = nodes.get(found.node)

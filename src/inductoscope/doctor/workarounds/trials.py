@@ -81,7 +81,7 @@ def _timed(candidate: Candidate) -> Callable[[], float | None]:
 
     def work() -> float | None:
         there = placed(candidate)
-        with compiling(there):
+        with compiling(there, in_filled_memory=False):
             function = compiled(there)
             inputs = copy_values(there.inputs)
             function(*inputs)

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from torch.fx import Graph, GraphModule
+from torch.fx import Graph, GraphModule, Node
 from torch.utils._pytree import tree_map
 
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.doctor.search.user_kernels import is_user_kernel
 
 TORCH_NAMES = {
     "torch.utils._pytree": ("tree_map",),
@@ -52,7 +53,7 @@ def _odd_numbers(module: GraphModule) -> Iterator[float]:
         return item
 
     for node in module.graph.nodes:
-        if node.op in ("call_function", "call_method"):
+        if _has_numbers(node):
             tree_map(look, (node.args, node.kwargs))
     yield from found
 
@@ -64,9 +65,15 @@ def _replaced(candidate: Candidate, number: float, simple: float) -> Candidate:
     graph = Graph()
     graph.output(graph.graph_copy(candidate.module.graph, {}))
     for node in graph.nodes:
-        if node.op in ("call_function", "call_method"):
+        if _has_numbers(node):
             node.args, node.kwargs = tree_map(change, (node.args, node.kwargs))
     return replace(candidate, module=GraphModule(candidate.module, graph))
+
+
+def _has_numbers(node: Node) -> bool:
+    """Whether numbers in a call are values; a kernel that the user wrote gets its grid there."""
+    is_call = node.op in ("call_function", "call_method")
+    return is_call and not is_user_kernel(node)
 
 
 PASS = ShrinkPass("constants", "trying simpler constants", _measure, _propose)

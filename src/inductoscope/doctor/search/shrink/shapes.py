@@ -11,7 +11,13 @@ from torch.utils._pytree import tree_map
 
 from inductoscope.doctor.compare.values import is_plain
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.shrink.shrink_pass import Proposals, ShrinkPass, Subject
+from inductoscope.doctor.search.shrink.shrink_pass import (
+    Proposals,
+    ShrinkPass,
+    Subject,
+    is_divisible,
+)
+from inductoscope.doctor.search.user_kernels import calls_user_kernels
 
 TORCH_NAMES = {"torch.utils._pytree": ("tree_map",)}
 
@@ -105,4 +111,9 @@ def _with_number(module: GraphModule, size: int, smaller: int) -> GraphModule:
     return GraphModule(module, graph)
 
 
-PASS = ShrinkPass("shapes", "trying smaller shapes", _measure, _propose)
+def _applies(candidate: Candidate) -> bool:
+    # A kernel that the user wrote gets sizes as numbers, and would run past the end of less.
+    return is_divisible(candidate) and not calls_user_kernels(candidate.module.graph)
+
+
+PASS = ShrinkPass("shapes", "trying smaller shapes", _measure, _propose, _applies)

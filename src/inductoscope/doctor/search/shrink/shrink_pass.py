@@ -36,7 +36,8 @@ class Subject:
     in_fork: Callable[[Work], Any] = lambda work: work()
 
 
-def _is_divisible(candidate: Candidate) -> bool:
+def is_divisible(candidate: Candidate) -> bool:
+    """Whether a part of the graph can be run."""
     return not has_transforms(candidate)
 
 
@@ -50,7 +51,7 @@ class ShrinkPass:
     # What it makes smaller. A proposal of which this is not smaller is rejected untried.
     measure: Callable[[Candidate], Any]
     propose: Callable[[Subject], Proposals]
-    applies: Callable[[Candidate], bool] = _is_divisible
+    applies: Callable[[Candidate], bool] = is_divisible
 
 
 def smallest_subset_of(
