@@ -10,6 +10,7 @@ from inductoscope.doctor.codec import encode
 from inductoscope.doctor.failure import (
     ERROR,
     HANG,
+    NAN,
     SIGNAL,
     WRONG,
     Failure,
@@ -137,3 +138,15 @@ def test_for_a_failure_of_the_machine_there_is_advice(failure: Failure, advice: 
 )
 def test_for_a_failure_of_the_compiler_there_is_none(failure: Failure) -> None:
     assert advice_on_machine(failure) == ""
+
+
+# --- memory that was filled -----------------------------------------------------------------------
+
+
+def test_what_was_never_written_is_nan_in_filled_memory_and_anything_in_the_program() -> None:
+    in_program = Failure(WRONG, "output 0 is 0, in eager 8.5", aspect="value")
+    in_filled = Failure(NAN, "output 0 is nan", aspect="nan", memory_was_filled=True)
+    assert in_filled.is_same_as(in_program)
+    assert in_program.updated_with(in_filled) == in_program, "the verdict is about the program"
+    in_usual = Failure(NAN, "output 0 is nan", aspect="nan")
+    assert not in_usual.is_same_as(in_program), "another bug"

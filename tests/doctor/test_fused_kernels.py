@@ -55,11 +55,11 @@ def test_an_update_that_several_kernels_make_is_evaluated_to_its_end(
         return store(self, name, index, value, None)
 
     monkeypatch.setattr(cpp.CppKernel, "store", without_addition)
-    monkeypatch.setattr(config.cpp, "simdlen", 0)
     torch.manual_seed(0)
     inputs = torch.zeros(5), torch.randint(0, 5, (40,)), torch.rand(40)
     graph = captured(lambda bins, where, weights: bins.index_add(0, where, weights) + 1, *inputs)
-    found = locate_wrong_result(Candidate(graph, inputs), Forks(), "value")
+    with config.patch({"cpp.simdlen": 0}):
+        found = locate_wrong_result(Candidate(graph, inputs), Forks(), "value")
     assert found.stage == "codegen", found
     assert "index" in found.operation
 
@@ -79,7 +79,8 @@ def test_the_kernel_that_made_a_wrong_index_is_to_blame_and_not_the_one_that_rea
     graph = captured(lambda scores, table: table[scores.argmax(1).sort().values] + 1, *inputs)
     candidate = Candidate(graph, inputs)
     failure = Oracle(Forks(), watch_kernels=True).failure(candidate)
-    assert failure is not None and failure.kind in ("error", "signal"), failure
+    assert failure is not None
+    assert failure.kind in ("error", "signal"), failure
     found = locate_error(candidate, failure, Forks())
     assert found.kernel == "cpp_fused_argmax_0", found
     assert found.stage == "codegen"

@@ -16,7 +16,7 @@ def model(x: torch.Tensor) -> torch.Tensor:
 
 
 def run_guarded() -> tuple[GuardedMemory, torch.Tensor]:
-    memory = GuardedMemory()
+    memory = GuardedMemory(keeps_blocks=True)
     torch._dynamo.reset()
     options = {"fx_graph_cache": False}
     with memory.active(), KernelWatch(compare=False, on_kernel=memory.note).watching():

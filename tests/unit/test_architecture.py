@@ -42,6 +42,7 @@ MAY_IMPORT_TORCH = (
     "doctor/repro/failure_script.py",
     "doctor/repro/function_script.py",
     "doctor/repro/source_parts.py",
+    "doctor/repro/kernel_text.py",
     "doctor/inside/checked_graph.py",
     "doctor/inside/cuda_graphs.py",
     "doctor/inside/how_compiled.py",

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.failure import ERROR, WRONG, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.finding_verdict import verdict_on
@@ -108,3 +108,25 @@ def test_a_pass_is_named_as_before() -> None:
 )
 def test_operations_and_nodes_are_compared_by_name(name: str, expected: str) -> None:
     assert short(name) == expected
+
+
+def test_in_a_crash_the_operation_that_reads_a_wrong_index_is_not_the_one_to_blame() -> None:
+    """Eager's `index` refuses the index with another error, so the crash "disappears" with it."""
+    place = Location(
+        stage="codegen",
+        operation="aten.argmax.default",
+        kernel="triton_per_fused_argmax_0",
+        how="its loop body is right",
+        names=("aten.argmax.default",),
+    )
+    reads = SuppressingAxis("x", "lowering", "lowering to loops", "index", names_operations=True)
+    found = Found(
+        "0/0",
+        Failure(ERROR, "CUDA error: an illegal memory access was encountered"),
+        location=place,
+        operations=["aten.argmax.default", "aten.index.Tensor"],
+        suppressing_axes=[reads],
+        nodes=2,
+        reproduces=True,
+    )
+    assert headline_of(found).operation == "aten.argmax.default"

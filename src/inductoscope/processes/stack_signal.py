@@ -39,13 +39,10 @@ def answer_with_stacks(folder: Path, *, on_crash: bool = False) -> None:
             faulthandler.register(STACK_SIGNAL, file=file, all_threads=True)
 
 
-def written_stacks(folder: Path) -> str:
-    """What the process of a recording that was started last wrote of its stacks."""
-    for path in sorted((folder / FOLDER).glob(f"*{SUFFIX}"), reverse=True):
-        with contextlib.suppress(OSError):
-            text = path.read_text("utf-8", "replace")
-            if text.strip():
-                return text[-_MOST_TEXT:]
+def written_stacks(folder: Path, pid: int) -> str:
+    """What one process of a recording wrote of its stacks."""
+    with contextlib.suppress(OSError):
+        return (folder / FOLDER / f"{pid}{SUFFIX}").read_text("utf-8", "replace")[-_MOST_TEXT:]
     return ""
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from inductoscope.doctor.failure import ERROR, SIGNAL
 from inductoscope.doctor.handover import Found
 
 # What a run shows counts more than what a place in the graph suggests.
@@ -77,7 +78,7 @@ def votes_on(found: Found) -> list[Vote]:
     lowered = [
         Vote(axis.application, _SHOWN, f"the failure begins with it ({axis.title})")
         for axis in found.suppressing_axes
-        if axis.names_operations and axis.application
+        if axis.names_operations and axis.application and _may_be_to_blame(axis.application, found)
     ]
     smallest = [
         Vote(name, _SMALLEST / len(found.operations), "the smallest graph consists of it")
@@ -85,6 +86,16 @@ def votes_on(found: Found) -> list[Vote]:
     ]
     place = [Vote(location.operation, _PLACE, "the wrong buffer holds its result")]
     return [*alone, *lowered, *smallest, *(place if location.operation else [])]
+
+
+def _may_be_to_blame(operation: str, found: Found) -> bool:
+    """Whether an operation is in the kernel that goes wrong first.
+
+    Without the lowering of one that only reads what that kernel made, it fails another way.
+    """
+    is_crash = found.failure.kind in (ERROR, SIGNAL)
+    inside = {short(name) for name in found.location.names}
+    return not is_crash or not inside or short(operation) in inside
 
 
 def short(name: str) -> str:

@@ -35,7 +35,6 @@ class LastPosition:
 
 def last_position(run: ProgramRun) -> LastPosition | None:
     """Where the program was last; None if it was not in compiled code or in the compiler."""
-    functions = compiler_functions(run.stacks)
     was_ended = run.stalled or run.over_time
     name = signal_name(run.ending.signal) if run.ending.signal and not was_ended else ""
     recording = load(run.folder)
@@ -43,21 +42,28 @@ def last_position(run: ProgramRun) -> LastPosition | None:
         # A process that died or hangs has not recorded its end.
         if process.unfinished and process.unfinished[-1].compile and not process.ended:
             last = process.unfinished[-1]
+            stacks = run.stacks_of(process.pid)
+            functions = compiler_functions(stacks)
             return LastPosition(
                 last.compile,
                 last.stage,
                 f"the program {_how(run, name)} in stage {last.stage} of compile {last.compile}",
                 last.detail,
                 name,
-                _function_of(run, recording, functions),
+                _function_of(run, recording, stacks, functions),
                 functions,
             )
     called = next((process.call for process in recording.processes if process.call), "")
     if not called:
         return None
     text = f"the program {_how(run, name)} while running the graph of compile {called}"
-    # The stacks are those of the compiler's workers: the compiler itself is done.
     return LastPosition(called, RUNTIME, text, "", name)
+
+
+def last_stacks(run: ProgramRun) -> str:
+    """The stacks of the first process that wrote any: the program itself, before its children."""
+    texts = (run.stacks_of(process.pid) for process in load(run.folder).processes)
+    return next(filter(None, texts), "")
 
 
 def _how(run: ProgramRun, signal_name: str) -> str:
@@ -74,10 +80,10 @@ def compiler_functions(stacks: str) -> list[str]:
     return next(filter(None, every), [])
 
 
-def _function_of(run: ProgramRun, recording: Recording, functions: list[str]) -> str:
+def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: list[str]) -> str:
     """The function to name: the one that loops, or the one in which the program died."""
     if run.stalled or run.over_time:
-        return looping_function(run.stacks, returns=_functions_that_return(recording))
+        return looping_function(stacks, returns=_functions_that_return(recording))
     return functions[0].partition(" ")[0] if functions else ""
 
 
@@ -107,16 +113,21 @@ def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:
             break
         if frames[0].function in returns:
             break
-        if is_compilers(frames[0].file) or (name and is_users(frames[0].file)):
+        if _is_compilers(frames[0].file) or (name and is_users(frames[0].file)):
             name = frames[0].function
     return name
+
+
+def _is_compilers(path: str) -> bool:
+    """Whether a function compiles. Threads that attend to worker processes only wait."""
+    return is_compilers(path) and "/compile_worker/" not in path
 
 
 def _functions_on(frames: Sequence[StackFrame]) -> list[str]:
     found = []
     for frame in frames:
         path = shorten(frame.file)
-        in_compiler = is_compilers(path)
+        in_compiler = _is_compilers(path)
         if in_compiler or is_users(frame.file):
             found.append((in_compiler, f"{frame.function} ({path}:{frame.line})"))
     # What the compiler called, such as the user's own pass, counts; what called it does not.

@@ -76,10 +76,9 @@ class ProgramRun:
             return data.decode("utf-8", "replace")
         return ""
 
-    @property
-    def stacks(self) -> str:
-        """The last stacks that the program's processes wrote."""
-        return written_stacks(self.folder)
+    def stacks_of(self, pid: int) -> str:
+        """The last stacks that one of the program's processes wrote."""
+        return written_stacks(self.folder, pid)
 
 
 @dataclass(frozen=True)

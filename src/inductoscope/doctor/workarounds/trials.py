@@ -20,7 +20,9 @@ from inductoscope.doctor.workarounds.proposals import ProposedWorkaround, propos
 
 _CALLS = 20
 _UNTRIED = 3
-_LONGEST = 2.0
+_LONGEST = 1.0
+# Two measurements of the same thing that differ by more than this factor say nothing.
+_STEADY = 1.25
 
 
 def try_workarounds(
@@ -77,7 +79,7 @@ def _tried(candidate: Candidate, proposal: ProposedWorkaround) -> Callable[[], d
 
 
 def _timed(candidate: Candidate) -> Callable[[], float | None]:
-    """Work for a fork: seconds of a compiled call, the shortest of many."""
+    """Work for a fork: seconds of a compiled call; None if they vary too much."""
 
     def work() -> float | None:
         there = placed(candidate)
@@ -85,14 +87,27 @@ def _timed(candidate: Candidate) -> Callable[[], float | None]:
             function = compiled(there)
             inputs = copy_values(there.inputs)
             function(*inputs)
-            best = float("inf")
-            begun = time.perf_counter()
-            for _ in range(_CALLS):
-                started = time.perf_counter()
-                function(*inputs)
-                best = min(best, time.perf_counter() - started)
-                if time.perf_counter() - begun > _LONGEST:
-                    break
-            return best
+            halves = [_shortest(lambda: function(*inputs)) for _ in range(2)]
+            # If something else takes the processor or the GPU, no number is better than this one.
+            return min(halves) if max(halves) < _STEADY * min(halves) else None
 
     return work
+
+
+def _shortest(call: Callable[[], Any]) -> float:
+    """Seconds of the shortest of many calls."""
+    best, begun = float("inf"), time.perf_counter()
+    for _ in range(_CALLS):
+        _wait_for_gpu()
+        started = time.perf_counter()
+        call()
+        _wait_for_gpu()
+        best = min(best, time.perf_counter() - started)
+        if time.perf_counter() - begun > _LONGEST:
+            break
+    return best
+
+
+def _wait_for_gpu() -> None:
+    if torch.cuda.is_initialized():
+        torch.cuda.synchronize()

@@ -12,7 +12,7 @@ How sure: Likely.
 from __future__ import annotations
 
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
-from inductoscope.doctor.outside.last_position import last_position
+from inductoscope.doctor.outside.last_position import last_position, last_stacks
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
@@ -35,7 +35,7 @@ def _examine(case: ProgramCase) -> Verdict:
         result = Verdict(v.HANG, position.stage, text, "likely", culprit)
         for number, function in enumerate(position.functions[:12]):
             result.add(f"called from {function}" if number else f"it was in {function}")
-    result.add(case.first.stacks[-1500:], "the last Python stacks")
+    result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
     return result
 
 
