@@ -332,8 +332,7 @@ def _too_far(
 ) -> OutputDifference:
     eager, compiled, reference = values
     excess = (distance - allowed).nan_to_num(torch.inf, torch.inf, -torch.inf)
-    flat = int(excess.argmax())
-    place = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), distance.shape))
+    place = tuple(int(i) for i in torch.unravel_index(excess.argmax(), distance.shape))
     exact = "" if reference is None else f", in float64 {_shown(reference[place])}"
     text = (
         f"{name} is {_shown(compiled[place])} at {_index(place)}, in eager {_shown(eager[place])}"

@@ -65,9 +65,9 @@ def _invented(node: Node, generator: torch.Generator) -> Any:
         return form.node.hint if isinstance(form, torch.SymInt) else form
     sizes = [_size(size) for size in form.shape]
     if form.dtype.is_floating_point:
-        made = torch.randn(sizes, generator=generator, dtype=torch.float64)
+        made = torch.randn(sizes, generator=generator, dtype=torch.float64, device="cpu")
     else:
-        made = torch.randint(0, 2, sizes, generator=generator)
+        made = torch.randint(0, 2, sizes, generator=generator, device="cpu")
     return made.to(form.dtype).to(form.device)
 
 

@@ -122,7 +122,9 @@ class _PerturbedRounding(TorchDispatchMode):
         if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
             return value.fill_(torch.nan)
         if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
-            return value.fill_(int(torch.randint(0, 2, (), generator=self._generator)))
+            return value.fill_(
+                int(torch.randint(0, 2, (), generator=self._generator, device="cpu"))
+            )
         return value
 
     def _perturbed(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
@@ -141,10 +143,10 @@ class _PerturbedRounding(TorchDispatchMode):
         magnitude = value.abs().double() * eps
         if steps > 1.0:
             magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
-        return magnitude
+        return _at_least_tf32(magnitude, func, args, value)
 
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
-        unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64)
+        unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64, device="cpu")
         return ((unit * 2 - 1) * scale).to(like.device)
 
 
@@ -159,7 +161,8 @@ class _UsualRounding(_PerturbedRounding):
         if _name(func) not in _SUMS:
             return magnitude
         eps = torch.finfo(torch.float32).eps
-        return magnitude.maximum(_size_of_sum(func, args, value) * eps)
+        magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps)
+        return _at_least_tf32(magnitude, func, args, value)
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:
@@ -172,6 +175,42 @@ def _exact(func: Any, args: Any, kwargs: Any) -> Any:
             return func(*wide[0], **wide[1])
     except Exception:
         return None
+
+
+# TensorFloat-32 keeps ten bits of what is multiplied: on an NVIDIA GPU a library may use it for one
+# memory layout and not for another.
+_TF32 = 2.0**-11
+_CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution"}
+_PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "dot"}
+
+
+def _at_least_tf32(
+    magnitude: torch.Tensor, func: Any, args: Any, value: torch.Tensor
+) -> torch.Tensor:
+    if not may_use_tf32(_name(func), value):
+        return magnitude
+    # The factors are rounded either way, so that errors cancel in part.
+    error = 2 * _TF32 / _terms_of_product(func, args, value) ** 0.5
+    return magnitude.maximum(_size_of_sum(func, args, value) * error)
+
+
+def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
+    """Whether torch allows TensorFloat-32 for an operation that gives this result."""
+    if value.device.type != "cuda" or value.dtype is not torch.float32:
+        return False
+    try:
+        if operation in _CONVOLUTIONS:
+            return bool(torch.backends.cudnn.allow_tf32)
+        return operation in _PRODUCTS and torch.get_float32_matmul_precision() != "highest"
+    except RuntimeError:
+        return True  # Torch refuses to say once a program has used the newer settings.
+
+
+def _terms_of_product(func: Any, args: Any, result: torch.Tensor) -> float:
+    if _name(func) not in _CONVOLUTIONS:
+        return _terms(args, result)
+    weight = args[2] if _name(func) == "convolution_backward" else args[1]
+    return float(weight[0].numel())
 
 
 def _terms(args: Any, result: torch.Tensor) -> float:

@@ -247,8 +247,8 @@ def _gradients(
 
 def _cotangent(end: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     # Rounded to bfloat16, so that every precision gets the same numbers.
-    values = torch.randn(end.shape, generator=generator, dtype=torch.float64).bfloat16()
-    return values.to(end.dtype).to(end.device)
+    values = torch.randn(end.shape, generator=generator, dtype=torch.float64, device="cpu")
+    return values.bfloat16().to(end.dtype).to(end.device)
 
 
 def _sharing(outputs: Sequence[Any], inputs: Sequence[Any]) -> tuple[tuple[str, ...], ...]:

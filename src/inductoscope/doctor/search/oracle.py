@@ -300,6 +300,6 @@ def _fingerprint(value: Any) -> str:
     numbers = value.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
     if numbers.numel() % 8 == 0:
         numbers = numbers.view(torch.int64)
-    weights = torch.arange(1, numbers.numel() + 1)
+    weights = torch.arange(1, numbers.numel() + 1, device="cpu")
     sums = int(numbers.sum(dtype=torch.int64)), int((numbers * weights).sum())
     return f"{form} {value.stride()} {sums}"

@@ -46,9 +46,12 @@ class TorchState:
         """Have what belongs to a process in this one, for good."""
         import torch
 
+        # A graph names its devices; what the search itself makes belongs in main memory.
+        torch.set_default_device(None)
         torch.set_default_dtype(self.default_dtype)
         torch.use_deterministic_algorithms(self.is_deterministic)
-        torch.set_float32_matmul_precision(self.precision)
+        if self.precision:
+            torch.set_float32_matmul_precision(self.precision)
         for path, value in self.backends.items():
             owner, name = _owner(path)
             with contextlib.suppress(Exception):
@@ -79,11 +82,20 @@ def current_state() -> TorchState:
     return TorchState(
         gradients=torch.is_grad_enabled(),
         autocast={name: torch.get_autocast_dtype(name) for name in on},
-        precision=torch.get_float32_matmul_precision(),
+        precision=_precision(),
         default_dtype=torch.get_default_dtype(),
         is_deterministic=torch.are_deterministic_algorithms_enabled(),
         backends=dict(_backends()),
     )
+
+
+def _precision() -> str:
+    """The precision of matrix products; empty where torch refuses to say it the old way."""
+    import torch
+
+    with contextlib.suppress(RuntimeError):
+        return str(torch.get_float32_matmul_precision())
+    return ""
 
 
 def _backends() -> Iterator[tuple[str, Any]]:

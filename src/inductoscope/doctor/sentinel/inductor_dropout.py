@@ -81,7 +81,7 @@ class Drops:
         else:
             numbers = uniform(self._seeds[number], like.numel(), like.device).reshape(like.shape)
             # Compiled code compares with the probability in the tensor's own precision.
-            made = numbers > float(torch.tensor(probability, dtype=like.dtype))
+            made = numbers > float(torch.tensor(probability, dtype=like.dtype, device="cpu"))
         self._kept.append(made)
         return made
 
