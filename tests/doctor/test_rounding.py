@@ -318,6 +318,24 @@ def test_a_function_that_never_gives_the_same_is_held_against_nobody() -> None:
     assert len(comparison.explained) == 1
 
 
+def test_sums_in_any_order_are_compared_all_the_same() -> None:
+    """As on a GPU, where many threads add to one element."""
+    counter = itertools.count()
+
+    def added(x: torch.Tensor) -> torch.Tensor:
+        order = torch.randperm(len(x), generator=torch.Generator().manual_seed(next(counter)))
+        total = torch.zeros_like(x[0])
+        for term in x[order]:
+            total = total + term
+        return total
+
+    large = numbers(60, 8) * 1e4
+    terms = torch.cat([large, -large, numbers(2, 8)])
+    assert not torch.allclose(added(terms), added(terms), rtol=1.3e-6, atol=1e-5)
+    assert judged(added, added, terms).is_right
+    assert wrong_kinds(judged(added, lambda x: added(x) * 1.5, terms)) == ["value"]
+
+
 def test_a_wrong_type_is_wrong_even_of_a_function_that_never_gives_the_same() -> None:
     counter = itertools.count()
     comparison = judged(lambda x: (x + next(counter), x), lambda x: (x, x.double()), numbers(3))

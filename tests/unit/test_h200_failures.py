@@ -48,8 +48,50 @@ def found(name: str) -> Found:
             "triton_poi_fused_slice_slice_backward_0",
             (2, 4),
         ),
+        # The kernel that made the index, not the one that reads with it and fails.
+        (
+            "wild_index",
+            "crash",
+            "codegen",
+            "aten.argmax.default",
+            "triton_per_fused_argmax_0",
+            (2, 5),
+        ),
+        (
+            "device_assert",
+            "crash",
+            "codegen",
+            "aten.argmax.default",
+            "triton_per_fused_argmax_0",
+            (2, 5),
+        ),
+        # The program is wrong; in memory filled with NaN, its graph gives NaN.
+        (
+            "unwritten_memory",
+            "wrong-result",
+            "codegen",
+            "aten.expm1.default",
+            "triton_poi_fused_expm1_0",
+            (1, 6),
+        ),
+        (
+            "lost_update",
+            "wrong-result",
+            "codegen",
+            "aten.index_put.default",
+            "triton_poi_fused_index_add_1",
+            (1, 4),
+        ),
     ],
-    ids=["illegal access", "kernel that never returns", "refused by Triton"],
+    ids=[
+        "illegal access",
+        "kernel that never returns",
+        "refused by Triton",
+        "wild index",
+        "device-side assertion",
+        "memory that was never written",
+        "addition that is not atomic",
+    ],
 )
 def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
     name: str, verdict: str, stage: str, operation: str, kernel: str, nodes: tuple[int, int]
@@ -61,6 +103,19 @@ def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
     assert said.culprit.kernel == kernel
     assert (what.nodes, what.nodes_before) == nodes
     assert "on_gpu(" in what.script
+
+
+def test_values_from_memory_that_was_never_written_are_said_to_be() -> None:
+    said = [str(item["what"]) for item in verdict_on(found("unwritten_memory")).evidence]
+    assert any("memory that was never written: with NaN there" in text for text in said), said
+
+
+def test_a_kernel_of_the_user_is_part_of_the_script() -> None:
+    what = found("users_kernel")
+    said = verdict_on(what)
+    assert (said.verdict, said.stage) == ("not-inductor", "aot")
+    assert "@triton.jit\ndef add_one(" in what.script
+    assert "add_one[(16, 1, 1)](ptr=total, n=4000, BLOCK=256)" in what.script
 
 
 def test_a_kernel_that_never_returns_is_told_apart_from_a_compile_that_never_ends() -> None:
