@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -25,6 +26,7 @@ from inductoscope.model.entities import Ending
 from inductoscope.processes.status import read_status
 from inductoscope.recording.events.process import Exited, Launched
 from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
+from inductoscope.recording.location import discard_recording
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
 
@@ -39,6 +41,10 @@ _WATCHED = {
 }
 _SENT_BY_KERNEL = 0x80  # si_code of a signal from a terminal; a process sends another.
 _LONGEST_WAIT = 1.0
+
+_PYTHON = re.compile(r"python[0-9.]*")
+# Options of Python whose value is the next word.
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 # Takes the program's pid; the context that is entered while the program runs.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
@@ -73,6 +79,8 @@ def _existing_script(first: str, words: Sequence[str]) -> Sequence[str]:
         raise UsageError(f"The script {first} does not exist (looked in {Path.cwd()}).")
     if path.is_dir() and not (path / "__main__.py").exists():
         raise UsageError(f"{first} is a folder without a __main__.py, so Python cannot run it.")
+    if not os.access(path, os.R_OK):
+        raise UsageError(f"The script {first} cannot be read. Allow it with: chmod u+r {first}")
     return words
 
 
@@ -91,7 +99,23 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
             f"{first} is neither a script in {Path.cwd()} nor a program on PATH. "
             "To run a module: inductoscope run -m MODULE."
         )
+    if _PYTHON.fullmatch(Path(first).name):
+        _refuse_missing_script_of_python(words[1:])
     return list(words)
+
+
+def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
+    """Refuse `python missing.py`; that Python itself knows best which modules it has."""
+    rest = list(words)
+    while rest and rest[0].startswith("-"):
+        option = rest.pop(0)
+        is_short = not option.startswith("--")
+        if option in _WITH_VALUE:
+            del rest[:1]
+        elif option in ("-", "--") or (is_short and set(option) & set("mc")):
+            return  # Standard input, a module or code.
+    if rest:
+        _existing_script(rest[0], rest)
 
 
 def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> dict[str, str]:
@@ -118,7 +142,7 @@ def run_recorded(
     # From here on no signal ends the tool before the program: signals are passed on, or wait.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
-        child = _start(command, environment, mask)
+        child = start_or_discard(folder, lambda: _start(command, environment, mask))
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         with observer(child.pid) if observer else contextlib.nullcontext():
             status = _wait(child)
@@ -127,6 +151,20 @@ def run_recorded(
     ending = record_ending(stream, child.pid, status, time.monotonic() - started)
     _tidy(folder)
     return ending
+
+
+def start_or_discard(
+    folder: Path, start: Callable[[], subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
+    """Start the command; if the system refuses, take back the recording that was made for it."""
+    try:
+        return start()
+    except OSError as error:
+        discard_recording(folder)
+        raise ToolFailure(
+            f"{error.filename or 'The command'} cannot be started: {error.strerror}. If it is a "
+            "script, its first line has to name a program that exists: #!/usr/bin/env python3"
+        ) from error
 
 
 def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -> Ending:
@@ -151,17 +189,14 @@ def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -
 def _start(
     command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals | int]
 ) -> subprocess.Popen[bytes]:
-    try:
-        return subprocess.Popen(
-            command,
-            env=environment,
-            # Descriptors from the shell, as for <(…), are for the program.
-            close_fds=False,
-            # The program gets the signal mask that the tool was started with.
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
-        )
-    except OSError as error:
-        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
+    return subprocess.Popen(
+        command,
+        env=environment,
+        # Descriptors from the shell, as for <(…), are for the program.
+        close_fds=False,
+        # The program gets the signal mask that the tool was started with.
+        preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+    )
 
 
 def _wait(child: subprocess.Popen[bytes]) -> int:

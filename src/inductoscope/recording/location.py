@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -97,6 +98,23 @@ def create_recording(command: Sequence[str], *, output: Path | None = None, **de
             "Choose another place with --output."
         ) from error
     return path
+
+
+def discard_recording(path: Path) -> None:
+    """Take back a recording whose command could not be started: it is not the last recording.
+
+    One that has events stays, and so does a folder that the user chose, which may have been there
+    before.
+    """
+    if any((path / STREAMS).iterdir()):
+        return
+    for inside in path.iterdir():
+        if inside.is_dir() and not inside.is_symlink():
+            shutil.rmtree(inside, ignore_errors=True)
+        else:
+            inside.unlink(missing_ok=True)
+    if path.parent == recordings_folder():
+        path.rmdir()
 
 
 def _working_directory() -> str:

@@ -105,6 +105,7 @@ def command(
     Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed.
     """
     from inductoscope.capture.launch import resolve_command
+    from inductoscope.doctor.alarm import read_alarm
     from inductoscope.doctor.outside.examination import Doctor, Request
     from inductoscope.doctor.outside.long_run import LongRun
     from inductoscope.doctor.outside.program import RunLimits
@@ -122,6 +123,8 @@ def command(
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
     to_run = resolve_command(words) if words or not resume else command_of(resume)
+    if kept:
+        read_alarm(kept)  # Refuses a folder that holds no call.
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = RunLimits(stall, time_limit)
     request = Request(

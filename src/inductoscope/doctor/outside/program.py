@@ -9,13 +9,13 @@ import select
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from inductoscope.capture import private_cache
-from inductoscope.capture.launch import environment_for, record_ending
+from inductoscope.capture.launch import environment_for, record_ending, start_or_discard
 from inductoscope.capture.scope import describe_launcher
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -24,7 +24,6 @@ from inductoscope.doctor.instructions import (
     Instructions,
 )
 from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
-from inductoscope.errors import ToolFailure
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import Stall, StallWatcher
 from inductoscope.model.entities import Ending
@@ -132,7 +131,10 @@ def run_program(
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
     with (place / OUTPUT).open("wb") as output, _input(stdin) as given:
-        child = _start(command, environment, given, output)
+        child = start_or_discard(
+            folder,
+            lambda: start_group(command, environment=environment, stdin=given, stdout=output),
+        )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         try:
             stalled, over_time = _watch(child, folder, limits, listener, started)
@@ -141,15 +143,6 @@ def run_program(
     seconds = time.monotonic() - started
     ending = record_ending(stream, child.pid, child.returncode, seconds)
     return ProgramRun(ending, folder, stalled, over_time)
-
-
-def _start(
-    command: Sequence[str], environment: Mapping[str, str], given: Any, output: IO[bytes]
-) -> subprocess.Popen[bytes]:
-    try:
-        return start_group(command, environment=environment, stdin=given, stdout=output)
-    except OSError as error:
-        raise ToolFailure(f"{command[0]} cannot be started: {error.strerror}.") from error
 
 
 @contextlib.contextmanager
