@@ -10,6 +10,20 @@ The text of an error states the fact with the flag and the value, then what to d
 
 from __future__ import annotations
 
+import errno
+
+# What is wrong with the place that a user chose, rather than with the machine.
+_ABOUT_THE_PLACE = (
+    errno.ENOENT,
+    errno.ENOTDIR,
+    errno.EISDIR,
+    errno.EEXIST,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.ENAMETOOLONG,
+)
+
 
 class InductoscopeError(Exception):
     """Base class of every error that the tool raises on purpose."""
@@ -33,3 +47,9 @@ class ToolFailure(InductoscopeError):
     """The tool could not do its job."""
 
     exit_code = 3
+
+
+def unwritable(place: object, error: OSError) -> InductoscopeError:
+    """For a place that the user chose: a wrong place is wrong usage, a full disk is not."""
+    kind = UsageError if error.errno in _ABOUT_THE_PLACE else ToolFailure
+    return kind(f"{place} cannot be written: {error.strerror}.")

@@ -101,15 +101,28 @@ def test_python_dash_m_is_the_same_command() -> None:
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (("shwo",), "No such command 'shwo'."),
-        (("show", "--stages"), "Did you mean"),
+        (("shwo",), "No such command 'shwo'. Did you mean 'show'?"),
+        (("docter", "train.py"), "No such command 'docter'. Did you mean 'doctor'?"),
+        ((__file__, "--epochs", "1"), f"To examine the script: inductoscope doctor {__file__}"),
+        (("show", "--stges", "ir"), "No such option '--stges'. Did you mean '--stage'?"),
         (("show", "--op"), "Option '--op' requires an argument."),
         (("show", "a", "b"), "Got unexpected extra argument"),
         (("run",), "Nothing to run. Give a script: inductoscope run train.py"),
         (("run", "missing.py"), "The script missing.py does not exist (looked in "),
         (("run", "-m"), "-m needs an argument, as in: inductoscope run -m NAME."),
         (("run", "no-such-program"), "no-such-program is neither a script in"),
-        (("doctor", "--fersh", "train.py"), "No such option: --fersh. Options come before"),
+        (
+            ("run", "--fersh", "x.py"),
+            "No such option: --fersh. Did you mean '--fresh'? Options come",
+        ),
+        (("doctor", "--cals=3", "x.py"), "No such option: --cals. Did you mean '--calls'?"),
+        (("doctor", "-m", "nosuchmodule"), "Python finds no module nosuchmodule to run"),
+        (("run", "-m", "json.nosuch", "--quiet"), "Python finds no module json.nosuch to run"),
+        (("run", "-m", "xml"), "Python finds no module xml to run"),  # A package without __main__.
+        (
+            ("run", "--json", "no/out.json", "x.py"),
+            "no/out.json cannot be written: there is no folder",
+        ),
         (("env", "--python", "no-such-python"), "no-such-python is not an executable program."),
     ],
 )
@@ -205,11 +218,21 @@ def test_an_output_that_is_in_use_is_a_usage_error(tmp_path: Path) -> None:
     assert "exists and is not an empty folder. Choose another --output." in done.stderr
 
 
-def test_an_output_that_cannot_be_made_is_a_failure_of_the_tool(tmp_path: Path) -> None:
+def test_an_output_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text("raise SystemExit('must not run')")
     done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
-    assert done.returncode == 3
-    assert "cannot be created: Not a directory." in done.stderr
+    assert done.returncode == 2
+    assert "cannot be written: Not a directory." in done.stderr
+
+
+@pytest.mark.parametrize("module", ["own", "package", "package.part", "package.broken"])
+def test_a_module_of_any_kind_is_left_to_python(module: str, tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "broken.py").write_text("import not_installed")
+    for name in ("own.py", "package/__init__.py", "package/__main__.py", "package/part.py"):
+        (tmp_path / name).write_text("")
+    done = run("--quiet", "--output", "recording", "-m", module, cwd=tmp_path)
+    assert done.returncode == (1 if module == "package.broken" else 0)
 
 
 def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:

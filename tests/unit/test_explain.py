@@ -195,6 +195,13 @@ def test_a_symptom_leads_to_its_stage(symptom: str, stage: str) -> None:
     assert data["stages"][0]["name"] == stage
 
 
+def test_the_word_that_tells_most_decides() -> None:
+    symptom = ("loss", "is", "nan", "after", "compile")
+    assert inductoscope("explain", *symptom).words.startswith("nan (verdict of the doctor)")
+    data = inductoscope("explain", *symptom, "--json", "-").data
+    assert [stage["name"] for stage in data["stages"]] == ["runtime"]
+
+
 def test_words_that_every_symptom_holds_decide_nothing() -> None:
     assert [stage.name for stage, _ in stages_by_symptom(["the gradient is in the wrong"])] == [
         "aot"

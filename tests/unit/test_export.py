@@ -332,8 +332,8 @@ def test_a_link_is_not_followed(name: str, tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_made_says_so(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     answer = inductoscope("export", stored("relu_add_sum"), "--to", tmp_path / "file" / "out")
-    assert answer.exit_code == 3
-    assert "cannot be written to" in answer.words
+    assert answer.exit_code == 2
+    assert "cannot be written: Not a directory." in answer.words
 
 
 def test_the_forms_of_the_command_are_those_there_are() -> None:

@@ -153,7 +153,7 @@ def test_a_place_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     answer = inductoscope(
         "show", stored("relu_add_sum"), "--runnable", "0/0 dynamo", "--to", target
     )
-    assert answer.exit_code == 3
+    assert answer.exit_code == 2
     assert "graph.py cannot be written: No such file or directory." in answer.words
 
 

@@ -205,16 +205,16 @@ def test_report_writes_one_file_and_says_where(tmp_path: Path) -> None:
     assert path.read_text("utf-8").startswith("<!doctype html>")
 
 
-def test_report_exits_with_1_where_there_is_a_problem(tmp_path: Path) -> None:
+def test_report_exits_with_0_when_it_wrote_the_page_whatever_is_in_it(tmp_path: Path) -> None:
     path = str(tmp_path / "page.html")
-    assert inductoscope("report", str(stored("killed_while_lowering")), "-o", path).exit_code == 1
+    assert inductoscope("report", str(stored("killed_while_lowering")), "-o", path).exit_code == 0
 
 
 def test_a_page_that_cannot_be_written_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     path = str(tmp_path / "missing" / "page.html")
     answer = inductoscope("report", str(stored("relu_add_sum")), "-o", path)
-    assert answer.exit_code == 3
-    assert "cannot be written" in answer.words
+    assert answer.exit_code == 2
+    assert "cannot be written: there is no folder" in answer.words
     assert list(tmp_path.iterdir()) == []
 
 

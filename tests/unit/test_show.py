@@ -96,8 +96,8 @@ def test_the_findings_as_data() -> None:
 
 def test_json_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     answer = inductoscope("show", stored("recompiles"), "--json", tmp_path / "no" / "view.json")
-    assert answer.exit_code == 3
-    assert "view.json cannot be written: No such file or directory." in answer.words
+    assert answer.exit_code == 2
+    assert "view.json cannot be written: there is no folder" in answer.words
 
 
 # --- what each stage shows ------------------------------------------------------------------------

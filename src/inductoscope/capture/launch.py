@@ -20,6 +20,7 @@ from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
+from inductoscope.capture.module_lookup import is_missing
 from inductoscope.capture.scope import describe_launcher
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Ending
@@ -62,6 +63,11 @@ def resolve_command(words: Sequence[str]) -> list[str]:
     if first in ("-m", "-c"):
         if len(words) < 2:
             raise UsageError(f"{first} needs an argument, as in: inductoscope run {first} NAME.")
+        if first == "-m" and is_missing(words[1]):
+            raise UsageError(
+                f"Python finds no module {words[1]} to run (looked in {Path.cwd()} and in what "
+                f"{sys.executable} has installed)."
+            )
         return [sys.executable, *words]
     if first.endswith((".py", ".pyc", ".pyz")) or _is_python_text(Path(first)):
         return [sys.executable, *_existing_script(first, words)]
@@ -89,11 +95,6 @@ def _program(first: str, words: Sequence[str]) -> list[str]:
         if (Path(first) / "__main__.py").exists():
             return [sys.executable, *words]
         raise UsageError(f"{first} is a folder without a __main__.py, so Python cannot run it.")
-    if first.startswith("-"):
-        raise UsageError(
-            f"No such option: {first}. Options come before the script; "
-            "what follows the script is passed to it. --help lists the options."
-        )
     if shutil.which(first) is None:
         raise UsageError(
             f"{first} is neither a script in {Path.cwd()} nor a program on PATH. "

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 import io
+import shlex
 import sys
+from pathlib import Path
 
 import click
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.version import __version__
 from inductoscope.views.report.plain_text import visible
+from inductoscope.vocabulary.spelling import did_you_mean, nearest
 
 COMMANDS: tuple[str, ...] = (
     "doctor",
@@ -47,6 +50,36 @@ class _LazyGroup(click.Group):
         assert isinstance(found, click.Command)
         return found
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args[0] not in COMMANDS and not args[0].startswith("-"):
+            ctx.fail(f"No such command '{args[0]}'.{_meant(args)}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Whole sentences: click would cut them off where a terminal is narrow."""
+        commands = [(name, self.get_command(ctx, name)) for name in COMMANDS]
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, found.get_short_help_str(limit=200)) for name, found in commands if found]
+            )
+
+
+def _meant(words: list[str]) -> str:
+    """A command that is spelled like the first word, or the one for a script."""
+    if Path(words[0]).is_file():
+        return f" To examine the script: inductoscope doctor {shlex.join(words)}"
+    return did_you_mean(words[0], COMMANDS)
+
+
+def _with_one_suggestion(error: click.ClickException) -> click.ClickException:
+    """Of the options that click finds similar, keep the most similar one."""
+    if not isinstance(error, click.NoSuchOption) or not error.possibilities:
+        return error
+    close = nearest(error.option_name, error.possibilities, most=1)
+    return click.NoSuchOption(error.option_name, possibilities=close, ctx=error.ctx)
+
 
 @click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="inductoscope")
@@ -71,7 +104,7 @@ def main() -> None:
         click.echo(f"inductoscope: {visible(str(error))}", err=True)
         sys.exit(error.exit_code)
     except click.ClickException as error:
-        error.show()
+        _with_one_suggestion(error).show()
         sys.exit(error.exit_code)
     except (click.Abort, KeyboardInterrupt):
         click.echo("inductoscope: interrupted", err=True)

@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 import click
 from click.shell_completion import CompletionItem
 
+from inductoscope.errors import UsageError
 from inductoscope.recording.location import all_recordings, recordings_folder
 from inductoscope.targets.architectures import ARCHITECTURES
+from inductoscope.vocabulary.spelling import did_you_mean
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
+_Path = TypeVar("_Path", str, Path, None)
 
 GPUS = ", ".join(ARCHITECTURES)
 
@@ -65,12 +68,20 @@ def recording_argument(name: str = "recording") -> Callable[[_Command], _Command
     return click.argument(name, required=False, type=RecordingPath())
 
 
+def in_a_folder(context: click.Context, parameter: click.Parameter, path: _Path) -> _Path:
+    """Refuse a file that cannot be written before the work is done, not after it."""
+    if path is not None and str(path) != "-" and not Path(path).absolute().parent.is_dir():
+        raise UsageError(f"{path} cannot be written: there is no folder {Path(path).parent}.")
+    return path
+
+
 def json_option(what: str) -> Callable[[_Command], _Command]:
     """`--json PATH`, which every command but `completion` has."""
     return click.option(
         "--json",
         "json_path",
         metavar="PATH",
+        callback=in_a_folder,
         shell_complete=complete_files,
         help=f"Write {what} as JSON; - means standard output.",
     )
@@ -88,11 +99,27 @@ def target_option(purpose: str) -> Callable[[_Command], _Command]:
 
 quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")
 
+
+def _program_words(
+    context: click.Context, parameter: click.Parameter, words: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Options of the tool come before the program, so an option in its place is a mistyped one."""
+    first = words[0].partition("=")[0] if words else ""
+    if first.startswith("-") and first not in ("-m", "-c"):
+        known = [name for option in context.command.params for name in option.opts]
+        raise UsageError(
+            f"No such option: {first}.{did_you_mean(first, known)} Options come before the script; "
+            "what follows the script is passed to it. --help lists the options."
+        )
+    return words
+
+
 # The program to run, with its own arguments, which are passed on as they are.
 program_argument = click.argument(
     "words",
     nargs=-1,
     type=click.UNPROCESSED,
+    callback=_program_words,
     metavar="SCRIPT|-m MODULE|COMMAND [ARGS]...",
     shell_complete=complete_files,
 )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure
+from inductoscope.errors import ToolFailure, unwritable
 from inductoscope.kernels.asking import has_torch
 from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
 from inductoscope.kernels.script import Plan, script_text
@@ -135,7 +135,7 @@ def _keep(folder: Path, output: Path) -> dict[str, Path]:
         kept["script"] = Path(shutil.copyfile(folder / "alone.py", output / "alone.py"))
         return kept
     except OSError as error:
-        raise ToolFailure(f"{output} cannot be written: {error.strerror}.") from error
+        raise unwritable(output, error) from error
 
 
 def _attempt(plan: Plan, limits: ChildLimits, folder: Path, say: Callable[[str], None]) -> Attempt:

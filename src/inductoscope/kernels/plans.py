@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.errors import UsageError, unwritable
 from inductoscope.kernels.alone import KernelTrial, TrialRequest, try_alone
 from inductoscope.kernels.asking import ask_torch
 from inductoscope.kernels.configs import (
@@ -84,7 +84,7 @@ def write_script(plan: Plan, path: Path) -> None:
     try:
         path.write_text(script_text(plan), "utf-8")
     except OSError as error:
-        raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(path, error) from error
 
 
 def try_plans(

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError
+from inductoscope.errors import ToolFailure, UnreadableRecording, UsageError, unwritable
 from inductoscope.recording.layout import MANIFEST, SCHEMA, STREAMS
 from inductoscope.recording.privacy import HIDDEN, storable, without_secrets
 from inductoscope.version import __version__
@@ -148,7 +148,7 @@ def _chosen_folder(output: Path) -> Path:
     try:
         output.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
-        raise ToolFailure(f"The folder {output} cannot be created: {error.strerror}.") from error
+        raise unwritable(output, error) from error
     return output
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.cli.parameters import json_option, quiet_option
+from inductoscope.cli.parameters import in_a_folder, json_option, quiet_option
 
 if TYPE_CHECKING:
     from inductoscope.kernels.file import KernelFile
@@ -57,7 +57,10 @@ _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 )
 @click.option("--show", "form", type=click.Choice(_FORMS), help="Print this form too.")
 @click.option(
-    "--script", type=click.Path(path_type=Path), help="Write a standalone script for bug reports."
+    "--script",
+    type=click.Path(path_type=Path),
+    callback=in_a_folder,
+    help="Write a standalone script for bug reports.",
 )
 @json_option("the result")
 @quiet_option

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import gc
-import sys
 from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import json_option, recording_argument, target_option
+from inductoscope.cli.parameters import in_a_folder, json_option, recording_argument, target_option
 
 
 @click.command("report")
@@ -19,6 +18,7 @@ from inductoscope.cli.parameters import json_option, recording_argument, target_
     type=click.Path(path_type=Path, dir_okay=False),
     default=Path("report.html"),
     show_default=True,
+    callback=in_a_folder,
     help="Write the page to this file.",
 )
 @target_option("Show what this GPU would get, even without having one")
@@ -48,13 +48,14 @@ def command(
     inductoscope report recordings/train -o train.html
     inductoscope report --target cuda:90
 
-    Exit code: 0 no problem, 1 the recording has a problem.
+    Exit code: 0 the page was written, 2 bad usage or unreadable recording.
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
     from inductoscope.views.page.contents import Contents
     from inductoscope.views.page.document import write_page
     from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.vocabulary.counting import count_of
 
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
@@ -67,9 +68,8 @@ def command(
     if json_path != "-":
         printer = Printer()
         printer.line(f"{view['path']} ({size / 1e6:.1f} MB)")
-        printer.line(f"{len(found.index.graphs)} graph(s), {len(found.index.findings)} finding(s)")
-    problems = any(finding.severity != "note" for finding in found.index.findings)
-    sys.exit(1 if problems else 0)
+        graphs, findings = len(found.index.graphs), len(found.index.findings)
+        printer.line(f"{count_of(graphs, 'graph')}, {count_of(findings, 'finding')}")
 
 
 def _for_target(path: Path, target: str) -> Path:

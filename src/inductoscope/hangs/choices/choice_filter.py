@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from inductoscope.errors import ToolFailure
+from inductoscope.errors import unwritable
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import PATCHED, assignment_for, patch_for, snippet_for
 from inductoscope.hangs.choices.quantities import Configuration
@@ -60,5 +60,5 @@ def write_filter(choice_filter: ChoiceFilter, folder: Path) -> list[Path]:
                 (folder / name).write_text(text, "utf-8")
                 written.append(folder / name)
     except OSError as error:
-        raise ToolFailure(f"{folder} cannot be written: {error.strerror}.") from error
+        raise unwritable(folder, error) from error
     return written

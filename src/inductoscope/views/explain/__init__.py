@@ -6,7 +6,7 @@ stalls are not here: the docstrings of their rules explain them.
 
 from __future__ import annotations
 
-import difflib
+import math
 import re
 from collections.abc import Iterable
 
@@ -27,16 +27,26 @@ __all__ = [
     "Topic",
     "TorchSwitch",
     "find_stage",
-    "nearest",
     "one_line",
     "stage_summary",
     "stages_by_symptom",
+    "verdicts_by_symptom",
 ]
 
 STAGES: tuple[StageEntry, ...] = (*FRONTEND, *GRAPHS, *INDUCTOR_STAGES, *OUTPUT)
 
-# Words too common to tell symptoms apart.
-_COMMON = {"a", "an", "the", "is", "are", "in", "of", "and", "or", "to", "it", "with", "my", "on"}
+# Words that tell no symptoms apart: they join words, or say where something happened, not what.
+_COMMON = frozenset(
+    (
+        *("a", "an", "the", "is", "are", "was", "in", "of", "and", "or", "not", "to", "it", "with"),
+        *("my", "on", "i", "get", "from", "at", "for", "this", "that", "only", "but"),
+        *("after", "before", "when", "while", "during"),
+        *("training", "model", "loss", "program", "script", "torch"),
+    )
+)
+
+# Stages are listed that match almost as well as the best.
+_ALMOST = 0.75
 
 
 def find_stage(name: str) -> StageEntry | None:
@@ -61,25 +71,43 @@ def one_line(stage: str) -> str:
 
 def stages_by_symptom(words: Iterable[str]) -> list[tuple[StageEntry, tuple[str, ...]]]:
     """Stages whose symptoms contain the words, best match first, with those symptoms."""
-    wanted = {_stem(word) for text in words for word in _words(text)}
+    wanted = _stems(" ".join(words))
     if not wanted:
         raise UsageError("Describe a symptom in words, for example 'wrong gradient'.")
+    telling = _how_telling(wanted)
     found = []
     for stage in STAGES:
         texts = [
-            (text, _matches(wanted, text)) for text in (*stage.symptoms, *stage.look_here_when)
+            (text, sum(telling[stem] for stem in wanted & _stems(text))) for text in _of(stage)
         ]
-        best = max((count for _, count in texts), default=0)
+        best = max((score for _, score in texts), default=0.0)
         if best:
-            shown = tuple(text for text, count in texts if count == best)
-            found.append((best, sum(count for _, count in texts), stage, shown))
-    most = max((best for best, *_ in found), default=0)
+            shown = tuple(text for text, score in texts if score == best)
+            found.append((best, sum(score for _, score in texts), stage, shown))
+    most = max((best for best, *_ in found), default=0.0)
     ranked = sorted(found, key=lambda item: (-item[0], -item[1]))
-    return [(stage, shown) for best, _, stage, shown in ranked if best == most]
+    return [(stage, shown) for best, _, stage, shown in ranked if best >= _ALMOST * most]
 
 
-def _matches(wanted: set[str], text: str) -> int:
-    return len(wanted & {_stem(word) for word in _words(text)})
+def verdicts_by_symptom(words: Iterable[str]) -> list[Topic]:
+    """Verdicts whose whole name is among the words: 'loss is nan' names the verdict nan."""
+    wanted = _stems(" ".join(words))
+    return [topic for topic in VERDICTS if _stems(topic.name.replace("-", " ")) <= wanted]
+
+
+def _of(stage: StageEntry) -> tuple[str, ...]:
+    return (*stage.symptoms, *stage.look_here_when)
+
+
+def _how_telling(stems: Iterable[str]) -> dict[str, float]:
+    """A word in one symptom says more than a word in many: 'nan' against 'compile' and 'wrong'."""
+    texts = [_stems(text) for stage in STAGES for text in _of(stage)]
+    found_in = {stem: sum(stem in text for text in texts) for stem in stems}
+    return {stem: math.log(1 + len(texts) / max(1, number)) for stem, number in found_in.items()}
+
+
+def _stems(text: str) -> set[str]:
+    return {_stem(word) for word in _words(text)}
 
 
 def _words(text: str) -> list[str]:
@@ -88,12 +116,7 @@ def _words(text: str) -> list[str]:
 
 def _stem(word: str) -> str:
     """Just enough to match 'hangs' with 'hang', and 'fused' with 'fusion'."""
-    for ending in ("ing", "ion", "ed", "es", "s"):
+    for ending in ("ing", "ion", "ed", "es", "s", "e"):
         if word.endswith(ending) and len(word) - len(ending) >= 3:
             return word[: -len(ending)]
     return word
-
-
-def nearest(name: str, known: Iterable[str]) -> list[str]:
-    """Known names similar to `name`, best match first."""
-    return difflib.get_close_matches(name.lower(), list(known), n=3, cutoff=0.5)

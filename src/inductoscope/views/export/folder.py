@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.errors import ToolFailure, UsageError, unwritable
 from inductoscope.recording.values import members, parse, texts
 from inductoscope.version import __version__
 from inductoscope.views.export.item import Item
@@ -70,7 +70,7 @@ def write_all(
             left = {"kept": _others(folder, paths)} if replaces else {}
             _write_manifest(folder, rows, {**about, **left})
     except OSError as error:
-        raise ToolFailure(f"{folder} cannot be written to: {error.strerror}.") from error
+        raise unwritable(folder, error) from error
     return tuple(written)
 
 

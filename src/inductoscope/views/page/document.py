@@ -13,7 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from inductoscope.errors import ToolFailure
+from inductoscope.errors import ToolFailure, unwritable
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.packing import dumps, packed_chunks
 
@@ -44,7 +44,7 @@ def write_page(contents: Contents, path: Path) -> int:
         size = unfinished.stat().st_size
         unfinished.replace(path)
     except OSError as error:
-        raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(path, error) from error
     finally:
         unfinished.unlink(missing_ok=True)
     return size

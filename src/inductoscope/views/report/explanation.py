@@ -22,10 +22,11 @@ from inductoscope.views.explain import (
     VIEWS,
     StageEntry,
     find_stage,
-    nearest,
     stages_by_symptom,
+    verdicts_by_symptom,
 )
 from inductoscope.views.report.terminal import FAINT, Printer
+from inductoscope.vocabulary.spelling import nearest
 
 SCHEMA = 1
 View = dict[str, Any]
@@ -156,6 +157,9 @@ def _symptom_view(words: tuple[str, ...]) -> View:
         "schema": SCHEMA,
         "kind": "symptom",
         "words": list(words),
+        "verdicts": [
+            {"name": topic.name, "summary": topic.summary} for topic in verdicts_by_symptom(words)
+        ],
         "stages": [
             {"name": stage.name, "summary": stage.summary, "symptoms": list(shown)}
             for stage, shown in found
@@ -195,6 +199,10 @@ def _print_list(printer: Printer, view: View) -> None:
 
 
 def _print_symptom(printer: Printer, view: View) -> None:
+    for verdict in view["verdicts"]:
+        printer.heading(f"{verdict['name']} (verdict of the doctor)")
+        printer.line(verdict["summary"])
+        printer.line()
     printer.heading(f"'{' '.join(view['words'])}' can come from")
     for stage in view["stages"]:
         printer.pair(stage["name"], stage["summary"], width=18)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.repro.graph_script import find_graph, write_script
-from inductoscope.errors import ToolFailure
+from inductoscope.errors import unwritable
 from inductoscope.model.entities import Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.views.report.terminal import Printer
@@ -27,7 +27,7 @@ def runnable_view(recording: Recording, name: str, target: str) -> View:
     try:
         path.write_text(script, "utf-8", "backslashreplace")
     except OSError as error:
-        raise ToolFailure(f"{path} cannot be written: {error.strerror}.") from error
+        raise unwritable(path, error) from error
     return {"graph": found.name, "path": str(path), "script": script}
 
 

@@ -15,7 +15,7 @@ from typing import IO, Any
 from rich.console import Console
 from rich.text import Text
 
-from inductoscope.errors import ToolFailure
+from inductoscope.errors import unwritable
 from inductoscope.model.as_json import as_json
 from inductoscope.views.report.plain_text import visible
 
@@ -85,4 +85,4 @@ def write_json(view: Any, target: str) -> None:
     try:
         Path(target).write_text(text, "utf-8")
     except OSError as error:
-        raise ToolFailure(f"{target} cannot be written: {error.strerror}.") from error
+        raise unwritable(target, error) from error
