@@ -12,6 +12,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.uncaught import record_uncaught
 from inductoscope.errors import UsageError
 from inductoscope.recording.location import create_recording
 from inductoscope.vocabulary.torch_names import Hook
@@ -46,6 +47,9 @@ def recorded(
     try:
         with _private_cache(folder) if fresh else contextlib.nullcontext():
             yield folder
+    except BaseException as error:
+        SCOPE.guard(record_uncaught, error, error.__traceback__)
+        raise
     finally:
         installer.stop()
         SCOPE.close()

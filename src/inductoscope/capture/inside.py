@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import atexit
 from pathlib import Path
 
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
 
 
@@ -19,6 +19,6 @@ def start(folder: str) -> Installer:
         return installer  # Another of our start-up hooks came first.
     SCOPE.open(Path(folder))
     installer.start()
-    atexit.register(SCOPE.close)
+    record_until_exit()
     answer_with_stacks(Path(folder))
     return installer

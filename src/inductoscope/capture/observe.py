@@ -141,7 +141,12 @@ def enter_graph_stage(name: str) -> StageFrame:
 
 
 def current_compile_id() -> str:
-    """torch's id of the compile under way ('0/0': frame 0, first compile); empty outside one."""
+    """torch's id of the compile under way ('0/0': frame 0, first compile); empty outside one.
+
+    What AOTInductor compiles has an id of ours.
+    """
+    if SCOPE.ahead_of_time:
+        return SCOPE.ahead_of_time
     import torch._guards
 
     found = torch._guards.CompileContext.current_compile_id()

@@ -45,6 +45,8 @@ class _ThreadState(threading.local):
     """Compiles run on several threads: autograd compiles a backward graph on its own."""
 
     stages: list[StageFrame] = field(default_factory=list)
+    # The compile under way if AOTInductor does it: torch has no id for those.
+    ahead_of_time: str = ""
     failure: dict[str, Any] | None = None
 
 
@@ -131,6 +133,19 @@ class Scope:
         """The system's id of this thread; 0 for the main one."""
         is_main = threading.get_ident() == threading.main_thread().ident
         return 0 if is_main else threading.get_native_id()
+
+    @property
+    def ahead_of_time(self) -> str:
+        """The id of the compile that AOTInductor is doing on this thread; empty if it is none."""
+        return self._thread.ahead_of_time
+
+    def begin_ahead_of_time(self, compile_id: str) -> None:
+        """AOTInductor begins to compile a program on this thread."""
+        self._thread.ahead_of_time = compile_id
+
+    def end_ahead_of_time(self) -> None:
+        """AOTInductor is done with it."""
+        self._thread.ahead_of_time = ""
 
     def inner_graph(self, name: str | None) -> str:
         """The key of a graph inside the graph being compiled; empty for the graph itself."""

@@ -271,10 +271,6 @@ def _kernel(event: code.KernelDefined) -> E.Kernel:
     )
 
 
-def _reuse(event: code.BufferReused) -> E.Reuse:
-    return E.Reuse(event.old, event.new, event.how)
-
-
 def _wrapper(stream: Stream, event: code.WrapperGenerated) -> None:
     stream.graph_of(event).fields["wrapper"] = event.payload
 
@@ -335,6 +331,7 @@ def _calls_unchecked(stream: Stream, event: checking.CallsUnchecked) -> None:
 Handler = Callable[[Stream, Any], None]
 
 HANDLERS: dict[type[Event], Handler] = {
+    process.ExceptionUncaught: _process_note,
     process.ProcessEnd: _process_note,
     process.RecordingStopped: _process_note,
     process.HookOff: _process_note,
@@ -364,7 +361,7 @@ HANDLERS: dict[type[Event], Handler] = {
     graphs.PairConsidered: _listed("pairs", fusion_pair),
     graphs.PairFused: _listed("fusions", fused),
     code.KernelDefined: _listed("kernels", _kernel),
-    code.BufferReused: _listed("reuses", _reuse),
+    code.BufferReused: _listed("reuses", lambda event: E.Reuse(event.old, event.new, event.how)),
     code.WrapperGenerated: _wrapper,
     code.WrapperLoaded: _wrapper_loaded,
     code.BuffersListed: _buffers,

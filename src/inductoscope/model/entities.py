@@ -286,6 +286,8 @@ class Compile:
     # Digests of the C++ libraries that were asked for, compiled or in the cache.
     libraries: tuple[str, ...] = ()
     errors: tuple[CompileError, ...] = ()
+    # What compiled it: torch.compile unless it says otherwise.
+    flow: str = ""
 
     @property
     def place(self) -> str:
@@ -311,6 +313,16 @@ class OpenStage:
 
 
 @dataclass(frozen=True)
+class UncaughtException:
+    """An exception that ended a process, or a thread of it if that has a name."""
+
+    type: str
+    message: str
+    stack: str
+    thread: str = ""
+
+
+@dataclass(frozen=True)
 class Process:
     """One process of the recorded program."""
 
@@ -331,6 +343,7 @@ class Process:
     hook_errors: tuple[str, ...]
     # The compile whose graph it was running, under the doctor's eyes, when it was last heard of.
     call: str = ""
+    uncaught: tuple[UncaughtException, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -20,6 +20,7 @@ from inductoscope.recording.events.autotuning import (
 )
 from inductoscope.recording.events.base import written_fields
 from inductoscope.recording.events.process import (
+    ExceptionUncaught,
     HookError,
     HookOff,
     ProcessEnd,
@@ -97,6 +98,10 @@ def _freeze_process(stream: Stream) -> E.Process:
         ),
         hook_errors=tuple(f"{event.hook}: {event.error}" for event in notes[HookError]),
         call=position.call.compile if position.call else "",
+        uncaught=tuple(
+            E.UncaughtException(event.type, event.message, event.stack, event.thread)
+            for event in notes[ExceptionUncaught]
+        ),
     )
 
 
@@ -109,7 +114,7 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
         resumed=start.resumed,
         file=start.file,
         line=start.line,
-        outcome=(end.outcome if end else "") or "not finished",
+        outcome=(end.outcome if end else "") or _outcome_without_end(building),
         reason=end.reason if end else "",
         seconds=end.seconds if end else 0.0,
         stage_seconds=dict(building.stage_seconds),
@@ -124,7 +129,15 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
         inductor=tuple(_freeze_graph(graph, stream.choices) for graph in building.graphs.values()),
         libraries=tuple(lists.get("libraries", ())),
         errors=tuple(lists.get("errors", ())),
+        flow=start.flow,
     )
+
+
+def _outcome_without_end(building: Building) -> str:
+    """Graphs handed to Inductor directly have no compile around them that could begin and end."""
+    graphs = building.graphs.values()
+    is_done = bool(graphs) and all(graph.fields.get("finished") for graph in graphs)
+    return "compiled" if is_done and not building.start.function else "not finished"
 
 
 # What is known of the compile of each choice, by its name.

@@ -5,7 +5,6 @@ Everything the program computes is fake from its first tensor on: it has shapes 
 
 from __future__ import annotations
 
-import atexit
 import os
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.kernels.target import Target, parse_target
 from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.targets.pretending import prepare, take_over
@@ -43,7 +43,7 @@ def start(folder: str) -> Installer:
         return installer
     SCOPE.open(Path(folder))
     installer.start()
-    atexit.register(SCOPE.close)
+    record_until_exit()
     answer_with_stacks(Path(folder))
     return installer
 

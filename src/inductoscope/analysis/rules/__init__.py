@@ -11,10 +11,12 @@ from inductoscope.analysis.rules import (
     cache_hits,
     compile_error,
     crash,
+    exit_code,
     graph_breaks,
     incomplete_recording,
     narrow_value,
     nothing_recorded,
+    program_failed,
     recompiles,
     stall,
     view_off,
@@ -25,6 +27,7 @@ from inductoscope.model.entities import Recording
 Rule = Callable[[Recording], Iterable[Finding]]
 
 RULES: tuple[Rule, ...] = (
+    program_failed.check,
     compile_error.check,
     stall.check,
     crash.check,
@@ -33,9 +36,13 @@ RULES: tuple[Rule, ...] = (
     recompiles.check,
     incomplete_recording.check,
     view_off.check,
+    exit_code.check,
     nothing_recorded.check,
     cache_hits.check,
 )
+
+# The rules that say why a program ended as it did.
+ENDINGS = ("program_failed", "crash")
 
 
 def diagnose(recording: Recording) -> list[Finding]:

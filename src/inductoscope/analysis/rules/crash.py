@@ -22,6 +22,24 @@ from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
+# Signals that nothing but a timer or a limit sends, and what is known about who set it.
+_TIMERS = {
+    signal.SIGALRM: "a timer that the program or its launcher set (signal.alarm, setitimer) ran "
+    "out, and nothing handled it",
+    signal.SIGVTALRM: "a timer of CPU time that the program set (setitimer) ran out",
+    signal.SIGPROF: "a timer of CPU time that the program or a profiler set (setitimer) ran out",
+    signal.SIGXCPU: "the program used up the CPU time that it may use (ulimit -t)",
+}
+# What a processor or C code does to a program: a wrong kernel can be the cause.
+_FAULTS = {
+    signal.SIGSEGV,
+    signal.SIGBUS,
+    signal.SIGFPE,
+    signal.SIGILL,
+    signal.SIGABRT,
+    signal.SIGTRAP,
+    signal.SIGSYS,
+}
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -49,14 +67,22 @@ def _ending(recording: Recording, number: int, victims: list[Process]) -> Findin
     place = where or _elsewhere(recording, compiled)
     return Finding(
         rule="crash",
-        title=f"The program was {'stopped' if requested else 'killed'} by {name}, {place}",
+        title=f"The program was {_verb(number)} by {name}, {place}",
         is_problem=not requested,
         confidence="proven",
-        evidence=(f"the exit status of the command says {name}", *_last_steps(recording)),
+        evidence=(
+            f"the exit status of the command says {name}",
+            *([_TIMERS[signal.Signals(number)]] if number in _TIMERS else []),
+            *_last_steps(recording),
+        ),
         advice=_advice(number, bool(where), bool(compiled)),
         stage=victims[-1].unfinished[-1].stage if victims else stages.RUNTIME,
         compile=victims[-1].unfinished[-1].compile if victims else "",
     )
+
+
+def _verb(number: int) -> str:
+    return "stopped" if number in _REQUESTED or number in _TIMERS else "killed"
 
 
 def _elsewhere(recording: Recording, compiled: int) -> str:
@@ -121,8 +147,12 @@ def _last_seen(process: Process) -> Finding:
 def _advice(number: int, in_compiler: bool, compiled: bool) -> str:
     if number in _REQUESTED:
         return "Someone or something asked the program to stop."
+    if number in _TIMERS:
+        return "It is a time limit, not a crash. Find out what took so long, or raise the limit."
     if number == signal.SIGKILL:
         return "If nobody sent it, the machine ran out of memory: see the kernel's log (dmesg)."
+    if number not in _FAULTS:
+        return "Another process sent it, or the program sent it to itself."
     if in_compiler:
         return "The compiler itself died. Look at the stage with 'inductoscope show'."
     if compiled:

@@ -6,6 +6,7 @@ A new view is one `Hook` in the file of its stage and one line in `HOOKS`.
 from __future__ import annotations
 
 from inductoscope.capture.hooks import (
+    ahead_of_time,
     aot,
     autotune,
     caches,
@@ -28,6 +29,7 @@ HOOKS: tuple[Hook, ...] = (
     dynamo.GUARDS,
     dynamo.RECOMPILES,
     dynamo.EAGER_FALLBACKS,
+    ahead_of_time.PROGRAMS,
     aot.GRAPHS,
     aot.DECOMPOSITIONS,
     inductor.GRAPHS,

@@ -15,6 +15,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.code import WrapperLoaded
 from inductoscope.recording.events.graphs import GraphFromCache, InductorEnd, InductorStart
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
@@ -71,14 +72,17 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
         return
     named = _PHASE_IN_WRAPPER.search(source)
     compile_id, phase = current_compile_id(), named[1] if named else _phase(options)
-    SCOPE.emit(
-        GraphFromCache(
-            compile=compile_id,
-            graph=SCOPE.new_graph(compile_id, phase),
-            phase=phase,
-            payload=digest,
-        )
-    )
+    graph = SCOPE.new_graph(compile_id, phase)
+    SCOPE.emit(GraphFromCache(compile=compile_id, graph=graph, phase=phase, payload=digest))
+    path = _file_of(getattr(args[0], "current_callable", None))
+    if path:
+        SCOPE.emit(WrapperLoaded(graph=graph, path=path))
+
+
+def _file_of(function: Any) -> str:
+    """The file of a function or method; empty for what has none."""
+    code = getattr(getattr(function, "__func__", function), "__code__", None)
+    return str(getattr(code, "co_filename", ""))
 
 
 GRAPHS = Hook(

@@ -6,7 +6,6 @@ that also runs in eager and compares.
 
 from __future__ import annotations
 
-import atexit
 import functools
 import gc
 import sys
@@ -19,6 +18,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.doctor.inside.threads import ThreadLimit
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -53,7 +53,7 @@ def start(folder: str) -> Installer:
     gc.disable()
     SCOPE.open(Path(folder))
     installer.start()
-    atexit.register(SCOPE.close)
+    record_until_exit()
     answer_with_stacks(Path(folder), on_crash=True)
     return installer
 

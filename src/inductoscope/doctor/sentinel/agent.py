@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import atexit
 import functools
 import logging
 import os
@@ -15,6 +14,7 @@ from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.doctor.alarm import Alarm
 from inductoscope.doctor.instructions import FOLDER, STOPPED
 from inductoscope.doctor.sentinel.options import SentinelOptions, options_from
@@ -39,7 +39,7 @@ def start(folder: str) -> Installer:
         return installer
     SCOPE.open(Path(folder))
     installer.start()
-    atexit.register(SCOPE.close)
+    record_until_exit()
     answer_with_stacks(Path(folder))
     return installer
 

@@ -10,7 +10,10 @@ from inductoscope.recording.events.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class CompileStart(Event):
-    """Dynamo begins to compile a frame. resumed: where, for the rest of a frame after a break."""
+    """Dynamo begins to compile a frame, or AOTInductor a program.
+
+    resumed: where, for the rest of a frame after a break; flow: AOTInductor, if it is that.
+    """
 
     kind = "compile-start"
     compile: str
@@ -18,11 +21,12 @@ class CompileStart(Event):
     resumed: str = ""
     file: str = ""
     line: int = 0
+    flow: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CompileEnd(Event):
-    """Dynamo is done with a frame. outcome: compiled, skipped, raised."""
+    """A compile ends. outcome: compiled, skipped, raised."""
 
     kind = "compile-end"
     compile: str

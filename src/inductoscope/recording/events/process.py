@@ -75,6 +75,20 @@ class HookError(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ExceptionUncaught(Event):
+    """An exception ended the process, a thread of it, or a block that is recorded.
+
+    stack: a payload, its frames as Python prints them; thread: the name; absent on the main thread.
+    """
+
+    kind = "uncaught"
+    type: str
+    message: str = ""
+    stack: str = ""
+    thread: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Launched(Event):
     """The tool has started the command."""
 

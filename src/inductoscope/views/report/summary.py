@@ -6,10 +6,12 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.analysis.rules import ENDINGS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
 from inductoscope.model.target import recording_target
+from inductoscope.recording.signals import signal_name
 from inductoscope.recording.values import texts
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -24,6 +26,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "recording": recording.path,
         "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
+        "headline": _headline(recording, findings),
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
@@ -53,6 +56,7 @@ def _compile(compile_: Compile) -> View:
         "id": compile_.id,
         "process": compile_.process,
         "function": compile_.function,
+        "flow": compile_.flow,
         "resumed": compile_.resumed,
         "source": compile_.place,
         "outcome": compile_.outcome,
@@ -118,7 +122,9 @@ def _stage_seconds(recording: Recording) -> dict[str, float]:
 def print_summary(printer: Printer, view: View) -> None:
     """The summary as text."""
     totals = view["totals"]
-    printer.heading(f"inductoscope: {view['state']}")
+    printer.heading(f"inductoscope: {view['headline']}")
+    if view["headline"] != view["state"]:
+        printer.pair("ended", view["state"].removeprefix("the program ended "))
     if view["torch"]:
         printer.pair("torch", view["torch"])
     printer.pair("compiles", _compile_words(view))
@@ -130,7 +136,8 @@ def print_summary(printer: Printer, view: View) -> None:
         words = (f"{name} {count}" for name, count in totals["cache_lookups"].items())
         printer.pair("caches", ", ".join(words))
     printer.pair("recording", view["recording"])
-    print_findings(printer, view["findings"])
+    ended_well = view["ending"] is None or not view["ending"]["exit_code"]
+    print_findings(printer, view["findings"], is_success=ended_well)
 
 
 def _state(recording: Recording) -> str:
@@ -142,8 +149,18 @@ def _state(recording: Recording) -> str:
         return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
         return "the program is still running, or its end was not recorded"
-    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    how = f"exit code {ending.exit_code}"
+    if ending.signal:
+        how = f"signal {ending.signal} ({signal_name(ending.signal)})"
     return f"the program ended with {how} after {ending.seconds:.1f} s"
+
+
+def _headline(recording: Recording, findings: list[Finding]) -> str:
+    """What happened, in one sentence: why the program ended as it did, if that was found."""
+    endings = [finding.title for finding in findings if finding.rule in ENDINGS]
+    if not endings or (recording.ending is not None and recording.ending.exit_code == 0):
+        return _state(recording)
+    return f"{endings[0][0].lower()}{endings[0][1:]}"
 
 
 def _compile_words(view: View) -> str:
@@ -168,9 +185,9 @@ def _seconds_words(seconds: dict[str, float]) -> str:
     return ", ".join(f"{stage} {value:.2f}" for stage, value in seconds.items() if value >= 0.005)
 
 
-def print_findings(printer: Printer, findings: list[View]) -> None:
-    """The findings as text: problems first, then notes."""
-    if not any(finding["is_problem"] for finding in findings):
+def print_findings(printer: Printer, findings: list[View], *, is_success: bool = True) -> None:
+    """The findings as text: problems first, then notes; a failed program is not called clean."""
+    if is_success and not any(finding["is_problem"] for finding in findings):
         printer.line("no problem found ('inductoscope doctor' also checks the results)", style=GOOD)
     for number, finding in enumerate(findings, start=1):
         kind = "problem" if finding["is_problem"] else "note"
@@ -191,7 +208,8 @@ def print_compiles(printer: Printer, view: View) -> None:
         if compile_["resumed"]:
             name = f"rest of {compile_['resumed']}"
         printer.line()
-        printer.heading(f"compile {compile_['id']}: {name} — {compile_['outcome']}")
+        flow = f" ({compile_['flow']})" if compile_["flow"] else ""
+        printer.heading(f"compile {compile_['id']}: {name}{flow} — {compile_['outcome']}")
         printer.pair("source", compile_["source"])
         total = "not finished" if not compile_["seconds"] else f"{compile_['seconds']:.2f}"
         printer.pair("seconds", f"{total}  ({_top(compile_['stage_seconds'])})")

@@ -1,0 +1,91 @@
+"""AOTInductor: a whole program compiled into a package, without Dynamo around it."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from typing import Any
+
+from inductoscope.capture.failures import record_error
+from inductoscope.capture.observe import (
+    Arguments,
+    Keywords,
+    enter_stage,
+    leave_stage,
+    watch,
+)
+from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.frames import is_users
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+
+_numbers = itertools.count()
+
+
+def _start(args: Arguments, kwargs: Keywords) -> Any:
+    module = args[0] if args else kwargs["model_"]
+    compile_id = f"aoti/{next(_numbers)}"
+    file, line = _calling_line()
+    SCOPE.emit(
+        CompileStart(
+            compile=compile_id,
+            function=_name(module),
+            file=file,
+            line=line,
+            flow="AOTInductor",
+        )
+    )
+    SCOPE.begin_ahead_of_time(compile_id)
+    return enter_stage(stages.AOT), compile_id
+
+
+def _name(module: Any) -> str:
+    """The class of the module that was exported; else the graph's own name."""
+    for node in module.graph.nodes:
+        stack = node.meta.get("nn_module_stack") or {}
+        for _, kind in stack.values():
+            name = kind if isinstance(kind, str) else kind.__qualname__
+            return name.rpartition(".")[2]
+    return type(module).__name__
+
+
+def _calling_line() -> tuple[str, int]:
+    """The line of the user's program that asked for it."""
+    frame = sys._getframe()
+    found: Any = frame
+    while found is not None:
+        if is_users(found.f_code.co_filename):
+            return found.f_code.co_filename, found.f_lineno
+        found = found.f_back
+    return "", 0
+
+
+def _end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    _close(token, "compiled")
+
+
+def _failed(token: Any, error: BaseException) -> None:
+    frame, compile_id = token
+    SCOPE.note_failure(error, frame)
+    _close(token, "raised")
+    record_error(error, compile_id, SCOPE.failure_of(error))
+
+
+def _close(token: Any, outcome: str) -> None:
+    frame, compile_id = token
+    leave_stage(frame, failed=outcome == "raised")
+    SCOPE.end_ahead_of_time()
+    SCOPE.emit(CompileEnd(compile=compile_id, seconds=round(frame.seconds, 6), outcome=outcome))
+
+
+PROGRAMS = Hook(
+    stage=stages.AOT,
+    records="programs that AOTInductor compiled",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.compile_fx", "compile_fx_aot"),
+            watch(before=_start, after=_end, failed=_failed),
+        ),
+    ),
+)

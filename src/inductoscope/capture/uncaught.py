@@ -1,0 +1,72 @@
+"""Records the exception that ends the program, one of its threads, or a recorded block.
+
+Python keeps what ended the main thread in `sys.last_value`, so `sys.excepthook` stays the user's:
+whoever replaces it, or looks whether it was replaced, sees no difference.
+"""
+
+from __future__ import annotations
+
+import atexit
+import sys
+import threading
+import traceback
+from types import TracebackType
+from typing import Any
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.recording.events.process import ExceptionUncaught
+
+
+def record_until_exit() -> None:
+    """Record what ends this process and its threads, and end the recording when Python ends."""
+    _record_threads()
+    atexit.register(_end)
+
+
+def _end() -> None:
+    SCOPE.guard(_record_main_thread)
+    SCOPE.close()
+
+
+def _record_main_thread() -> None:
+    error = getattr(sys, "last_value", None)
+    if SCOPE.active and isinstance(error, BaseException):
+        record_uncaught(error, getattr(sys, "last_traceback", None))
+
+
+def _record_threads() -> None:
+    following = threading.excepthook
+
+    def excepthook(arguments: Any) -> None:
+        if SCOPE.active and arguments.exc_type is not SystemExit:
+            SCOPE.guard(_record_thread, arguments)
+        following(arguments)
+
+    threading.excepthook = excepthook
+
+
+def _record_thread(arguments: Any) -> None:
+    name = getattr(arguments.thread, "name", "") or "without a name"
+    if arguments.exc_value is not None:
+        record_uncaught(arguments.exc_value, arguments.exc_traceback, thread=name)
+
+
+def record_uncaught(
+    error: BaseException, entries: TracebackType | None, *, thread: str = ""
+) -> None:
+    """Record an exception that nobody caught."""
+    SCOPE.emit(
+        ExceptionUncaught(
+            type=type(error).__name__,
+            message=_message(error)[:4000],
+            stack=SCOPE.text("".join(traceback.format_tb(entries))),
+            thread=thread,
+        )
+    )
+
+
+def _message(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # The user's own __str__.
+        return ""

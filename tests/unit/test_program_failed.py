@@ -1,0 +1,160 @@
+"""What a recording says about a program that failed: the exception, the graph, the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.analysis.rules import diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.fold import load
+from support.examples import inductoscope, write_recording
+
+WRAPPER = "/tmp/torchinductor_me/ao/caon4m36fonhvwvohydunr4txdappyvs43cuzwxcti5khfk6w5tq.py"
+STACK = "c" * 32
+LAUNCHED = {"kind": "launched", "pid": 7}
+PROCESS = {"kind": "process", "pid": 7}
+TORCH = {"kind": "torch", "version": "2.13.0"}
+COMPILE = {
+    "kind": "compile-start",
+    "compile": "0/0",
+    "function": "f",
+    "file": "/home/me/train.py",
+    "line": 2,
+}
+END = {"kind": "compile-end", "compile": "0/0", "outcome": "compiled", "seconds": 1.0}
+LOADED = {"kind": "wrapper-loaded", "graph": "0/0 inference", "path": WRAPPER}
+BUFFERS = {"kind": "buffers", "graph": "0/0 inference", "payload": "b" * 32}
+GRAPH = {
+    "kind": "graph",
+    "stage": "post-grad",
+    "compile": "0/0",
+    "graph": "0/0 inference",
+    "payload": "a" * 32,
+}
+COMPILED = (LAUNCHED, PROCESS, TORCH, COMPILE, GRAPH, BUFFERS, LOADED, END)
+FAILED = {"kind": "exited", "pid": 7, "exit_code": 1, "seconds": 2.0}
+
+MAIN = '  File "/home/me/train.py", line 9, in <module>\n    f(x)\n'
+CALLING = (
+    f"{MAIN}"
+    '  File "/venv/lib/python3.12/site-packages/torch/_dynamo/eval_frame.py", line 1, in _fn\n'
+    "    return fn(*args)\n"
+)
+IN_WRAPPER = (
+    f"{CALLING}"
+    f'  File "{WRAPPER}", line 103, in call\n'
+    "    buf1 = empty_strided_cpu((70368744177664, ), (1, ), torch.float32)\n"
+)
+NODES = {
+    "nodes": [
+        {"name": "full", "op": "call_function", "target": "aten.full.default", "stack": 0},
+    ],
+    "stacks": ['  File "/home/me/train.py", line 4, in f\n    torch.zeros(1 << 46)\n'],
+}
+PAYLOADS = {"b" * 32: {"buf1": {"origin": "full", "origins": ["full"]}}, "a" * 32: NODES}
+
+
+def uncaught(**more: Any) -> dict[str, Any]:
+    return {"kind": "uncaught", "type": "RuntimeError", "message": "not enough memory", **more}
+
+
+def findings(folder: Path, *events: dict[str, Any], stack: str = "") -> list[Finding]:
+    found = write_recording(folder / "recording", *events, payloads={**PAYLOADS, STACK: stack})
+    return diagnose(load(found))
+
+
+def first_line(folder: Path, *events: dict[str, Any], stack: str = "") -> str:
+    findings(folder, *events, stack=stack)
+    return inductoscope("show", folder / "recording").words.partition(" ended ")[0]
+
+
+def test_an_exception_inside_a_compiled_graph_names_the_graph_and_the_users_line(
+    tmp_path: Path,
+) -> None:
+    events = (*COMPILED, uncaught(stack=STACK), FAILED)
+    said = first_line(tmp_path, *events, stack=IN_WRAPPER)
+    assert said == (
+        "inductoscope: the program failed with RuntimeError inside compiled graph 0/0 (train.py:4)"
+    )
+    (found,) = diagnose(load(tmp_path / "recording"))
+    assert (found.rule, found.is_problem, found.confidence) == ("program_failed", True, "proven")
+    assert (found.source, found.compile) == ("/home/me/train.py:4", "0/0")
+    assert found.evidence[0] == "RuntimeError: not enough memory"
+
+
+def test_an_exception_of_the_program_itself_is_outside_compiled_code(tmp_path: Path) -> None:
+    events = (*COMPILED, uncaught(type="ValueError", stack=STACK), FAILED)
+    said = first_line(tmp_path, *events, stack=MAIN)
+    assert said == (
+        "inductoscope: the program failed with ValueError at train.py:9, outside compiled code"
+    )
+    assert "no problem found" not in inductoscope("show", tmp_path / "recording").stdout
+
+
+def test_a_custom_operator_that_a_graph_calls_is_named(tmp_path: Path) -> None:
+    stack = f'{IN_WRAPPER}  File "/home/me/ops.py", line 3, in half\n    raise ValueError\n'
+    (found,) = findings(tmp_path, *COMPILED, uncaught(stack=STACK), FAILED, stack=stack)
+    assert found.title == (
+        "The program failed with RuntimeError in half (ops.py:3), called by compiled graph 0/0"
+    )
+
+
+def test_a_failed_compile_is_what_failed(tmp_path: Path) -> None:
+    error = {
+        "kind": "error",
+        "compile": "0/0",
+        "stage": "lowering",
+        "type": "RuntimeError",
+        "message": "not enough memory",
+    }
+    found = findings(tmp_path, *COMPILED, error, uncaught(stack=STACK), FAILED, stack=CALLING)
+    assert [finding.rule for finding in found] == ["program_failed", "compile_error"]
+    assert found[0].title == "The program failed with RuntimeError while f was compiled (0/0)"
+
+
+def test_a_thread_is_named_and_the_program_may_still_end_well(tmp_path: Path) -> None:
+    event = uncaught(type="KeyError", stack=STACK, thread="loader")
+    (found,) = findings(tmp_path, *COMPILED, event, {**FAILED, "exit_code": 0}, stack=MAIN)
+    assert found.title == (
+        "Thread loader of the program failed with KeyError at train.py:9, outside compiled code"
+    )
+    shown = inductoscope("show", tmp_path / "recording")
+    assert shown.stdout.startswith("inductoscope: the program ended with exit code 0")
+
+
+def test_what_an_interactive_tool_printed_did_not_end_the_program(tmp_path: Path) -> None:
+    ended = {**FAILED, "exit_code": 0}
+    assert findings(tmp_path, *COMPILED, uncaught(stack=STACK), ended, stack=MAIN) == []
+
+
+@pytest.mark.parametrize("code", [1, 3])
+def test_an_exit_code_of_its_own_is_told_and_is_not_called_clean(tmp_path: Path, code: int) -> None:
+    said = first_line(tmp_path, *COMPILED, {"kind": "process-end"}, {**FAILED, "exit_code": code})
+    assert said == "inductoscope: the program"  # … ended with exit code
+    shown = inductoscope("show", tmp_path / "recording")
+    assert (
+        f"The program ended with exit code {code}; no uncaught exception is recorded" in shown.words
+    )
+    assert "no problem found" not in shown.words
+
+
+def test_a_timer_is_a_limit_and_no_kernels_fault(tmp_path: Path) -> None:
+    ended = {"kind": "exited", "pid": 7, "exit_code": 142, "signal": 14, "seconds": 2.0}
+    done = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 inference"}
+    (found,) = findings(tmp_path, *COMPILED, done, ended)
+    assert found.title == (
+        "The program was stopped by SIGALRM, outside the compiler, after 1 compiled graph(s)"
+    )
+    assert "kernel" not in found.advice
+    assert "signal.alarm" in found.evidence[1]
+
+
+def test_aotinductor_is_a_compile_with_a_name_that_finishes(tmp_path: Path) -> None:
+    start = {**COMPILE, "compile": "aoti/0", "function": "Model", "flow": "AOTInductor"}
+    end = {**END, "compile": "aoti/0"}
+    findings(tmp_path, LAUNCHED, PROCESS, TORCH, start, end, {**FAILED, "exit_code": 0})
+    shown = inductoscope("show", tmp_path / "recording").stdout
+    assert "compile aoti/0: Model (AOTInductor) — compiled" in shown
