@@ -53,6 +53,15 @@ GRAPHS = {
         call("twice", "mine.twice.default", "(x,)"),
         output("twice"),
     ],
+    # Constants: torch computes with their values while it compiles.
+    "scaled": [
+        placeholder("x", tensor(12)),
+        call("three", "torch.tensor", "(3.0,)", kwargs="{'device': device(type='cpu')}"),
+        call("mul", "mul", "(x, three)"),
+        call("steps", "torch.tensor", f"({list(range(12))},)", kwargs="{'device': 'cpu'}"),
+        call("add", "add", "(mul, steps)"),
+        output("add"),
+    ],
 }
 
 
@@ -91,13 +100,20 @@ def on_h100(for_h100: Path) -> Recording:
 
 def test_every_graph_is_compiled_forward_and_backward(on_h100: Recording) -> None:
     keys = {graph.key: [k.name for k in graph.kernels] for graph in on_h100.graphs}
-    assert list(keys) == ["0/0 forward", "0/0 backward", "1/0 inference"]
+    assert list(keys) == ["0/0 forward", "0/0 backward", "1/0 inference", "3/0 inference"]
     assert all(name.startswith("triton_") for names in keys.values() for name in names)
-    assert [compile_.function for compile_ in on_h100.compiles] == ["soft", "wide", "own"]
+    assert [compile_.function for compile_ in on_h100.compiles] == ["soft", "wide", "own", "scaled"]
 
 
 def test_what_cannot_be_built_is_left_out_and_the_rest_goes_on(on_h100: Recording) -> None:
     assert left_out(on_h100) == (("2/0", "mine.twice.default is an operator of the program's own"),)
+
+
+def test_a_constant_of_the_program_is_in_the_kernel(on_h100: Recording) -> None:
+    (kernel,) = (k for g in on_h100.graphs for k in g.kernels if g.key == "3/0 inference")
+    source = on_h100.payload(kernel.digest)
+    assert "tl.full([1], 3.0, tl.float32)" in source
+    assert "tl.load(in_ptr1 + " in source  # Twelve numbers are too many to be written into it.
 
 
 def test_it_says_that_nothing_ran_on_a_gpu(on_h100: Recording) -> None:
@@ -249,6 +265,7 @@ import torch
 model = torch.nn.Linear(4, 4).to("cuda")
 out = model(torch.ones(2, 4, device="cuda"))
 print(out.device, tuple(out.shape), torch.cuda.get_device_name())
+print(torch.compile(torch.relu, mode="reduce-overhead")(out).device)
 print(out.sum().item())
 """
 
@@ -263,10 +280,11 @@ def test_a_program_that_asks_for_a_gpu_runs_until_it_asks_for_a_value(tmp_path: 
         text=True,
         env={**os.environ, "INDUCTOSCOPE_RECORDINGS": str(tmp_path / "recordings")},
     )
-    assert "cuda:0 (2, 4) NVIDIA H100 80GB HBM3 (not there)" in done.stdout
+    assert "cuda:0 (2, 4) NVIDIA H100 80GB HBM3 (not there)\ncuda:0\n" in done.stdout
     said = " ".join(done.stderr.split())
     assert "the program asked for a value that was computed on cuda:90" in said
     assert "Nothing ran on a GPU" in said
+    assert "0/0: CUDA graphs are left out: there is no GPU to capture them on." in said
     assert done.returncode == 1
     manifest = json.loads((folder / "recording.json").read_text())
     assert (manifest["target"], manifest["ran_on_gpu"], manifest["fresh"]) == (

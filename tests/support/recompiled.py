@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +33,20 @@ def output(names: str) -> Node:
     return {"name": "output", "op": "output", "target": "output", "args": f"(({names},),)"}
 
 
-def captured(folder: Path, graphs: Mapping[str, list[Node]], **code: str) -> Path:
-    """A recording in which Dynamo captured these graphs; the name of each is its function."""
+def captured(
+    folder: Path,
+    graphs: Mapping[str, list[Node]],
+    *,
+    reason: str = "",
+    more: Sequence[Mapping[str, Any]] = (),
+    manifest: Mapping[str, Any] | None = None,
+    **code: str,
+) -> Path:
+    """A recording in which Dynamo captured these graphs; the name of each is its function.
+
+    `reason` says why none was compiled; `more` are further events.
+    """
+    end = {"outcome": "skipped" if reason else "compiled", "reason": reason, "seconds": 1.0}
     events: list[dict[str, Any]] = []
     payloads: dict[str, Any] = {}
     for number, (function, nodes) in enumerate(graphs.items()):
@@ -49,6 +61,6 @@ def captured(folder: Path, graphs: Mapping[str, list[Node]], **code: str) -> Pat
         events += [
             {"kind": "compile-start", "compile": compile_id, **where},
             {"kind": "graph", "stage": "dynamo", "compile": compile_id, "payload": digest},
-            {"kind": "compile-end", "compile": compile_id, "outcome": "compiled", "seconds": 1.0},
+            {"kind": "compile-end", "compile": compile_id, **end},
         ]
-    return write_recording(folder, *events, payloads=payloads)
+    return write_recording(folder, *events, *more, payloads=payloads, manifest=manifest)

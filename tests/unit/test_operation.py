@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from inductoscope.model.fold import load
 from inductoscope.model.loops import matching_steps, own_expressions, steps_of
 from inductoscope.model.trace import trace
 from support.examples import inductoscope, stored
+from support.recompiled import call, captured, output, placeholder, tensor
 
 CHAIN = stored("relu_add_sum")
 TRAINING = stored("training_step")
@@ -298,3 +300,29 @@ def test_a_line_that_cannot_be_read_is_passed(line: str) -> None:
 @pytest.mark.parametrize("call", ["load()", "store()", "store('b')", "store_reduction()", "f()"])
 def test_calls_without_arguments_are_read_too(call: str) -> None:
     assert len(steps_of(f"x = ops.{call}")) == 1
+
+
+# --- what goes no further -------------------------------------------------------------------------
+
+TANH = [
+    placeholder("x", tensor(4)),
+    call("tanh", "torch._VariableFunctionsClass.tanh", "(x,)"),
+    output("tanh"),
+]
+
+
+def test_an_operation_whose_compile_ended_early_is_told_from_one_that_is_not_there(
+    tmp_path: Path,
+) -> None:
+    path = captured(tmp_path / "recording", {"f": TANH}, reason="a limit of --target")
+    said = inductoscope("show", path, "--op", "tanh").words
+    assert "tanh is in the graph that Dynamo took in compile 0/0 (/scripts/model.py:3)" in said
+    assert "that graph was not compiled: a limit of --target." in said
+    assert "Nothing in the compiled graphs" not in said
+
+
+def test_an_operation_that_a_pass_removed_was_there(tmp_path: Path) -> None:
+    lowered = {"kind": "lowering", "graph": "0/0 inference", "node": "relu", "seconds": 0.1}
+    path = captured(tmp_path / "recording", {"f": TANH}, more=[lowered])
+    said = inductoscope("show", path, "--op", "tanh").words
+    assert "nothing in the compiled graph comes from it: it was removed on the way" in said

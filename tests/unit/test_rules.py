@@ -107,6 +107,28 @@ def test_an_exception_that_dynamo_swallowed_is_no_compile_error(findings: Find) 
     assert findings(PROCESS, TORCH, COMPILE, ERROR, swallowed, rule="compile_error") == []
 
 
+@pytest.mark.parametrize(
+    ("message", "asked"),
+    [
+        ("module 'torch._C' has no attribute '_cuda_getDeviceUuid'", "_cuda_getDeviceUuid"),
+        ("'PretendedProperties' object has no attribute 'pci_bus_id'", "pci_bus_id"),
+        ("Tried to instantiate dummy base class CUDAGraph", "CUDAGraph"),
+        ("Could not run 'aten::empty' with arguments from the 'CUDA' backend.", "aten::empty"),
+    ],
+)
+def test_what_only_a_real_gpu_has_is_a_limit_of_the_target(
+    findings: Find, message: str, asked: str
+) -> None:
+    error = {**ERROR, "type": "InductorError", "message": f"AttributeError: {message}"}
+    (limit,) = findings(PROCESS, COMPILE, error, manifest={"target": "cuda:90"})
+    assert not limit.is_problem
+    assert f"torch asked for {asked}, which only a real GPU has" in limit.title
+    assert "a limit of --target cuda:90, not a fault of the program" in limit.title
+    # On a machine that the program really ran on, it is the program's problem.
+    (problem,) = findings(PROCESS, COMPILE, error)
+    assert problem.is_problem
+
+
 def test_an_exception_of_dynamo_says_what_fullgraph_has_to_do_with_it(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH, COMPILE, {**ERROR, "stage": "dynamo"})
     assert "Without fullgraph=True it would break the graph here" in found.advice

@@ -376,6 +376,8 @@ class Recording:
     callable_checks: tuple[CallableCheck, ...] = ()
     noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
+    # For a GPU that is not there: compiles, and what is not as it would be on a real one.
+    target_notes: tuple[tuple[str, str], ...] = ()
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""

@@ -19,6 +19,7 @@ from inductoscope.recording.events.autotuning import (
     ChoiceStart,
 )
 from inductoscope.recording.events.base import written_fields
+from inductoscope.recording.events.compiling import TargetNoted
 from inductoscope.recording.events.process import (
     ExceptionUncaught,
     HookError,
@@ -67,11 +68,16 @@ def fold(reader: RecordingReader) -> E.Recording:
         callable_checks=_joined(stream.callable_checks for stream in every),
         noted=_joined(stream.noted for stream in every),
         unchecked=_joined(stream.unchecked for stream in every),
+        target_notes=_joined(_target_notes(stream) for stream in every),
     )
 
 
 def _joined(lists: Iterable[Iterable[Item]]) -> tuple[Item, ...]:
     return tuple(item for items in lists for item in items)
+
+
+def _target_notes(stream: Stream) -> Iterable[tuple[str, str]]:
+    return [(event.compile, event.note) for event in stream.notes[TargetNoted]]
 
 
 def _freeze_process(stream: Stream) -> E.Process:

@@ -43,9 +43,10 @@ def left_out(recording: Recording) -> tuple[tuple[str, str], ...]:
 
 def target_notes(recording: Recording) -> tuple[tuple[str, str], ...]:
     """Per compile, what is not as it would be on the device."""
-    listed = recording.manifest.get("notes")
+    listed = recording.manifest.get("notes")  # Where earlier versions kept them.
     found = [members(item) for item in (listed if isinstance(listed, list) else [])]
-    return tuple((str(item.get("compile", "")), str(item.get("note", ""))) for item in found)
+    earlier = [(str(item.get("compile", "")), str(item.get("note", ""))) for item in found]
+    return tuple(dict.fromkeys((*earlier, *recording.target_notes)))
 
 
 def target_view(recording: Recording) -> dict[str, Any] | None:

@@ -21,6 +21,7 @@ from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.targets.pretending import prepare, take_over
 from inductoscope.targets.stand_in import StandIn
 from inductoscope.targets.whole_program import make_every_tensor_fake
+from inductoscope.vocabulary.pretended_device import asked_in_vain
 
 TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
 # What the start-up hook imports instead of the recorder alone.
@@ -76,4 +77,11 @@ def _say_what_cannot_be_had(
             "nothing ran there: with --pretend, tensors have shapes and no values. Everything "
             "compiled so far is recorded. Remove the line that asks (.item(), an 'if' on a "
             "tensor, .numpy()), or run only the part that compiles.\n"
+        )
+        return
+    asked = asked_in_vain(str(error))
+    if asked:
+        sys.stderr.write(
+            f"inductoscope: this is a limit of --pretend, not a fault of the program: torch asked "
+            f"for {asked}, which only a real GPU has. Everything compiled so far is recorded.\n"
         )

@@ -10,11 +10,14 @@ from typing import Any
 
 from inductoscope.kernels.target import Target
 from inductoscope.targets.architectures import Architecture, architecture
+from inductoscope.targets.constants import keep_constants_off_the_device
+from inductoscope.targets.differences import note_difference
+from inductoscope.vocabulary.pretended_device import PROPERTIES_NAME
 
 TORCH_NAMES = {
     "torch._C._dynamo.guards": (),
     "torch._dynamo.device_interface": ("CudaInterface",),
-    "torch._inductor.fx_passes.joint_graph": ("UniformValueConstantFolder._deduce_value",),
+    "torch._inductor.cudagraph_utils": ("check_lowering_disable_cudagraph",),
     "torch._subclasses.fake_tensor": ("FakeTensorMode.avoid_device_init", "init_gpu_context"),
 }
 
@@ -41,14 +44,15 @@ def pretend_in_torch(target: Target) -> None:
     raw_stream = inner["_cuda_getCurrentRawStream"]
     _pretend_in_copies({**answers, "get_raw_stream": raw_stream})
     _pretend_in_fake_tensors()
-    _fold_constants_on_the_cpu()
+    keep_constants_off_the_device()
     _choose_no_attention_kernel()
+    _capture_no_cuda_graphs()
 
 
 def _answers(about: Architecture, arch: str) -> dict[str, Any]:
     import torch
 
-    properties = SimpleNamespace(**asdict(about))
+    properties = type(PROPERTIES_NAME, (SimpleNamespace,), {})(**asdict(about))
     generator = torch.zeros(16, dtype=torch.uint8)
     free = about.total_memory
     listed = arch if about.gcnArchName else f"sm_{arch}"
@@ -90,6 +94,7 @@ def _inner_answers() -> dict[str, Any]:
         "_cuda_getDeviceCount": lambda: 1,
         "_cuda_synchronize": lambda: None,
         "_cuda_isCurrentStreamCapturing": lambda: False,
+        "_cuda_cudaCachingAllocator_is_enabled": lambda: True,
     }
 
 
@@ -126,27 +131,14 @@ def _choose_no_attention_kernel() -> None:
             getattr(torch.backends.cuda, name)(False)
 
 
-def _fold_constants_on_the_cpu() -> None:
-    """A pass makes a small tensor to learn what a uniform one holds: make it on the CPU."""
+def _capture_no_cuda_graphs() -> None:
+    """mode="reduce-overhead" and "max-autotune": torch leaves CUDA graphs out, and says why."""
+
+    def why_not(device_node_mapping: Any) -> str:
+        note_difference("CUDA graphs are left out: there is no GPU to capture them on")
+        return "the GPU being pretended by inductoscope"
+
     with contextlib.suppress(ImportError, AttributeError):
-        from torch._inductor.fx_passes import joint_graph
+        from torch._inductor import cudagraph_utils
 
-        folder = joint_graph.UniformValueConstantFolder
-        folder._deduce_value = _on_the_cpu(folder._deduce_value)
-
-
-def _on_the_cpu(method: Any) -> Any:
-    import torch
-
-    def deduce(self: Any, node: Any) -> Any:
-        keywords = dict(node.kwargs)
-        device = keywords.get("device")
-        if device is None or torch.device(device).type != "cuda":
-            return method(self, node)
-        node.kwargs = {**keywords, "device": torch.device("cpu")}
-        try:
-            return method(self, node)
-        finally:
-            node.kwargs = keywords
-
-    return deduce
+        cudagraph_utils.check_lowering_disable_cudagraph = why_not

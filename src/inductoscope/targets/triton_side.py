@@ -12,6 +12,8 @@ from typing import Any
 
 from inductoscope.kernels.resources import Resources, amd_resources, nvidia_resources
 from inductoscope.kernels.target import Target
+from inductoscope.targets.differences import note_difference
+from inductoscope.vocabulary.pretended_device import DRIVER_NAME
 
 TORCH_NAMES = {
     "torch._inductor.codegen.triton": ("TritonScheduling.benchmark_codegened_module",),
@@ -75,7 +77,7 @@ def _driver(base: Any, gpu: Any) -> Any:
         "get_benchmarker": lambda self: lambda *args, **kwargs: 1.0,
         "map_python_to_cpp_type": lambda self, kind: kind,
     }
-    made: Any = type("AbsentDriver", (base,), methods)
+    made: Any = type(DRIVER_NAME, (base,), methods)
     made.__abstractmethods__ = frozenset()
     return made
 
@@ -208,10 +210,17 @@ def time_nothing(*, precompiles: bool = True) -> None:
 
 def _made_up_times(cls: type, *args: Any, **kwargs: Any) -> Any:
     def times(choices: Any) -> dict[Any, float]:
-        return {
+        made_up = {
             choice: (1.0 if "Triton" in type(choice).__name__ else 9.0) + number * 1e-3
             for number, choice in enumerate(choices)
         }
+        if len(made_up) > 1:
+            taken = min(made_up, key=lambda choice: made_up[choice])
+            note_difference(
+                f"{len(made_up)} choices could not be timed: {getattr(taken, 'name', 'the first')} "
+                "was taken, and every time in milliseconds is made up"
+            )
+        return made_up
 
     return times
 

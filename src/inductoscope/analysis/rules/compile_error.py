@@ -2,7 +2,8 @@
 
 What it finds: exceptions that left the compiler, with the stage that raised them and, if known, the
 node, pass or file it was working on. An exception that Dynamo swallowed, so that the frame ran in
-eager, is not an error; the rule on graph breaks reports those.
+eager, is not an error; the rule on graph breaks reports those. What is raised only because the GPU
+of `--target` is not there is a note.
 
 Why it matters: the program stops, or runs uncompiled if errors are suppressed.
 
@@ -18,8 +19,10 @@ from collections.abc import Iterator
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.graph_breaks import short_reason
 from inductoscope.model.entities import Compile, CompileError, Recording
+from inductoscope.model.target import recording_target
 from inductoscope.model.trace import operations_of, source_of_node
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.pretended_device import asked_in_vain
 
 _SHOWN = {
     stages.DYNAMO: stages.DYNAMO,
@@ -65,10 +68,36 @@ def _interruption(compile_: Compile, error: CompileError, at: str) -> Finding:
     )
 
 
+def _limit_of_the_target(
+    target: str, asked: str, compile_: Compile, error: CompileError
+) -> Finding:
+    return Finding(
+        rule="compile_error",
+        title=f"The compile of {compile_.function or 'a frame'} ended early: torch asked for "
+        f"{asked}, which only a real GPU has. This is a limit of --target {target}, not a fault of "
+        "the program",
+        is_problem=False,
+        confidence="proven",
+        evidence=(
+            f"{error.type} left the compiler during compile {compile_.id}, in stage {error.stage}",
+            *(f"raised in {place}" for place in error.raised_in[:1]),
+        ),
+        advice="What was compiled before is recorded. Choose another mode of torch.compile to get "
+        "further, or run on the GPU itself.",
+        stage=error.stage,
+        source=compile_.place,
+        compile=compile_.id,
+    )
+
+
 def _finding(recording: Recording, compile_: Compile, error: CompileError) -> Finding:
     operations = operations_of(recording, compile_, error.graph, error.detail)
     if error.type in INTERRUPTIONS:
         return _interruption(compile_, error, _at(error, operations))
+    target = recording_target(recording)
+    asked = asked_in_vain("\n".join((error.message, *error.causes))) if target else ""
+    if asked:
+        return _limit_of_the_target(target, asked, compile_, error)
     complaint = _compiler_complaint(recording, error)
     return Finding(
         rule="compile_error",

@@ -138,6 +138,15 @@ class CacheLookedUp(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class TargetNoted(Event):
+    """For a GPU that is not there: something is not as it would be on a real one."""
+
+    kind = "target-note"
+    compile: str = ""
+    note: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Decomposed(Event):
     """AOTAutograd has traced a graph. counts: how often each operation was decomposed."""
 

@@ -15,12 +15,13 @@ from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
 from inductoscope.model.fx import graph_from
-from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart, TargetNoted
 from inductoscope.recording.events.graphs import GraphLeft
 from inductoscope.targets.recompile.rebuilding import Rebuilder, Rebuilt
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 from inductoscope.targets.recompile.work_list import GraphOrder
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.pretended_device import asked_in_vain
 
 TORCH_NAMES = {
     "torch._functorch.config": ("patch",),
@@ -55,12 +56,20 @@ def compile_graph(
         with _as_in_dynamo(order, mode, settings):
             _compile(rebuilt)
     except Exception as error:
+        seconds = time.perf_counter() - started
+        asked = asked_in_vain(str(error))
+        if asked:
+            limit = f"torch asked for {asked}, which only a real GPU has: a limit of --target"
+            _end(order, outcome="skipped", reason=limit, seconds=seconds)
+            return {"outcome": "left out", "reason": limit}
         reason = f"{type(error).__name__}: {str(error).strip()}"[:500]
         record_error(error, order.compile, SCOPE.failure_of(error))
-        _end(order, outcome="raised", reason=reason, seconds=time.perf_counter() - started)
+        _end(order, outcome="raised", reason=reason, seconds=seconds)
         return {"outcome": "raised", "reason": reason}
+    for text in rebuilt.notes:
+        SCOPE.emit(TargetNoted(compile=order.compile, note=text))
     _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
-    return {"outcome": "compiled", "reason": "", "notes": rebuilt.notes}
+    return {"outcome": "compiled", "reason": ""}
 
 
 def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:

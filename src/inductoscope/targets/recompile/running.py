@@ -82,7 +82,6 @@ def recompile(
             {"compile": name, "reason": why}
             for name, why in _left_out(order, ended, results).items()
         ],
-        notes=_notes(order, results),
     )
     return folder
 
@@ -170,15 +169,6 @@ def _why_not(ended: ChildResult) -> str:
         return f"the compiler died of {ended.signal}"
     last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
     return f"the compiler ended with exit code {ended.exit_code}: {last[0][:300]}"
-
-
-def _notes(order: Order, results: Mapping[int, ChildEvent]) -> list[dict[str, str]]:
-    """What differs from a real run, per compile."""
-    return [
-        {"compile": order.graphs[number].compile, "note": note}
-        for number, result in sorted(results.items())
-        for note in texts(result.get("notes"))
-    ]
 
 
 def _note(folder: Path, **facts: Any) -> None:

@@ -9,8 +9,9 @@ from typing import Any
 from inductoscope.analysis.rules import diagnose
 from inductoscope.errors import UsageError
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.fx import FxNode
 from inductoscope.model.join import captured_graph
-from inductoscope.model.trace import by_operation, by_source, trace
+from inductoscope.model.trace import Selector, by_operation, by_source, trace
 from inductoscope.views.explain import one_line
 from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
 from inductoscope.views.report.operation import operation_view, print_operation
@@ -168,21 +169,46 @@ def _operations_view(recording: Recording, selection: ShowSelection) -> View:
     select = by_operation(wanted) if selection.operation else by_source(wanted)
     found = list(trace(recording, select))
     if not found:
-        raise UsageError(_not_found(recording, wanted))
+        raise UsageError(_not_found(recording, wanted, select))
     return {"selected": wanted, "operations": [operation_view(item) for item in found]}
 
 
-def _not_found(recording: Recording, wanted: str) -> str:
-    if not any(graph.lowered for graph in recording.graphs):
-        return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
+def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
+    """Why nothing of it can be shown: it went no further, or Dynamo never took it."""
     names: dict[str, None] = {}
     for compile_ in recording.compiles:
         graph = captured_graph(recording, compile_)
-        names.update(dict.fromkeys(node.operation for node in (graph.calls if graph else ())))
+        calls = graph.calls if graph else ()
+        chosen = next((node for node in calls if select(node)), None)
+        if chosen is not None:
+            return _went_no_further(recording, compile_, wanted, chosen)
+        names.update(dict.fromkeys(node.operation for node in calls))
+    if not any(graph.lowered for graph in recording.graphs):
+        return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
     return (
         f"Nothing in the compiled graphs matches {wanted}. "
         f"Operations that Dynamo took: {', '.join(names) or 'none'}."
     )
+
+
+def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node: FxNode) -> str:
+    """Dynamo took an operation, and nothing that was compiled goes back to it."""
+    place = f" ({node.place})" if node.place else ""
+    taken = f"{wanted} is in the graph that Dynamo took in compile {compile_.id}{place}"
+    if any(graph.lowered for graph in compile_.inductor):
+        return (
+            f"{taken}, but nothing in the compiled graph comes from it: it was removed on the way, "
+            "or replaced by a value known in advance. See 'inductoscope show --stage passes'."
+        )
+    error = next((error for error in compile_.errors if not error.swallowed), None)
+    if error is not None:
+        return (
+            f"{taken}, but that compile failed in stage {error.stage}, so there is nothing to "
+            "follow. See 'inductoscope show --stage errors'."
+        )
+    if compile_.reason:
+        return f"{taken}, but that graph was not compiled: {compile_.reason}."
+    return f"{wanted} cannot be followed: {_why_empty(recording, 'ir')}"
 
 
 def _print_operations(printer: Printer, view: View) -> None:
