@@ -79,6 +79,7 @@ MAY_IMPORT_TORCH = (
     "targets/recompile/written_only.py",
     "targets/pretending.py",
     "targets/source_only.py",
+    "targets/constants.py",
     "targets/torch_side.py",
     "targets/triton_side.py",
     "targets/whole_program.py",
