@@ -168,12 +168,15 @@ def start_or_discard(
         ) from error
 
 
-def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -> Ending:
+def record_ending(
+    stream: StreamWriter, pid: int, status: int, seconds: float, by_tool: str = ""
+) -> Ending:
     """Write how a command ended as the launcher's last event. `status` is Popen's."""
     ending = Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,
         seconds=seconds,
+        by_tool=by_tool,
     )
     stream.emit(
         Exited(
@@ -181,6 +184,7 @@ def record_ending(stream: StreamWriter, pid: int, status: int, seconds: float) -
             exit_code=ending.exit_code,
             signal=ending.signal,
             seconds=round(ending.seconds, 3),
+            by_tool=by_tool,
         )
     )
     stream.close()

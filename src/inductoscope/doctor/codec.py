@@ -56,6 +56,8 @@ def _read(hint: Any, value: Any) -> Any:
     """The value as a field of this type holds it; ValueError if it does not fit."""
     if hint is Any:
         return value
+    if typing.get_origin(hint) is typing.Literal and value in typing.get_args(hint):
+        return value
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (typing.Union, types.UnionType):
         return _read_either(arguments, value)

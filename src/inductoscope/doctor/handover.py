@@ -52,6 +52,8 @@ class Found:
     # What showed only in guarded memory, or in repeated runs.
     device_evidence: list[str] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
+    # Decompositions and lowerings in use that the program has replaced.
+    replaced: list[str] = field(default_factory=list)
     sources: list[str] = field(default_factory=list)
     suppressing_axes: list[SuppressingAxis] = field(default_factory=list)
     nodes_before: int = 0

@@ -4,15 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductoscope.doctor.codec import decode
 from inductoscope.model.checks import NotedDifference
 from inductoscope.recording.layout import VERDICT
-from inductoscope.vocabulary.verdicts import CLEAN, Confidence
+from inductoscope.recording.reader import read_file
+from inductoscope.recording.values import members, parse
+from inductoscope.vocabulary.verdicts import CLEAN, NOT_CHECKED, Confidence
 
 SCHEMA = 1
+
+# A verdict is a few pages; anything larger is not a verdict.
+_LARGEST = 8 << 20
 
 
 @dataclass
@@ -78,8 +85,8 @@ class Verdict:
 
     @property
     def is_problem(self) -> bool:
-        """Whether there is something to do about it."""
-        return self.verdict != CLEAN
+        """Whether something is wrong, or may be."""
+        return self.verdict not in (CLEAN, NOT_CHECKED)
 
     def as_data(self) -> dict[str, Any]:
         """The object as JSON has it."""
@@ -87,6 +94,11 @@ class Verdict:
         culprit = data["culprit"]
         culprit["pass"] = culprit.pop("pass_")
         return data
+
+
+def exit_code(verdict: str) -> int:
+    """How the command ends."""
+    return {CLEAN: 0, NOT_CHECKED: 4}.get(verdict, 1)
 
 
 def keep_verdict(verdict: Verdict, folder: Path) -> None:
@@ -97,6 +109,22 @@ def keep_verdict(verdict: Verdict, folder: Path) -> None:
     }
     with contextlib.suppress(OSError):  # A full disk: the verdict is handed over all the same.
         (folder / VERDICT).write_text(json.dumps({**verdict.as_data(), **texts}), "utf-8")
+
+
+def read_verdict(folder: Path) -> Verdict | None:
+    """The verdict that an examination left in its recording; None if there is none to read."""
+    data = stored_verdict(folder)
+    culprit = members(data.get("culprit"))
+    with contextlib.suppress(ValueError):
+        return decode(Verdict, {**data, "culprit": {**culprit, "pass_": culprit.get("pass")}})
+    return None
+
+
+def stored_verdict(folder: Path) -> Mapping[str, Any]:
+    """The file as it is, with the texts that the verdict points at; empty if it is damaged."""
+    with contextlib.suppress(OSError, ValueError):
+        return members(parse(read_file(folder / VERDICT, _LARGEST)))
+    return {}
 
 
 def _text_of(path: str | None) -> str:

@@ -125,7 +125,7 @@ def _launched(stream: Stream, event: process.Launched) -> None:
 
 
 def _exited(stream: Stream, event: process.Exited) -> None:
-    stream.ending = E.Ending(event.exit_code, event.signal, event.seconds)
+    stream.ending = E.Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 # --- compiles -------------------------------------------------------------------------------------

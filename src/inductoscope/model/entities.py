@@ -353,6 +353,8 @@ class Ending:
     exit_code: int
     signal: int | None
     seconds: float
+    # Why the doctor ended it; empty if it ended by itself, or was ended by someone else.
+    by_tool: str = ""
 
 
 @dataclass(frozen=True)

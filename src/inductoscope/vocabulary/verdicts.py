@@ -11,6 +11,7 @@ from typing import Literal
 Confidence = Literal["proven", "likely", "unknown"]
 
 CLEAN = "clean"
+NOT_CHECKED = "not-checked"
 WRONG_RESULT = "wrong-result"
 NOT_A_NUMBER = "nan"
 CRASH = "crash"
@@ -41,6 +42,13 @@ class VerdictDefinition:
 
 VERDICTS: tuple[VerdictDefinition, ...] = (
     VerdictDefinition(CLEAN, "Nothing wrong was found", "", "The evidence lists what was checked."),
+    VerdictDefinition(
+        NOT_CHECKED,
+        "Nothing could be compared with eager",
+        "Nothing was compiled, or no call of what was compiled could be checked. Whether it is "
+        "right is not known.",
+        "The summary says why. Change that, and run the doctor again.",
+    ),
     VerdictDefinition(
         WRONG_RESULT,
         "The compiled program gives a wrong result",

@@ -44,6 +44,8 @@ _FAULTS = {
 
 def check(recording: Recording) -> Iterator[Finding]:
     """A finding for the command itself, and one for every rank that died inside the compiler."""
+    if recording.ending is not None and recording.ending.by_tool:
+        return  # The doctor ended it, and its verdict says why.
     number = recording.ending.signal if recording.ending else None
     victims = [process for process in recording.processes if _died_compiling(process)]
     if number is not None:

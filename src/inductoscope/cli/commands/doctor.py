@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from inductoscope.cli.parameters import json_option, program_argument, quiet_option
+
+if TYPE_CHECKING:
+    from inductoscope.doctor.verdict import Verdict
 
 
 @click.command(
@@ -67,7 +72,12 @@ from inductoscope.cli.parameters import json_option, program_argument, quiet_opt
     metavar="PERCENT",
     help="With --sentinel: add at most this to the program's time.",
 )
-@click.option("--stop", is_flag=True, help="With --sentinel: end the program at the first alarm.")
+@click.option(
+    "--stop",
+    is_flag=True,
+    help="End the program once the first N calls of each graph are checked; with --sentinel, at "
+    "the first alarm.",
+)
 @click.option(
     "--kept",
     type=click.Path(path_type=Path, exists=True, file_okay=False),
@@ -102,7 +112,8 @@ def command(
     inductoscope doctor --json verdict.json -m package.train
     inductoscope doctor --sentinel train.py --epochs 90
 
-    Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed.
+    Exit code: 0 nothing wrong, 1 something found, 2 bad usage, 3 the tool failed, 4 nothing could
+    be checked.
     """
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.alarm import read_alarm
@@ -110,11 +121,10 @@ def command(
     from inductoscope.doctor.outside.long_run import LongRun
     from inductoscope.doctor.outside.program import RunLimits
     from inductoscope.doctor.sentinel.options import SentinelOptions
+    from inductoscope.doctor.verdict import read_verdict
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
-    from inductoscope.views.report.doctor import print_verdict
     from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
 
     # SIGTERM acts like Ctrl-C: nothing is left running, and the verdict so far is printed.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -122,13 +132,25 @@ def command(
         raise UsageError("--resume continues in the folder it names. Remove --output.")
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
+    known = read_verdict(resume) if resume else None
+    if known is not None and not known.partial:
+        # It is finished: running it again could only lose what is known.
+        progress = ProgressLine(quiet=quiet)
+        progress.say("this examination is finished; this is its verdict")
+        _hand_over(known, json_path)
     to_run = resolve_command(words) if words or not resume else command_of(resume)
     if kept:
         read_alarm(kept)  # Refuses a folder that holds no call.
     folder = (resume or create_recording(to_run, output=output, fresh=True)).absolute()
     limits = RunLimits(stall, time_limit)
     request = Request(
-        to_run, folder, calls, limits, with_workaround=not no_workaround, proofs=proofs, kept=kept
+        to_run,
+        folder,
+        calls,
+        replace(limits, stops_after_calls=stop and not sentinel),
+        with_workaround=not no_workaround,
+        proofs=proofs,
+        kept=kept,
     )
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
@@ -142,9 +164,25 @@ def command(
             verdict = doctor.examine()
         except KeyboardInterrupt:
             verdict = doctor.interrupted()
+    _hand_over(_better_of(verdict, known), json_path, can_resume=not sentinel)
+
+
+def _better_of(verdict: Verdict, known: Verdict | None) -> Verdict:
+    """What an earlier part of the examination proved is not lost if this part was interrupted."""
+    if known is None or not verdict.partial or verdict.is_problem or not known.is_problem:
+        return verdict
+    return known
+
+
+def _hand_over(verdict: Verdict, json_path: str | None, *, can_resume: bool = False) -> NoReturn:
+    """Print and write the verdict, and end with its exit code."""
+    from inductoscope.doctor.verdict import exit_code
+    from inductoscope.views.report.doctor import print_verdict
+    from inductoscope.views.report.terminal import Printer, write_json
+
     view = verdict.as_data()
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        print_verdict(Printer(sys.stdout), view, can_resume=not sentinel)
-    sys.exit(1 if verdict.is_problem else 0)
+        print_verdict(Printer(sys.stdout), view, can_resume=can_resume)
+    sys.exit(exit_code(verdict.verdict))

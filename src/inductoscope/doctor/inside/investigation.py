@@ -39,6 +39,7 @@ from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
@@ -257,6 +258,7 @@ class Investigation:
             self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
+        self._found.replaced = replaced_parts([self._location.operation, *self._found.operations])
         if self._smallest.device and self._failure.kind in (WRONG, NAN):
             candidate = self._smallest
             answer = self._oracle.forks.ask(lambda: device_evidence(candidate))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from inductoscope.doctor.outside.not_checked import what_was_not_checked
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.this_machine import (
@@ -14,6 +15,7 @@ from inductoscope.doctor.outside.this_machine import (
 )
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
@@ -101,13 +103,31 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
     return result
 
 
+def nothing_wrong_so_far(case: ProgramCase, why: str) -> Verdict:
+    """The program was ended while it was well; `why` begins the summary."""
+    agree = len(case.checks_that_are("right", "within-rounding"))
+    if not agree:
+        text = f"{why}, before any call of a compiled graph was compared with eager."
+        result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    else:
+        graphs = len({check.compile for check in case.checks})
+        text = (
+            f"{why}: {count_of(agree, 'call')} of {count_of(graphs, 'compiled graph')} "
+            f"{'matches' if agree == 1 else 'match'} eager; the program was still running."
+        )
+        result = Verdict(v.CLEAN, stages.NO_STAGE, text, "likely")
+    _add_uncompared(result, case)
+    result.not_checked = what_was_not_checked(case) if case.recording.compiles else []
+    return result
+
+
 def nothing_found(case: ProgramCase) -> Verdict:
     """Every call that was compared matches eager."""
     compiles = case.recording.compiles
     with_graphs = [each for each in compiles if each.graphs]
     if not compiles:
-        text = "Nothing is wrong, and nothing was compiled: torch.compile was not used."
-        return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
+        text = "Nothing was compiled, so nothing was checked: torch.compile was not used."
+        return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     has_mistakes = any(process.hook_errors for process in case.recording.processes)
     if not with_graphs and not case.checks and not has_mistakes:
         return _no_graph_captured(case)
@@ -137,20 +157,39 @@ def nothing_found(case: ProgramCase) -> Verdict:
 
 def _no_graph_captured(case: ProgramCase) -> Verdict:
     """As under DDP, whose own code Dynamo passes over, around modules of torch's."""
-    functions = count_of(len(case.recording.compiles), "function")
-    text = (
-        f"Nothing is wrong, and nothing was compiled: Dynamo captured no graph in {functions}. "
-        "`inductoscope show --stage breaks` says why."
-    )
-    return Verdict(v.CLEAN, stages.NO_STAGE, text, "proven")
+    text = f"Nothing was checked: {why_in_eager(case.recording)}."
+    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
+    result.culprit.source = case.last_compiled
+    return result
+
+
+def why_in_eager(recording: Recording) -> str:
+    """Why functions that Dynamo captured no graph of ran in eager, as a clause."""
+    compiles = recording.compiles
+    named = dict.fromkeys(compile_.function for compile_ in compiles if compile_.function)
+    first = next(iter(named), "")
+    who = f"your function {first}" if len(named) == 1 and first else "your functions"
+    reasons = [text for compile_ in compiles for text in _reasons(compile_)]
+    because = reasons[0] if reasons else "Dynamo captured no graph of it"
+    return f"{who} ran in eager, because {because}"
+
+
+def _reasons(compile_: Compile) -> list[str]:
+    """Why Dynamo left a function alone: graph breaks where it cannot go on, or what it said."""
+    breaks = [f"{one.reason.rstrip('.')} ({one.source})" for one in compile_.breaks]
+    return [*breaks, *([compile_.reason] if compile_.reason else [])]
 
 
 def _nothing_compared(case: ProgramCase) -> Verdict:
+    first = next(iter(case.checks_that_are("skipped", "eager-fails", "unsteady")), None)
+    why = f": {first.text}" if first is not None else ""
     result = Verdict(
-        v.CLEAN,
+        v.NOT_CHECKED,
         stages.NO_STAGE,
         "The program ends well, but no call of its "
-        f"{count_of(len(case.recording.compiles), 'compiled graph')} could be compared with eager.",
+        f"{count_of(len(case.recording.compiles), 'compiled graph')} could be compared with "
+        f"eager{why}.",
+        "proven",
     )
     _add_uncompared(result, case)
     add_own_mistakes(result, case)

@@ -19,6 +19,7 @@ from inductoscope.doctor.instructions import (
     Instructions,
 )
 from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
+from inductoscope.doctor.outside.common_verdicts import nothing_wrong_so_far
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
@@ -28,7 +29,7 @@ from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_diagnosis
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.verdict import Verdict, keep_verdict
-from inductoscope.vocabulary import stages
+from inductoscope.model.entities import Ending
 from inductoscope.vocabulary import verdicts as v
 
 
@@ -129,12 +130,22 @@ class Doctor:
         if kept is not None and (found is None or not found.reproduces):
             verdict = verdict_on_alarm(read_alarm(kept), kept)
         elif found is None:
-            text = "Interrupted before anything was found."
-            verdict = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
+            verdict = nothing_wrong_so_far(self._case_so_far(), "Interrupted")
         else:
             verdict = self._proof.verdict_on(found)
         verdict.partial = True
         return self._finished(verdict)
+
+    def _case_so_far(self) -> ProgramCase:
+        """What is known of a first run that was interrupted."""
+        if self._case is not None:
+            return self._case
+        ended = ProgramRun(
+            Ending(130, None, time.monotonic() - self._started), self._runs.looking_in
+        )
+        return ProgramCase(
+            Instructions(calls=self._request.calls), ended, self._runs, self._proof, self._say
+        )
 
     def _finished(self, verdict: Verdict) -> Verdict:
         """The verdict with the fields that every verdict has."""

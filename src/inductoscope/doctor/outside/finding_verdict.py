@@ -229,6 +229,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(f"the pass removed {removed[:300]} and added {added}", location.stage)
     if location.own_pass:
         result.add(f"the pass is {_own_pass(found)}, which is not torch's code", location.stage)
+    for text in found.replaced:
+        result.add(text, "torch's tables in the program's process")
     shown = 12 if failure.kind == f.HANG else 4
     for name in found.functions[:shown]:
         first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"

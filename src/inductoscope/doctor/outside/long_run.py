@@ -165,14 +165,14 @@ class LongRun:
             )
         if not count:
             text = f"The program {ended}, but none of its compiled calls was shadowed."
-            return Verdict(v.CLEAN, stages.NO_STAGE, text)
+            return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
         if max(shadows.shadowed.values()) < _FEWEST_TO_TELL:
             text = (
                 f"The program {ended}, but too few of its calls were shadowed to tell: {count}, "
                 f"and an alarm takes about {_FEWEST_TO_TELL} of one graph. A longer run, or a "
                 "larger --overhead, gives more."
             )
-            return Verdict(v.CLEAN, stages.NO_STAGE, text)
+            return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
         return Verdict(
             v.CLEAN,
             stages.NO_STAGE,

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,10 @@ from inductoscope.doctor.instructions import (
     FOLDER,
     INVESTIGATING,
     PROGRESS,
+    STOPPED,
     Instructions,
 )
+from inductoscope.doctor.outside.checked_so_far import CheckedSoFar
 from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import Stall, StallWatcher
@@ -40,6 +43,9 @@ Say = Callable[[str], None]
 
 _TICK = 0.25
 _TIME_TO_WRITE = 0.1
+# Someone who waits wants to hear something now and then.
+_SILENCE = 15.0
+_RUNNING = "the program is still running"
 # How often a stalled process is asked for its stacks: what is on all of them loops.
 _LOOKS = 12
 _TIME_FOR_INPUT = 2.0
@@ -56,16 +62,23 @@ class ProgramRun:
     folder: Path
     stalled: bool = False
     over_time: bool = False
+    # Ended because all calls that were to be checked had been made, and the user asked for that.
+    calls_done: bool = False
+
+    @property
+    def was_ended(self) -> bool:
+        """Whether the doctor ended the program, whatever it was doing."""
+        return self.stalled or self.over_time or self.calls_done
 
     @property
     def failed(self) -> bool:
         """Whether the program itself ended badly, rather than being ended by the doctor."""
-        return self.ending.exit_code != 0 and not self.stalled and not self.over_time
+        return self.ending.exit_code != 0 and not self.was_ended
 
     @property
     def ended_well(self) -> bool:
         """Whether the program ended by itself, with exit code 0."""
-        return self.ending.exit_code == 0 and not self.stalled and not self.over_time
+        return self.ending.exit_code == 0 and not self.was_ended
 
     @property
     def output(self) -> str:
@@ -86,6 +99,8 @@ class RunLimits:
 
     stall: float = 60.0
     seconds: float = 3600.0
+    # Whether to end it once all calls that are to be checked have been made.
+    stops_after_calls: bool = False
 
 
 def _do_nothing() -> None:
@@ -137,12 +152,28 @@ def run_program(
         )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         try:
-            stalled, over_time = _watch(child, folder, limits, listener, started)
+            why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
         finally:
             end_child(child)
     seconds = time.monotonic() - started
-    ending = record_ending(stream, child.pid, child.returncode, seconds)
-    return ProgramRun(ending, folder, stalled, over_time)
+    has_found = why is _Why.ENDED and child.returncode == STOPPED
+    by_tool = _FOUND if has_found else why.value
+    ending = record_ending(stream, child.pid, child.returncode, seconds, by_tool)
+    return ProgramRun(
+        ending, folder, why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE
+    )
+
+
+class _Why(Enum):
+    """Why a run was over."""
+
+    ENDED = ""
+    STALLED = "it made no progress"
+    OVER_TIME = "it reached the time limit"
+    CALLS_DONE = "all calls that were to be checked had been made"
+
+
+_FOUND = "it had found what is wrong"
 
 
 @contextlib.contextmanager
@@ -194,10 +225,13 @@ def _watch(
     limits: RunLimits,
     listener: Listener,
     started: float,
-) -> tuple[bool, bool]:
+    *,
+    is_checked: bool,
+) -> _Why:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
     progress = ProgressFile(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
+    checked, said = CheckedSoFar(folder), time.monotonic()
     investigated = 0.0
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -208,19 +242,22 @@ def _watch(
             investigated = time.monotonic()
             continue  # The investigation has its own limits.
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
-            return (
-                False,
-                False,
-            )  # What was found is written; the rest waits for a process that ended.
+            return _Why.ENDED  # What was found is written; others wait for a process that ended.
         if time.monotonic() - started > limits.seconds:
-            return False, True
+            return _Why.OVER_TIME
+        checked.look()
+        if limits.stops_after_calls and checked.is_complete:
+            return _Why.CALLS_DONE
+        if time.monotonic() - max(said, progress.said) > _SILENCE:
+            said = time.monotonic()
+            listener.say(f"{checked}; the program is still running" if is_checked else _RUNNING)
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
         if stalls:
             _ask_for_stacks(stalls)
             keep_diagnosis(stalls[0], folder)
-            return True, False
+            return _Why.STALLED
     progress.pass_on()
-    return False, False
+    return _Why.ENDED
 
 
 def _is_investigated(folder: Path) -> bool:
@@ -247,6 +284,8 @@ class ProgressFile:
 
     def __init__(self, path: Path, say: Say) -> None:
         self._path, self._say, self._read = path, say, 0
+        # When something was passed on last.
+        self.said = 0.0
 
     def pass_on(self) -> None:
         """Say what was written since the last time."""
@@ -261,3 +300,4 @@ class ProgressFile:
         for line in whole.splitlines():
             with contextlib.suppress(ValueError, KeyError, TypeError):
                 self._say(str(json.loads(line)["text"]))
+                self.said = time.monotonic()

@@ -85,6 +85,23 @@ class Proof:
         self.verification = checked = self.fresh.verify(path, ["eager: ok"])
         verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
 
+    def _follow_proof(self, verdict: Verdict, found: Found) -> None:
+        """A reproducer that does not fail every time proves less than the program shows."""
+        checked = self.verification
+        if checked is None or checked.is_verified:
+            return
+        verdict.confidence = "likely" if verdict.confidence == "proven" else verdict.confidence
+        why = (
+            "it fails now and then"
+            if checked.failed
+            else "the failure needs something that the program has set or replaced, and that is "
+            "not in the script"
+        )
+        verdict.add(
+            f"the reproducer failed in {checked.failed} of {checked.of} fresh processes: {why}",
+            "so the verdict is likely, not proven",
+        )
+
     def verdict_on(self, found: Found) -> Verdict:
         """The verdict on what was found, with what was shown so far."""
         result = verdict_on(found)
@@ -96,6 +113,7 @@ class Proof:
                 self.verification.of,
                 found.nodes,
             )
+            self._follow_proof(result, found)
         elif found.no_script:
             result.add(f"no script could be written: {found.no_script}")
         result.workaround = self.workaround

@@ -99,10 +99,11 @@ class Launched(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class Exited(Event):
-    """The command has ended, as the tool saw it."""
+    """The command has ended, as the tool saw it. by_tool: why the tool itself ended it."""
 
     kind = "exited"
     pid: int
     exit_code: int
     signal: int | None = None
     seconds: float
+    by_tool: str = ""

@@ -6,23 +6,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
+from inductoscope.doctor.verdict import stored_verdict
 from inductoscope.model.entities import Recording
-from inductoscope.recording.layout import VERDICT
-from inductoscope.recording.reader import read_file
-from inductoscope.recording.values import members, parse
+from inductoscope.recording.values import members
 from inductoscope.views.page.contract import PageEvidence, PageVerdict, PageWorkaround, Reproducer
 from inductoscope.vocabulary.verdicts import Confidence
-
-# A verdict is a few pages; anything larger is not a verdict.
-_LARGEST = 8 << 20
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:
     """What the doctor concluded; None if it did not run or the file is damaged."""
-    try:
-        found = members(parse(read_file(Path(recording.path) / VERDICT, _LARGEST)))
-    except (OSError, ValueError):
-        return None
+    found = stored_verdict(Path(recording.path))
     return _view(found) if found else None
 
 

@@ -6,9 +6,16 @@ from shlex import quote
 from typing import Any
 
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
 
-_STYLES = {"clean": GOOD, "not-a-bug": WARN, "not-inductor": WARN, "unknown": WARN}
+_STYLES = {
+    v.CLEAN: GOOD,
+    v.NOT_CHECKED: WARN,
+    v.NOT_A_BUG: WARN,
+    v.NOT_INDUCTOR: WARN,
+    v.UNKNOWN: WARN,
+}
 
 
 def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = False) -> None:

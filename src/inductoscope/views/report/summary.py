@@ -13,6 +13,7 @@ from inductoscope.model.native import libraries_from_cache
 from inductoscope.model.target import recording_target
 from inductoscope.recording.signals import signal_name
 from inductoscope.recording.values import texts
+from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
 
@@ -27,6 +28,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "command": list(texts(recording.manifest.get("command"))),
         "state": _state(recording),
         "headline": _headline(recording, findings),
+        "verdict": stored_verdict_view(recording),
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
@@ -122,6 +124,8 @@ def _stage_seconds(recording: Recording) -> dict[str, float]:
 def print_summary(printer: Printer, view: View) -> None:
     """The summary as text."""
     totals = view["totals"]
+    if view["verdict"]:
+        print_stored_verdict(printer, view["verdict"], view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
     if view["headline"] != view["state"]:
         printer.pair("ended", view["state"].removeprefix("the program ended "))
@@ -137,7 +141,7 @@ def print_summary(printer: Printer, view: View) -> None:
         printer.pair("caches", ", ".join(words))
     printer.pair("recording", view["recording"])
     ended_well = view["ending"] is None or not view["ending"]["exit_code"]
-    print_findings(printer, view["findings"], is_success=ended_well)
+    print_findings(printer, view["findings"], is_success=ended_well and not view["verdict"])
 
 
 def _state(recording: Recording) -> str:
@@ -149,6 +153,8 @@ def _state(recording: Recording) -> str:
         return f"recorded graphs, compiled for {target} in {ending.seconds:.1f} s"
     if ending is None:
         return "the program is still running, or its end was not recorded"
+    if ending.by_tool:
+        return f"the doctor ended the program after {ending.seconds:.1f} s: {ending.by_tool}"
     how = f"exit code {ending.exit_code}"
     if ending.signal:
         how = f"signal {ending.signal} ({signal_name(ending.signal)})"

@@ -28,6 +28,7 @@ from inductoscope.doctor.outside.hypotheses import (
     proven_failure,
     rounding,
     stuck_choices,
+    time_limit,
     unchecked_call,
     undetermined_result,
     unexamined_failure,
@@ -42,6 +43,7 @@ from inductoscope.errors import ToolFailure
 
 HYPOTHESES: tuple[Hypothesis, ...] = (
     stuck_choices.HYPOTHESIS,
+    time_limit.HYPOTHESIS,
     # The first run found nothing inside the program: investigate where the failure may be.
     died_or_stalled.HYPOTHESIS,
     unchecked_call.HYPOTHESIS,

@@ -26,13 +26,17 @@ def _applies(case: ProgramCase) -> bool:
 def _examine(case: ProgramCase) -> Verdict:
     position = last_position(case.first)
     if position is None:
-        text = "The program did not end within the time limit; it was not inside the compiler."
+        text = "The program made no progress; it was not inside the compiler."
         result = Verdict(v.HANG, stages.USER, text, "likely")
     else:
         said = f"{position.text[0].upper()}{position.text[1:]}"
         text = f"{said}; no smaller program was found that shows it."
         culprit = Culprit(function=position.function or None, source=case.last_compiled)
         result = Verdict(v.HANG, position.stage, text, "likely", culprit)
+        if case.first.over_time:
+            # A limit is a limit: it may be slow, and not hang.
+            result.verdict, result.confidence = v.UNKNOWN, "unknown"
+            result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
         for number, function in enumerate(position.functions[:12]):
             result.add(f"called from {function}" if number else f"it was in {function}")
     result.add(last_stacks(case.first)[-1500:], "the last Python stacks")
