@@ -17,14 +17,19 @@ from inductoscope.doctor.outside import hypotheses
 from inductoscope.doctor.outside.hypotheses import HYPOTHESES, verdict_of_first
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.same_failure import fails_alike
-from inductoscope.doctor.verdict import Verdict
+from inductoscope.doctor.verdict import Verdict, exit_code
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import (
     CallableChecked,
     CallsUnchecked,
     DifferenceNoted,
 )
-from inductoscope.recording.events.compiling import CompileFailed, CompileStart, StageStart
+from inductoscope.recording.events.compiling import (
+    CompileFailed,
+    CompileStart,
+    GraphBroke,
+    StageStart,
+)
 from inductoscope.recording.events.process import HookError
 from inductoscope.recording.location import create_recording
 from support.program_cases import (
@@ -277,7 +282,7 @@ def test_a_call_that_was_too_large_to_check_is_not_called_right(tmp_path: Path) 
     skipped = check("skipped", text="its inputs are 3072 MiB")
     case, _ = written_case(tmp_path, End(events=(COMPILED_ONE, skipped)), plain=[ENDS_WELL])
     verdict = verdict_of_first(case)
-    assert verdict.confidence == "unknown"
+    assert (verdict.verdict, exit_code(verdict.verdict)) == ("not-checked", 4)
     assert "no call of its 1 compiled graph could be compared" in verdict.summary
     assert "3072 MiB" in json.dumps(verdict.as_data())
 
@@ -486,5 +491,48 @@ def test_a_program_in_which_dynamo_captured_no_graph(tmp_path: Path) -> None:
     """As with a model of torch's own modules under DDP."""
     end = replace(ENDS_WELL, events=(CompileStart(compile="0/0", function="inner"),))
     found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
-    assert (found.verdict, found.confidence) == ("clean", "proven")
-    assert "Dynamo captured no graph in 1 function." in found.summary
+    assert (found.verdict, found.confidence) == ("not-checked", "proven")
+    assert "your function inner ran in eager, because Dynamo captured no graph" in found.summary
+
+
+def test_a_function_that_dynamo_skips_ran_in_eager_and_it_is_said_why(tmp_path: Path) -> None:
+    """A graph break inside a loop makes Dynamo leave the whole function to eager."""
+    broke = GraphBroke(compile="0/0", reason="graph break in loop", source="train.py:6")
+    events = (CompileStart(compile="0/0", function="step", file="train.py", line=2), broke)
+    end = replace(ENDS_WELL, events=events)
+    found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
+    assert found.verdict == "not-checked"
+    assert "your function step ran in eager, because graph break in loop (train.py:6)" in (
+        found.summary
+    )
+
+
+# --- limits ---------------------------------------------------------------------------------------
+
+OVER_TIME = End(137, "step 500", over_time=True)
+
+
+def test_a_limit_is_a_limit_and_not_a_hang(tmp_path: Path) -> None:
+    """As with training that goes on for days, under --time-limit 40."""
+    calls = tuple(replace(check(), call=number) for number in (1, 2, 3))
+    end = replace(OVER_TIME, events=(COMPILED_ONE, *calls, UNCHECKED))
+    case, asked = written_case(tmp_path, end)
+    found = verdict_of_first(case)
+    assert (found.verdict, found.confidence, asked) == ("clean", "likely", [])
+    assert "3 calls of 1 compiled graph match eager; the program was still running" in found.summary
+    assert any("--time-limit" in text for text in found.not_checked)
+
+
+def test_a_limit_before_anything_was_compared_leaves_everything_unchecked(tmp_path: Path) -> None:
+    case, _ = written_case(tmp_path, replace(OVER_TIME, events=(COMPILED_ONE,)))
+    found = verdict_of_first(case)
+    assert (found.verdict, exit_code(found.verdict)) == ("not-checked", 4)
+
+
+def test_a_limit_in_the_middle_of_a_compile_does_not_prove_that_it_hangs(tmp_path: Path) -> None:
+    entered = StageStart(compile="0/0", stage="lowering")
+    end = replace(OVER_TIME, events=(COMPILED_ONE, entered), died=True)
+    case, asked = written_case(tmp_path, end, compiled=[End(137, over_time=True)])
+    found = verdict_of_first(case)
+    assert (found.verdict, asked) == ("unknown", [COMPILED])
+    assert "Whether it hangs is not known" in found.summary

@@ -6,6 +6,7 @@ import inspect
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
 
 TORCH_NAMES = {
@@ -20,8 +21,8 @@ def replaced_parts(operations: Sequence[str]) -> list[str]:
     from torch._inductor.lowering import lowerings
 
     tables: tuple[tuple[str, Mapping[Any, Any]], ...] = (
-        ("decomposition", decompositions),
-        ("lowering", lowerings),
+        (stages.DECOMPOSITION, decompositions),
+        (stages.LOWERING, lowerings),
     )
     return [
         f"the {kind} of {operation} in use is {place}, not torch's"
