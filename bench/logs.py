@@ -168,7 +168,7 @@ def compare(size: int, turns: int, tlparse: str | None) -> dict[str, list[Run]]:
 def show(runs: dict[str, list[Run]], size: int) -> None:
     """A table: the middle of all turns, with the least and the most."""
     turns = len(next(iter(runs.values())))
-    print(f"{size / 1e6:.0f} MB each, {turns} turn(s), {os.cpu_count()} cores")
+    print(f"{size / 1e6:.0f} MB each, turns: {turns}, {os.cpu_count()} cores")
     print(f"{'':18} {'seconds':>24} {'MB of memory':>14} {'MB/s':>8}")
     for way, found in runs.items():
         seconds = sorted(run.seconds for run in found)

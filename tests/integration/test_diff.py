@@ -421,7 +421,7 @@ def test_what_stands_in_a_recording_is_shown_as_text(tmp_path: Path) -> None:
 def test_without_names_it_is_the_last_two(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")  # So that no path is wrapped.
     recordings = Path(os.environ["INDUCTOSCOPE_RECORDINGS"])
-    assert "Found 0 recording(s), and diff needs two" in inductoscope("diff").words
+    assert "Found 0 recordings, and diff needs two" in inductoscope("diff").words
     shutil.copytree(stored("relu_add_sum"), recordings / "20260101-000000-a")
     assert inductoscope("diff").exit_code == 2
     shutil.copytree(stored("relu_add_sum"), recordings / "20260102-000000-b")

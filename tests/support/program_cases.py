@@ -11,7 +11,7 @@ from typing import Any
 
 from inductoscope.doctor.handover import Found, write_found
 from inductoscope.doctor.instructions import FOLDER, MOVED, Instructions
-from inductoscope.doctor.outside.program import OUTPUT, Listener, ProgramRun, RunLimits
+from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits, output_of
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs
@@ -57,7 +57,7 @@ def check(verdict: str = "right", *, is_exact: bool = True, text: str = "2 value
 def leave_behind(end: End, folder: Path) -> ProgramRun:
     """The folder of a run that ended so."""
     (folder / FOLDER).mkdir(exist_ok=True)
-    (folder / FOLDER / OUTPUT).write_text(end.output)
+    output_of(folder).write_text(end.output)
     stream = StreamWriter(folder, first_event=lambda: ProcessStart(pid=1))
     for event in end.events:
         stream.emit(event)

@@ -191,6 +191,8 @@ TRANSLATED = {
     r"\banew\b": "again",
     r"\bway (?:past|round)\b": "workaround",
     r"\bsign of life\b": "progress",
+    r"\bgo(?:es)? round\b": "loops",
+    r"[a-z]\(s\)": "count_of(number, noun)",
 }
 
 

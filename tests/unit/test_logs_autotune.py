@@ -192,7 +192,7 @@ def test_an_error_before_the_stop_is_said(judged) -> None:  # type: ignore[no-un
     log = LogText().torch("worker 3 died", level="E", module="async_compile.py")
     answer = judged(log.group("a4", "b8").wait().finish("a4"))
     assert answer.kind is Kind.COMPILE_HANG
-    assert "1 error(s) were logged; the first: worker 3 died" in answer.notes[0]
+    assert "1 logged error; the first: worker 3 died" in answer.notes[0]
 
 
 def test_a_stall_in_benchmarking_of_compiled_choices(judged) -> None:  # type: ignore[no-untyped-def]

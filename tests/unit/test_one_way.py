@@ -71,3 +71,8 @@ def places(uses: str, *, in_texts: bool) -> list[str]:
 )
 def test_there_is_one(what: str, uses: str, in_texts: bool, place: str) -> None:
     assert places(uses, in_texts=in_texts) == [place], what
+
+
+def test_a_number_has_its_noun_in_singular_or_plural() -> None:
+    """`count_of` writes '1 graph' and '2 graphs'; 'graph(s)' is written nowhere."""
+    assert places(r"(?s).*[a-z]\(s\).*", in_texts=True) == []

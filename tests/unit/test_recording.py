@@ -142,7 +142,7 @@ def test_a_half_written_last_line_is_damage_and_the_rest_is_whole(folder: Path) 
     assert kinds(entries) == "process tick"
     assert ticks(entries) == [1]
     assert [damage.where for damage in reader.damage] == [f"{stream.name}:3"]
-    assert "1 place(s) in the recording cannot be read" in notes(folder)
+    assert "1 place in the recording cannot be read" in notes(folder)
 
 
 # --- several processes, several threads -----------------------------------------------------------

@@ -181,7 +181,7 @@ def test_a_crash_after_compiling_suspects_a_kernel(findings: Find) -> None:
     finished = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 forward"}
     (found,) = findings(PROCESS, TORCH, COMPILE, finished, END, ended_by(11))
     assert found.title == (
-        "The program was killed by SIGSEGV, outside the compiler, after 1 compiled graph(s)"
+        "The program was killed by SIGSEGV, outside the compiler, after 1 compiled graph"
     )
     assert found.stage == "runtime"
     assert "A compiled kernel may be the cause." in found.advice
@@ -342,7 +342,7 @@ def test_a_run_with_torch_and_no_compile(findings: Find) -> None:
 
 def test_a_cache_hit_says_how_to_see_the_stages() -> None:
     (found,) = diagnose(load(stored("cache_hit")))
-    assert found.title.startswith("1 compile(s) came from a cache")
+    assert found.title.startswith("1 compile came from a cache")
     assert found.evidence == ("compile 0/0: hit in the AOTAutograd cache",)
     assert "inductoscope run --fresh" in found.advice
     assert not found.is_problem

@@ -94,6 +94,15 @@ def test_the_findings_as_data() -> None:
     assert data["findings"][0]["confidence"] == "proven"
 
 
+def test_operators_have_their_usual_names_in_text_and_json(tmp_path: Path) -> None:
+    message = "no lowering for (<OpOverload(op='aten.cat', overload='default')>, 3)"
+    failed = {"kind": "error", "stage": "lowering", "type": "Exception", "message": message}
+    folder = write_recording(tmp_path / "r", failed)
+    assert "no lowering for (aten.cat.default, 3)" in inductoscope("show", folder).words
+    (finding,) = inductoscope("show", folder, "--json", "-").data["findings"]
+    assert finding["title"].endswith("no lowering for (aten.cat.default, 3)")
+
+
 def test_json_that_cannot_be_written_says_so(tmp_path: Path) -> None:
     answer = inductoscope("show", stored("recompiles"), "--json", tmp_path / "no" / "view.json")
     assert answer.exit_code == 2
@@ -207,7 +216,7 @@ def test_all_recordings_are_listed_with_their_commands() -> None:
     for script in ("first.py", "second.py"):
         create_recording(["python", script])
     shown = inductoscope("show", "--list")
-    assert shown.words.startswith("2 recording(s) in ")
+    assert shown.words.startswith("2 recordings in ")
     assert "python first.py" in shown.words
     data = inductoscope("show", "--list", "--json", "-").data
     assert [item["command"][-1] for item in data["recordings"]] == ["first.py", "second.py"]

@@ -73,6 +73,8 @@ class Verdict:
     workaround: Workaround | None = None
     issue: str | None = None
     recording: str = ""
+    # The file with what the program printed; empty where it printed to the terminal.
+    output: str = ""
     seconds: float = 0.0
     partial: bool = False
     # Runs of the program, of candidates and of the reproducer.

@@ -31,6 +31,7 @@ from inductoscope.recording.events.process import Exited, ProcessEnd, ProcessSta
 from inductoscope.recording.events.reading import Entry
 from inductoscope.recording.reader import RecordingReader, open_recording
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.counting import count_of
 
 # Sides of a process: what its own threads do, and what they have others do.
 _OWN = "program"
@@ -218,9 +219,10 @@ class _Stream:
     def notes(self) -> Iterator[str]:
         """What the timeline does not show, or shows with a guess."""
         if self.without_beginning:
-            yield f"{self.name}: {self.without_beginning} end(s) without a beginning are left out"
+            ends = count_of(self.without_beginning, "end")
+            yield f"{self.name}: left out {ends} without a beginning"
         if self.open:
-            yield f"{self.name}: {len(self.open)} span(s) never ended"
+            yield f"{self.name}: {count_of(len(self.open), 'span')} never ended"
 
 
 # --- handlers -------------------------------------------------------------------------------------

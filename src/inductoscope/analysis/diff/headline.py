@@ -10,6 +10,7 @@ from inductoscope.analysis.diff.entities import (
     GraphDifference,
     StageComparison,
 )
+from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.stages import DYNAMO, PASSES
 
 _MOST_NAMES = 4
@@ -28,7 +29,9 @@ def verdict(difference: Difference) -> str:
     if not changed:
         return _only(difference)
     earliest = min(changed, key=_stage_number)
-    more = f" {len(changed) - 1} more graph(s) differ." if len(changed) > 1 else ""
+    more = (
+        f" Different too: {count_of(len(changed) - 1, 'more graph')}." if len(changed) > 1 else ""
+    )
     return f"{_sentence(earliest)}{more}"
 
 
@@ -78,7 +81,7 @@ def _fusion(graph: GraphDifference) -> str:
         return ""
     change = graph.fusions[0]
     more = len(graph.fusions) - 1
-    rest = f", and {more} more fusion(s) changed" if more else ""
+    rest = f", and {count_of(more, 'more fusion')} changed" if more else ""
     return f"{graph.label}: the second run {fusion_text(change)}{rest}."
 
 

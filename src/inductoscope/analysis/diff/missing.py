@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from inductoscope.analysis.diff.side import Side
+from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.stages import DYNAMO
 
 
@@ -35,7 +36,7 @@ def _reason(side: Side, stage: str) -> str:
     if off:
         return f"its hooks were off: {'; '.join(off)}"
     if side.recording.damage:
-        return f"{len(side.recording.damage)} part(s) of the recording could not be read"
+        return f"{count_of(len(side.recording.damage), 'part')} of the recording could not be read"
     if side.graph is None:
         return "Inductor did not compile the graph"
     return "nothing was recorded, or it was removed later"

@@ -10,6 +10,7 @@ from inductoscope.analysis.diff.entities import StageComparison
 from inductoscope.analysis.diff.materials import NAMED_BY_OTHERS, STAGES, Material
 from inductoscope.analysis.diff.missing import why_missing, why_unnamed
 from inductoscope.analysis.diff.side import Side
+from inductoscope.vocabulary.counting import count_of
 
 _LONGEST_DIFF = 1000  # lines
 
@@ -95,7 +96,9 @@ def unified(one: Material, other: Material) -> str:
             lines += [f"-{line}" for line in one.lines[a:b]]
             lines += [f"+{line}" for line in other.lines[c:d]]
     more = len(lines) - _LONGEST_DIFF
-    return "\n".join(lines[:_LONGEST_DIFF]) + (f"\n… {more} more line(s)" if more > 0 else "")
+    return "\n".join(lines[:_LONGEST_DIFF]) + (
+        f"\n… {count_of(more, 'more line')}" if more > 0 else ""
+    )
 
 
 def _changes(one: Sequence[str], other: Sequence[str]) -> Iterator[list[Change]]:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from inductoscope.analysis.diff.entities import Fact
 from inductoscope.model.entities import Process, Recording
 from inductoscope.recording.values import members, texts
+from inductoscope.vocabulary.counting import count_of
 
 # Where things lie says nothing about what the compiler does.
 _PLACES = ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "TORCH_TRACE", "TMPDIR")
@@ -58,14 +59,16 @@ def notes(recording: Recording, run: str) -> Iterator[str]:
     """What of a recording cannot be compared, and why."""
     if recording.damage:
         where, what = recording.damage[0]
+        parts = count_of(len(recording.damage), "part")
         yield (
-            f"The {run} recording is damaged: {len(recording.damage)} part(s) could not be read "
-            f"({where}: {what}). What was in them counts as missing."
+            f"The {run} recording is damaged: {parts} could not be read ({where}: {what}). "
+            "What was there counts as missing."
         )
     cached = [graph.key for graph in recording.graphs if graph.cached]
     if cached:
+        graphs = f"{count_of(len(cached), 'graph')} out of a cache ({', '.join(cached[:4])})"
         yield (
-            f"The {run} run took {len(cached)} graph(s) out of a cache ({', '.join(cached[:4])}): "
+            f"The {run} run took {graphs}: "
             "no IR, no fusion and no kernels are recorded of them. Record with 'run --fresh'."
         )
     for process in recording.processes:

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
+from inductoscope.vocabulary.counting import count_of
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -33,7 +34,7 @@ def check(recording: Recording) -> Iterator[Finding]:
     fresh = recording.manifest.get("fresh") is True
     yield Finding(
         rule="cache_hits",
-        title=f"{len(compiles)} compile(s) came from a cache, so their inner stages did not run",
+        title=f"{count_of(len(compiles), 'compile')} came from a cache: inner stages did not run",
         is_problem=False,
         confidence="proven",
         evidence=(f"compile {', '.join(compiles)}: hit in the {caches} cache",),

@@ -20,6 +20,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Process, Recording
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.counting import count_of
 
 _REQUESTED = {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE}
 # Signals that nothing but a timer or a limit sends, and what is known about who set it.
@@ -94,7 +95,7 @@ def _elsewhere(recording: Recording, compiled: int) -> str:
     if any(_interrupted(compile_) for compile_ in recording.compiles):
         return "while it compiled"
     if compiled:
-        return f"outside the compiler, after {compiled} compiled graph(s)"
+        return f"outside the compiler, after {count_of(compiled, 'compiled graph')}"
     return "outside the compiler"
 
 

@@ -16,6 +16,7 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Process, Recording
+from inductoscope.vocabulary.counting import count_of
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -25,14 +26,15 @@ def check(recording: Recording) -> Iterator[Finding]:
     if recording.damage:
         where, what = recording.damage[0]
         yield _note(
-            f"{len(recording.damage)} place(s) in the recording cannot be read",
+            f"{count_of(len(recording.damage), 'place')} in the recording cannot be read",
             f"first: {where}: {what}",
             "This is normal for a process that was killed while writing; the rest is intact.",
         )
     if recording.unknown_events:
         kinds = ", ".join(f"{kind} {count}" for kind, count in recording.unknown_events.items())
+        number = sum(recording.unknown_events.values())
         yield _note(
-            f"{sum(recording.unknown_events.values())} event(s) are unknown to this version",
+            f"This version does not know {count_of(number, 'event')}",
             f"kinds: {kinds}",
             "A newer inductoscope wrote them. Upgrade: pip install --upgrade inductoscope.",
         )
@@ -47,7 +49,7 @@ def _left_out(process: Process) -> Iterator[Finding]:
         )
     if process.dropped:
         yield _note(
-            f"Process {process.pid} could not write {process.dropped} event(s)",
+            f"Process {process.pid} could not write {count_of(process.dropped, 'event')}",
             "the process counted them; it had run out of file descriptors",
             "Raise the limit on open files: ulimit -n.",
         )

@@ -9,6 +9,7 @@ import click
 
 from inductoscope.cli.parameters import json_option, recording_argument
 from inductoscope.errors import UsageError
+from inductoscope.vocabulary.counting import count_of
 
 
 @click.command("diff")
@@ -68,7 +69,7 @@ def _chosen(first: Path | None, second: Path | None) -> tuple[Path, Path]:
     found = all_recordings()
     if len(found) < 2:
         raise UsageError(
-            f"Found {len(found)} recording(s), and diff needs two. Name them: "
+            f"Found {count_of(len(found), 'recording')}, and diff needs two. Name them: "
             "'inductoscope diff FIRST SECOND'."
         )
     return found[-2], found[-1]

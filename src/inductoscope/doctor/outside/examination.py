@@ -154,6 +154,7 @@ class Doctor:
         if self._case is not None:
             verdict.notes = list(dict.fromkeys(self._case.noted))
         verdict.recording = str(self._request.folder)
+        verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)
         tried = self._found.candidates_tried if self._found else 0
         verification = self._proof.verification

@@ -203,7 +203,7 @@ def _summary(result: Verdict, found: Found) -> str:
     elif culprit.pass_:
         who = f", because of the pass {culprit.pass_.partition(',')[0]}"
     elif result.verdict == v.HANG and culprit.function:
-        who = f", in {culprit.function}, which loops or waits"
+        who = f", in {culprit.function}, which loops or blocks"
     elif culprit.op:
         named = " in ".join(headline_of(found).names) or culprit.op.partition(",")[0]
         who = f", because of {named}"

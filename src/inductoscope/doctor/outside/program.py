@@ -51,7 +51,12 @@ _LOOKS = 12
 _TIME_FOR_INPUT = 2.0
 # How long the other processes of a program may go on once one of them has investigated.
 _TIME_TO_END = 20.0
-OUTPUT = "output.txt"
+_OUTPUT = "output.txt"
+
+
+def output_of(recording: Path) -> Path:
+    """The file with everything that the program printed in the run that was recorded there."""
+    return recording / FOLDER / _OUTPUT
 
 
 @dataclass(frozen=True)
@@ -84,7 +89,7 @@ class ProgramRun:
     def output(self) -> str:
         """The end of what the program printed."""
         with contextlib.suppress(OSError):
-            data = (self.folder / FOLDER / OUTPUT).read_bytes()[-20000:]
+            data = output_of(self.folder).read_bytes()[-20000:]
             return data.decode("utf-8", "replace")
         return ""
 
@@ -145,7 +150,7 @@ def run_program(
     }
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()
-    with (place / OUTPUT).open("wb") as output, _input(stdin) as given:
+    with output_of(folder).open("wb") as output, _input(stdin) as given:
         child = start_or_discard(
             folder,
             lambda: start_group(command, environment=environment, stdin=given, stdout=output),

@@ -17,6 +17,7 @@ from inductoscope.doctor.outside.program import (
     ProgramRun,
     RunLimits,
     keep_stdin,
+    output_of,
     run_program,
 )
 from inductoscope.errors import ToolFailure
@@ -65,9 +66,16 @@ class Runs:
         self._eager: ProgramRun | None = None
         self._plain: ProgramRun | None = None
 
+    @property
+    def output(self) -> str:
+        """The file with what the program printed, in the run that was looked at last."""
+        path = output_of(self.looking_in)
+        return str(path) if path.exists() else ""
+
     def first(self, instructions: Instructions) -> ProgramRun:
         """The first run, on which everything else is based."""
         self._listener.say("running the program with every compiled graph checked against eager")
+        self._listener.say(f"it prints to {output_of(self.looking_in)}")
         run = self._run(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.operator_names import with_usual_names
 
 TORCH_NAMES = {
     "torch._inductor.compiler_bisector": ("CompilerBisector.disable_subsystem",),
@@ -154,7 +154,8 @@ def subsystem_switch(*subsystems: str) -> Switch:
         ) -> bool:
             if subsystem not in subsystems:
                 return False
-            return not permit(_name(str(debug_info())) if debug_info is not None else subsystem)
+            name = subsystem if debug_info is None else with_usual_names(str(debug_info()))
+            return not permit(name)
 
         CompilerBisector.disable_subsystem = classmethod(disable_subsystem)
         try:
@@ -163,14 +164,6 @@ def subsystem_switch(*subsystems: str) -> Switch:
             CompilerBisector.disable_subsystem = original
 
     return switch
-
-
-_OVERLOAD = re.compile(r"<OpOverload\(op='([\w.]+)', overload='(\w+)'\)>")
-
-
-def _name(text: str) -> str:
-    """What torch's bisector calls an application; an operation by its usual name."""
-    return _OVERLOAD.sub(r"\1.\2", text)
 
 
 @contextlib.contextmanager

@@ -25,6 +25,7 @@ from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFa
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.hangs.logs.torch_trace import answer_from_trace
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.line_meanings import LineMeaning
 from inductoscope.vocabulary.stage_lookup import stage_of_module
 from inductoscope.vocabulary.stages import WORDS
@@ -71,7 +72,7 @@ def _with_errors(program: ProgramFold, answer: Answer) -> Answer:
     if answer.kind is not Kind.ERROR and program.errors and not by_interrupt:
         first = line_evidence(program.errors[0])
         number = program.number_of_errors
-        notes.append(f"{number} error(s) were logged; the first: {first.text} ({first.place})")
+        notes.append(f"{count_of(number, 'logged error')}; the first: {first.text} ({first.place})")
     notes += [
         f"a thread or a child failed: {shortened(seen.failure.error)} ({seen.origin.place})"
         for seen in program.asides[-1:]
@@ -183,7 +184,7 @@ def _clean(program: ProgramFold) -> Answer | None:
 
 def _notes(program: ProgramFold) -> tuple[str, ...]:
     failed = sum(len(group.failed) for group in program.autotune.groups)
-    return (f"{failed} choice(s) failed to compile; that is usual",) if failed else ()
+    return (f"{count_of(failed, 'choice')} failed to compile; that is usual",) if failed else ()
 
 
 def _unfinished(program: ProgramFold) -> CompileProgress | None:

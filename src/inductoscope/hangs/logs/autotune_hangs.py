@@ -15,6 +15,7 @@ from inductoscope.hangs.logs.answer import (
 )
 from inductoscope.hangs.logs.groups import Group, GroupState
 from inductoscope.hangs.logs.program import ProgramFold
+from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.stage_lookup import stage_of_module
 from inductoscope.vocabulary.stages import (
     AUTOTUNE,
@@ -74,7 +75,7 @@ def _left_out(groups: list[Group]) -> tuple[str, ...]:
         )
     cut = sum(group.cut for group in groups)
     if cut:
-        notes.append(f"ignored {cut} line(s) that are cut off inside the name of a choice")
+        notes.append(f"ignored {count_of(cut, 'line')} cut off inside the name of a choice")
     return tuple(notes)
 
 
@@ -139,7 +140,9 @@ def _assemblers(program: ProgramFold) -> LogLine | None:
     killed = program.assemblers_killed
     if not killed:
         return None
-    return place_evidence(killed[0].origin, f"ptxas was still running for {len(killed)} kernel(s)")
+    return place_evidence(
+        killed[0].origin, f"ptxas was still running for {count_of(len(killed), 'kernel')}"
+    )
 
 
 def _compile_advice(group: Group) -> tuple[str, ...]:

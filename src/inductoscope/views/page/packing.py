@@ -19,6 +19,7 @@ from typing import Any
 
 from inductoscope.model.as_json import as_json
 from inductoscope.views.page.contents import Contents
+from inductoscope.vocabulary.operator_names import with_usual_names
 
 # Making a few chunks takes less time than starting a process.
 _FEW_CHUNKS = 40
@@ -97,13 +98,14 @@ def compact(value: Any) -> bytes:
 def dumps(value: Any, *, ascii_only: bool) -> str:
     """JSON that a browser reads: dataclasses as objects, without Infinity and NaN."""
     try:
-        return json.dumps(
+        text = json.dumps(
             value,
             ensure_ascii=ascii_only,
             separators=(",", ":"),
             allow_nan=False,
             default=as_json,
         )
+        return with_usual_names(text)
     except ValueError:
         return dumps(_finite(value), ascii_only=ascii_only)
 

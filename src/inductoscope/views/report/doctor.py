@@ -43,6 +43,8 @@ def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = 
     if view["issue"]:
         printer.pair("bug report", view["issue"])
     printer.pair("recording", view["recording"])
+    if view["output"]:
+        printer.pair("it printed", view["output"])
     printer.pair("took", f"{view['seconds']:.0f} s, {count_of(view['runs'], 'run')}")
 
 

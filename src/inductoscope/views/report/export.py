@@ -8,6 +8,7 @@ from typing import Any
 
 from inductoscope.views.export.folder import MANIFEST, Written, kept_files
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.counting import count_of
 
 SCHEMA = 1
 View = dict[str, Any]
@@ -37,7 +38,7 @@ def print_export(printer: Printer, view: View) -> None:
     groups: dict[str, list[View]] = {}
     for file in view["files"]:
         groups.setdefault(file["path"].partition("/")[0], []).append(file)
-    printer.heading(f"{len(view['files'])} file(s) in {view['folder']}")
+    printer.heading(f"{count_of(len(view['files']), 'file')} in {view['folder']}")
     for name, files in groups.items():
         size = _size(sum(file["bytes"] for file in files))
         count = f"{len(files)} files, " if len(files) > 1 else ""

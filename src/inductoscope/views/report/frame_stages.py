@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.views.report.sections import Section
+from inductoscope.vocabulary.counting import count_of
 
 
 def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
@@ -32,7 +33,7 @@ def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
         found = recording.data(compile_.guards)
         if isinstance(found, list):
             yield Section(
-                f"{compile_.id} {compile_.function}: {compile_.guard_count} guard(s)",
+                f"{compile_.id} {compile_.function}: {count_of(compile_.guard_count, 'guard')}",
                 {"source": compile_.place},
                 "\n".join(_guard_lines(found)),
             )

@@ -18,6 +18,7 @@ from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.recording.values import texts
 from inductoscope.views.report.operation import ir_text, native_view
 from inductoscope.views.report.sections import Section
+from inductoscope.vocabulary.counting import count_of
 
 
 def _graphs(compiles: Iterable[Compile]) -> Iterator[InductorGraph]:
@@ -236,8 +237,9 @@ def autotune(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sect
                 )
                 if choice.error:
                     lines.append(f"    {choice.error.splitlines()[0]}")
+            choices = count_of(len(search.choices), "choice")
             yield Section(
-                f"{graph.key} autotune {search.operation}: {len(search.choices)} choice(s)",
+                f"{graph.key} autotune {search.operation}: {choices}",
                 {"winner": search.winner},
                 "\n".join(lines),
             )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 
+from inductoscope.vocabulary.operator_names import with_usual_names
+
 # Controls, marks that reorder what follows, further line ends, and halves of characters.
 _UNSAFE = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
@@ -11,8 +13,11 @@ _UNSAFE = re.compile(
 
 
 def visible(text: str) -> str:
-    """The text with control characters written out, tabs and line ends kept."""
-    return _UNSAFE.sub(lambda match: _escape(ord(match[0])), text)
+    """The text with control characters written out, tabs and line ends kept.
+
+    Operators have their usual names, whoever wrote the text.
+    """
+    return _UNSAFE.sub(lambda match: _escape(ord(match[0])), with_usual_names(text))
 
 
 def _escape(code: int) -> str:

@@ -11,6 +11,7 @@ from inductoscope.recording.location import recordings_folder
 from inductoscope.recording.reader import read_file
 from inductoscope.recording.values import members, parse, real, texts
 from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.counting import count_of
 
 View = dict[str, Any]
 
@@ -35,7 +36,7 @@ def _manifest(path: Path) -> View:
 
 def print_recordings(printer: Printer, view: View) -> None:
     """All recordings as text."""
-    printer.heading(f"{len(view['recordings'])} recording(s) in {view['folder']}")
+    printer.heading(f"{count_of(len(view['recordings']), 'recording')} in {view['folder']}")
     for item in view["recordings"]:
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item["created"]))
         printer.pair(Path(item["path"]).name, f"{when}  {' '.join(item['command'])}", width=34)

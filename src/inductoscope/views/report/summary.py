@@ -173,9 +173,9 @@ def _compile_words(view: View) -> str:
     totals = view["totals"]
     outcomes = Counter(compile_["outcome"] for compile_ in view["compiles"])
     words = [f"{count} {outcome}" for outcome, count in outcomes.items()] or ["none"]
-    words.append(f"{totals['graphs']} Inductor graph(s)")
-    words.append(f"{totals['graph_breaks']} graph break(s)")
-    words.append(f"{totals['recompiles']} recompile(s)")
+    words.append(count_of(totals["graphs"], "Inductor graph"))
+    words.append(count_of(totals["graph_breaks"], "graph break"))
+    words.append(count_of(totals["recompiles"], "recompile"))
     return ", ".join(words)
 
 

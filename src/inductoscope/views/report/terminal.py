@@ -18,6 +18,7 @@ from rich.text import Text
 from inductoscope.errors import unwritable
 from inductoscope.model.as_json import as_json
 from inductoscope.views.report.plain_text import visible
+from inductoscope.vocabulary.operator_names import with_usual_names
 
 HEADING = "bold"
 GOOD = "green"
@@ -78,7 +79,7 @@ def _plain(value: Any) -> Any:
 
 def write_json(view: Any, target: str) -> None:
     """Write a view as JSON to a file, or to standard output for '-'."""
-    text = json.dumps(view, indent=1, ensure_ascii=True, default=_plain) + "\n"
+    text = with_usual_names(json.dumps(view, indent=1, ensure_ascii=True, default=_plain) + "\n")
     if target == "-":
         sys.stdout.write(text)
         return
