@@ -136,7 +136,7 @@ def test_events_that_only_a_newer_version_knows_are_counted_and_shown(tmp_path: 
 
     assert load(folder).unknown_events == {"hologram": 2, "scent": 1}
     shown = inductoscope("show", folder)
-    assert "3 event(s) are unknown to this version" in shown.words
+    assert "This version does not know 3 events" in shown.words
     assert "kinds: hologram 2, scent 1" in shown.words
     data = inductoscope("show", folder, "--json", "-").data
     assert data["unknown_events"] == {"hologram": 2, "scent": 1}

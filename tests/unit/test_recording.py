@@ -290,7 +290,7 @@ writer.close()
     _, entries = read(folder)
 
     assert kinds(entries) == "process kept kept process-end"
-    assert "could not write 2 event(s)" in notes(folder)
+    assert "could not write 2 events" in notes(folder)
 
 
 # --- disks that fill up ---------------------------------------------------------------------------

@@ -300,12 +300,12 @@ def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
             {"kind": "stopped", "reason": "No space left on device"},
             "Process 7 stopped recording: No space left on device. The program continued.",
         ),
-        ({"kind": "process-end", "dropped": 3}, "Process 7 could not write 3 event(s)"),
+        ({"kind": "process-end", "dropped": 3}, "Process 7 could not write 3 events"),
         (
             {"kind": "hook-error", "hook": "fusion.pairs", "error": "KeyError: 'x'"},
             "A hook of inductoscope failed and recorded nothing: fusion.pairs: KeyError: 'x'",
         ),
-        ({"kind": "hologram"}, "1 event(s) are unknown to this version"),
+        ({"kind": "hologram"}, "This version does not know 1 event"),
     ],
 )
 def test_what_is_missing_is_told(findings: Find, event: dict[str, Any], title: str) -> None:

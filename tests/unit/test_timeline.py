@@ -81,7 +81,7 @@ def test_what_never_ended_lasts_until_the_process_was_seen_to_exit() -> None:
     ]  # fmt: skip
     assert {span.end for span in unfinished} == {unfinished[0].end}
     assert unfinished[0].end == pytest.approx(found.seconds, abs=0.01)
-    assert "5 span(s) never ended" in found.notes[0]
+    assert "5 spans never ended" in found.notes[0]
 
 
 def written(folder: Path, *events: dict[str, Any]) -> Timeline:
@@ -134,7 +134,7 @@ def test_ends_without_a_beginning_and_events_without_a_time_are_left_out(tmp_pat
         end("dynamo", 3.5),
     )
     assert [(s.stage, s.seconds) for s in found.spans] == [("dynamo", 0.0)]
-    assert found.notes == ("1-1: 2 end(s) without a beginning are left out",)
+    assert found.notes == ("1-1: left out 2 ends without a beginning",)
 
 
 def test_a_recording_with_nothing_in_it_has_an_empty_timeline(tmp_path: Path) -> None:
