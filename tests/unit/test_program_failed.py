@@ -146,7 +146,7 @@ def test_a_timer_is_a_limit_and_no_kernels_fault(tmp_path: Path) -> None:
     done = {"kind": "inductor-end", "compile": "0/0", "graph": "0/0 inference"}
     (found,) = findings(tmp_path, *COMPILED, done, ended)
     assert found.title == (
-        "The program was stopped by SIGALRM, outside the compiler, after 1 compiled graph(s)"
+        "The program was stopped by SIGALRM, outside the compiler, after 1 compiled graph"
     )
     assert "kernel" not in found.advice
     assert "signal.alarm" in found.evidence[1]
