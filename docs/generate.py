@@ -54,25 +54,34 @@ def commands() -> str:
 
 
 def options(name: str) -> str:
-    """The options of one command."""
-    found = [param for param in command_called(name).params if isinstance(param, click.Option)]
-    return "\n".join(["| option | what it does |", "|---|---|", *map(_option, found)])
+    """The options of one command, with those of the commands in it."""
+    found = command_called(name)
+    rows = [_option(param) for param in found.params if isinstance(param, click.Option)]
+    for inner in found.commands.values() if isinstance(found, click.Group) else ():
+        rows += [
+            _option(param, f"{inner.name} ")
+            for param in inner.params
+            if isinstance(param, click.Option)
+        ]
+    return "\n".join(["| option | what it does |", "|---|---|", *rows])
 
 
 def _arguments(command: click.Command) -> str:
+    if isinstance(command, click.Group):
+        return _cell(f" [{'|'.join(command.commands)}]")
     context = click.Context(command)
     arguments = (param for param in command.params if isinstance(param, click.Argument))
     return "".join(f" {_cell(param.make_metavar(context))}" for param in arguments)
 
 
-def _option(option: click.Option) -> str:
+def _option(option: click.Option, before: str = "") -> str:
     # The help has its default in brackets where it is not a value.
     text, _, told = (option.help or "").partition("  [default: ")
     default = told.rstrip("]") or (f"{option.default:g}" if _is_number(option) else option.default)
     shown = option.show_default or told
     value = _cell(f" {_value(option)}") if not option.is_flag else ""
     names = ", ".join(sorted(option.opts, key=len))
-    return f"| `{names}{value}` | {text}{f' Default: {default}.' if shown else ''} |"
+    return f"| `{before}{names}{value}` | {text}{f' Default: {default}.' if shown else ''} |"
 
 
 def _is_number(option: click.Option) -> bool:

@@ -9,6 +9,7 @@ import os
 import shutil
 import signal
 import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -146,6 +147,17 @@ def _plain_surroundings(
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", str(next(folders_of_recordings)))
+
+
+@pytest.fixture
+def public_folder(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder of recordings that every user can reach, other than those of pytest."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+        monkeypatch.setenv("INDUCTOSCOPE_RECORDINGS", folder)
+        yield Path(folder)
+        for path in (Path(folder), *Path(folder).iterdir()):
+            path.chmod(0o700)
 
 
 @pytest.fixture

@@ -216,10 +216,10 @@ def test_all_recordings_are_listed_with_their_commands() -> None:
     for script in ("first.py", "second.py"):
         create_recording(["python", script])
     shown = inductoscope("show", "--list")
-    assert shown.words.startswith("2 recordings in ")
+    assert shown.words.startswith("2 recordings, ")
     assert "python first.py" in shown.words
     data = inductoscope("show", "--list", "--json", "-").data
-    assert [item["command"][-1] for item in data["recordings"]] == ["first.py", "second.py"]
+    assert [item["command"][-1] for item in data["recordings"]] == ["second.py", "first.py"]
 
 
 @pytest.mark.parametrize("created", [1e300, -1e300, 10**30, "yesterday", None, float("nan")])

@@ -24,6 +24,7 @@ COMMANDS: tuple[str, ...] = (
     "fusion",
     "diff",
     "export",
+    "recordings",
     "explain",
     "logs",
     "attach",

@@ -10,13 +10,14 @@ from dataclasses import dataclass, field
 from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.failure import Failure
 from inductoscope.model.checks import NotedDifference
+from inductoscope.recording.layout import EXAMINATION
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"
 # Which module of the tool the start-up hook starts inside a process.
 INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
 
 # Files in the recording's folder.
-FOLDER = "doctor"
+FOLDER = EXAMINATION
 FINDING = "finding.json"
 PROGRESS = "progress.jsonl"
 JOURNAL = "journal.jsonl"

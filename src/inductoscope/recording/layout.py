@@ -9,6 +9,8 @@ SCHEMA = 1
 MANIFEST = "recording.json"
 # The doctor's verdict on the run, with the files that it wrote.
 VERDICT = "verdict.json"
+# What else the doctor writes: its journal, the reproducer, further runs.
+EXAMINATION = "doctor"
 STREAMS = "streams"
 PAYLOADS = "payloads"
 STREAM_SUFFIX = ".jsonl"

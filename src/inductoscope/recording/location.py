@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import json
 import os
 import re
@@ -32,9 +34,24 @@ def recordings_folder() -> Path:
 def all_recordings() -> list[Path]:
     """Every recording in the folder, oldest first."""
     folder = recordings_folder()
-    if not folder.is_dir():
+    try:
+        found = [path for path in folder.iterdir() if _is_recording(path)]
+    except FileNotFoundError:
         return []
-    return sorted((p for p in folder.iterdir() if (p / MANIFEST).is_file()), key=_age)
+    except OSError as error:
+        raise UnreadableRecording(
+            f"The folder of recordings, {folder}, cannot be read: {error.strerror}. "
+            f"Name another one with {FOLDER_VARIABLE}."
+        ) from error
+    return sorted(found, key=_age)
+
+
+def _is_recording(path: Path) -> bool:
+    """A folder with a manifest; hidden folders hold what belongs to recordings, or is left over."""
+    try:
+        return not path.name.startswith(".") and (path / MANIFEST).is_file()
+    except OSError:
+        return False
 
 
 def _age(recording: Path) -> tuple[str, float]:
@@ -82,6 +99,7 @@ def create_recording(command: Sequence[str], *, output: Path | None = None, **de
         "schema": SCHEMA,
         "tool": f"inductoscope {__version__}",
         "created": time.time(),
+        "machine": this_machine(),
         "command": without_secrets(command),
         "cwd": _working_directory(),
         "environment": storable(os.environ),
@@ -115,6 +133,17 @@ def discard_recording(path: Path) -> None:
             inside.unlink(missing_ok=True)
     if path.parent == recordings_folder():
         path.rmdir()
+
+
+def this_machine() -> str:
+    """Tells apart where process ids mean something else, without naming the machine."""
+    seen = []
+    with contextlib.suppress(OSError):
+        seen = [
+            Path("/proc/sys/kernel/random/boot_id").read_text(),
+            os.readlink("/proc/self/ns/pid"),
+        ]
+    return hashlib.blake2b("".join(seen).encode(), digest_size=8).hexdigest() if seen else ""
 
 
 def _working_directory() -> str:

@@ -85,10 +85,10 @@ def command(
 
 
 def _list_recordings() -> tuple[Any, Any]:
-    from inductoscope.recording.location import all_recordings
+    from inductoscope.model.stored_recordings import stored_recordings
     from inductoscope.views.report.recordings import print_recordings, recordings_view
 
-    return recordings_view(all_recordings()), print_recordings
+    return recordings_view(stored_recordings()), print_recordings
 
 
 def _recording(path: Path | None, target: str | None) -> Recording:

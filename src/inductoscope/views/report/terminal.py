@@ -57,6 +57,10 @@ class Printer:
         if lines:
             self._console.print(Text("\n".join(lines)), soft_wrap=True)
 
+    def whole(self, text: str, *, style: str = "") -> None:
+        """One line kept as it is, however long."""
+        self._console.print(Text(visible(text), style=style), soft_wrap=True)
+
     def pair(self, name: str, value: str, *, indent: int = 2, width: int = 14) -> None:
         """A name and its value, the value wrapped beside the name, or below a long one."""
         name = " ".join(visible(name).split())

@@ -1,0 +1,260 @@
+"""What the recordings on disk are: how large, of what, how it ended, and whether it still runs.
+
+A recording is not folded for this: the list stays quick for hundreds of large recordings. All of it
+may be damaged or a stranger's, and none of that keeps the others from being listed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.model.entities import Ending
+from inductoscope.processes.status import read_status
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.process import Exited, ProcessEnd, ProcessStart
+from inductoscope.recording.events.reading import parse_line
+from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA, VERDICT
+from inductoscope.recording.location import all_recordings, this_machine
+from inductoscope.recording.reader import read_file
+from inductoscope.recording.stream_reader import StreamReader, open_ordinary, stream_paths
+from inductoscope.recording.values import members, parse, real, text, texts
+
+_LARGEST_FILE = 16 << 20
+# The last events of a stream.
+_TAIL = 64 << 10
+# A process that was started this many seconds after its stream is another one with the same id.
+# Clocks are set while programs run, and to spare a recording is the smaller mistake.
+_CLOCKS_DIFFER = 600.0
+# Processes on another machine cannot be seen; after this long without an event they have ended.
+_SILENCE = 24 * 3600.0
+
+
+@dataclass(frozen=True)
+class GivenVerdict:
+    """The doctor's verdict, as far as a list shows it."""
+
+    verdict: str
+    confidence: str
+    partial: bool
+
+
+@dataclass(frozen=True)
+class StoredRecording:
+    """One recording in the folder of recordings."""
+
+    path: Path
+    # Seconds since 1970.
+    created: float
+    command: tuple[str, ...]
+    # Bytes that it takes on the disk.
+    size: int
+    # 'run', 'doctor' or 'record', for those that a program made of itself.
+    made_by: str
+    verdict: GivenVerdict | None
+    ending: Ending | None
+    # A process of it that still runs here; 0 if there is none.
+    running: int
+    # Made where processes cannot be seen, without an end, and lately.
+    may_run_elsewhere: bool
+    # Why it is not taken for a recording of ours, which is never deleted; empty if it is one.
+    not_ours: str
+
+    @property
+    def why_kept(self) -> str:
+        """Why it must not be deleted; empty if it may be."""
+        if self.running:
+            return f"process {self.running} is still running"
+        if self.may_run_elsewhere:
+            return "it may still be running on another machine or in a container"
+        return self.not_ours
+
+
+def stored_recordings() -> list[StoredRecording]:
+    """All recordings in the folder, the newest first."""
+    return [describe(path) for path in reversed(all_recordings())]
+
+
+def describe(path: Path) -> StoredRecording:
+    """What a recording says of itself, and what the disk and the system say of it."""
+    manifest, problem = _manifest(path)
+    streams = [_read_stream(stream) for stream in _streams(path)]
+    ending = next((stream.ending for stream in streams if stream.ending), None)
+    verdict, made_by = _verdict(path), _made_by(path, manifest)
+    is_over = {
+        "run": ending is not None,
+        "doctor": verdict is not None,
+        "record": all(stream.is_closed for stream in streams),
+    }
+    machine = text(manifest.get("machine"))
+    is_elsewhere = bool(machine) and machine != this_machine()
+    return StoredRecording(
+        path=path,
+        created=real(manifest.get("created")) or _modified(path / MANIFEST),
+        command=texts(manifest.get("command")),
+        size=size_on_disk(path),
+        made_by=made_by,
+        verdict=verdict,
+        ending=ending,
+        running=0 if is_elsewhere else _running(streams),
+        may_run_elsewhere=is_elsewhere and not is_over[made_by] and not _are_silent(streams),
+        not_ours=problem,
+    )
+
+
+# --- what it says of itself -----------------------------------------------------------------------
+
+
+def _manifest(path: Path) -> tuple[dict[str, Any], str]:
+    """The manifest, and why the folder is not taken for a recording of ours."""
+    if path.is_symlink():
+        return members(_parsed(path / MANIFEST)), "it is a link to a recording elsewhere"
+    try:
+        found = parse(read_file(path / MANIFEST, _LARGEST_FILE))
+    except OSError as error:
+        return {}, f"its {MANIFEST} cannot be read: {error.strerror}"
+    except ValueError:
+        return {}, f"its {MANIFEST} is cut short or not JSON"
+    manifest = members(found)
+    schema = manifest.get("schema")
+    if not isinstance(schema, int) or not text(manifest.get("tool")).startswith("inductoscope "):
+        return manifest, f"its {MANIFEST} was not written by inductoscope"
+    newer = f"it was written by a newer version, {manifest['tool']}" if schema > SCHEMA else ""
+    return manifest, newer
+
+
+def _parsed(path: Path) -> Any:
+    try:
+        return parse(read_file(path, _LARGEST_FILE))
+    except (OSError, ValueError):
+        return None
+
+
+def _verdict(path: Path) -> GivenVerdict | None:
+    found = members(_parsed(path / VERDICT))
+    if not found:
+        return None
+    return GivenVerdict(
+        verdict=text(found.get("verdict")) or "unknown",
+        confidence=text(found.get("confidence")) or "unknown",
+        partial=found.get("partial") is True,
+    )
+
+
+def _made_by(path: Path, manifest: dict[str, Any]) -> str:
+    if manifest.get("inside") is True:
+        return "record"
+    return "doctor" if os.path.lexists(path / EXAMINATION) else "run"
+
+
+def _modified(path: Path) -> float:
+    with contextlib.suppress(OSError):
+        return path.stat().st_mtime
+    return 0.0
+
+
+# --- what it takes --------------------------------------------------------------------------------
+
+
+def size_on_disk(path: Path) -> int:
+    """Bytes of a folder and all in it, links not followed, hard links counted once."""
+    seen: set[tuple[int, int]] = set()
+    total = 0
+    for inside in _everything_in(path):
+        with contextlib.suppress(OSError):
+            found = os.lstat(inside)
+            if (found.st_dev, found.st_ino) not in seen:
+                seen.add((found.st_dev, found.st_ino))
+                # In units of 512 bytes, whatever the disk's own are.
+                total += found.st_blocks * 512
+    return total
+
+
+def _everything_in(path: Path) -> Iterator[str]:
+    yield str(path)
+    if not path.is_symlink():
+        for folder, folders, files in os.walk(path):
+            yield from (os.path.join(folder, name) for name in (*folders, *files))
+
+
+# --- what writes to it ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _StreamEnds:
+    """The first and the last events of a stream, which is all that a list needs."""
+
+    path: Path
+    pid: int
+    is_launcher: bool
+    ending: Ending | None
+    is_closed: bool
+
+
+def _streams(path: Path) -> list[Path]:
+    """The streams of the run and, for the doctor, of all further runs."""
+    with contextlib.suppress(OSError):
+        runs = sorted((path / EXAMINATION).glob("run-*"))
+        return [stream for folder in (path, *runs) for stream in stream_paths(folder)]
+    return []
+
+
+def _read_stream(path: Path) -> _StreamEnds:
+    reader = StreamReader(path)
+    first = next((entry.event for entry in reader.read()), None)
+    last = _last_events(path)
+    ending = next((e for e in reversed(last) if isinstance(e, Exited)), None)
+    return _StreamEnds(
+        path=path,
+        pid=reader.pid,
+        is_launcher=isinstance(first, ProcessStart) and first.role == "launcher",
+        ending=Ending(ending.exit_code, ending.signal, ending.seconds) if ending else None,
+        is_closed=any(isinstance(event, ProcessEnd) for event in last),
+    )
+
+
+def _last_events(path: Path) -> list[Event]:
+    try:
+        with open_ordinary(path) as file:
+            length = os.fstat(file.fileno()).st_size
+            file.seek(max(0, length - _TAIL))
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    entries = (parse_line(path.stem, line) for line in lines if line.strip())
+    return [entry.event for entry in entries if entry is not None]
+
+
+def _running(streams: list[_StreamEnds]) -> int:
+    """A process that still runs; the tool closes its stream after the first run of several."""
+    unfinished = (stream for stream in streams if stream.is_launcher or not stream.is_closed)
+    return next((stream.pid for stream in unfinished if _still_runs(stream)), 0)
+
+
+def _are_silent(streams: list[_StreamEnds]) -> bool:
+    latest = max((_modified(stream.path) for stream in streams), default=0.0)
+    return time.time() - latest > _SILENCE
+
+
+def _still_runs(stream: _StreamEnds) -> bool:
+    """Whether the process that wrote a stream is alive: a later one may have got its number."""
+    status = read_status(stream.pid) if stream.pid else None
+    if status is None or not status.is_alive:
+        return False
+    since_boot = time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
+    started = time.time() - since_boot + status.started
+    began = _beginning(stream.path)
+    return not began or started <= began + _CLOCKS_DIFFER
+
+
+def _beginning(stream: Path) -> float:
+    """When a stream was begun, in seconds since 1970; its name says so. 0 if it does not."""
+    try:
+        return int(stream.stem.partition("-")[2].partition("-")[0], 16) / 1e9
+    except ValueError:
+        return 0.0
