@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from inductoscope.analysis.fusion import ledger
 from inductoscope.analysis.rules import diagnose
+from inductoscope.model.counts import count_kernels
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.schedule import read_schedule
+from inductoscope.views.page.contents import Contents
 from inductoscope.views.report.show import STAGE_VIEWS, ShowSelection, choose_view
 from support.examples import inductoscope
 from support.programs import Outcome, Workplace
@@ -86,11 +91,18 @@ def mutates(x):
     return y.relu()
 
 
+def layers(x, w):
+    for _ in range(3):
+        x = torch.sort(x @ w)[0].relu() + 1
+    return x
+
+
 def branches(x):
     return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() - 1, (x,))
 
 
 keep("mutates", torch.compile(mutates)(torch.ones(4)))
+keep("layers", torch.compile(layers)(torch.randn(4, 4), torch.randn(4, 4)))
 keep("branches", torch.compile(branches)(torch.ones(4)))
 keep("random state", torch.randn(3))
 print(json.dumps(results))
@@ -283,9 +295,35 @@ def test_caches_are_told(recording: Recording) -> None:
 
 def test_stage_seconds_add_up_to_the_compile(recording: Recording) -> None:
     for compile_ in recording.compiles:
-        if not any(graph.phase == "backward" for graph in compile_.inductor):
-            total = sum(compile_.stage_seconds.values())
-            assert total == pytest.approx(compile_.seconds, abs=1e-4)  # One clock: to the rounding.
+        total = sum(compile_.stage_seconds.values())
+        assert total == pytest.approx(compile_.seconds, abs=1e-4)  # One clock: to the rounding.
+
+
+def test_kernels_and_calls_are_those_of_torchs_output_code(recording: Recording) -> None:
+    for compile_ in recording.compiles:
+        wrappers = [recording.payload(graph.wrapper) for graph in compile_.inductor]
+        code = "\n".join(filter(None, wrappers))
+        defined = re.findall(r"^(\w+) = async_compile\.", code, re.MULTILINE)
+        calls = re.findall(rf"^ +(?:{'|'.join(defined) or '-'})\(", code, re.MULTILINE)
+        library = re.findall(
+            r"(?:^ +|= )(?:extern_kernels|torch\.ops)\.[\w.]+\(", code, re.MULTILINE
+        )
+        counts = count_kernels(compile_.inductor)
+        found = (sum(counts.defined.values()), counts.calls, counts.library_calls)
+        assert found == (len(defined), len(calls), len(library)), compile_.function
+    layers = count_kernels(compile_of(recording, "layers").inductor)
+    assert (layers.defined, layers.calls, layers.library_calls) == ({"C++": 1}, 3, 6)
+
+
+def test_summary_ledger_and_page_count_the_same(
+    recording: Recording, outcome: Outcome, workplace: Workplace
+) -> None:
+    totals = json.loads((workplace.folder / "summary.json").read_text())["totals"]
+    rows = Counter(row.outcome for row in ledger(recording))
+    assert (totals["pairs_fused"], totals["pairs_refused"]) == (rows["fused"], rows["refused"])
+    page = Contents(recording).index
+    assert (page.ledger.fused, page.ledger.refused) == (rows["fused"], rows["refused"])
+    assert sum(graph.kernels for graph in page.graphs) == sum(totals["kernels"].values())
 
 
 def test_every_stage_can_be_shown(recording: Recording) -> None:

@@ -79,13 +79,17 @@ def test_json_in_a_file_comes_with_the_text(tmp_path: Path) -> None:
 
 def test_the_summary_as_data() -> None:
     data = inductoscope("show", stored("training_step"), "--json", "-").data
+    rows = inductoscope("fusion", stored("training_step"), "--json", "-").data["rows"]
     assert (data["schema"], data["ending"]["exit_code"]) == (1, 0)
-    assert data["totals"]["kernels"] == {"C++": 6, "extern": 6}
-    assert (data["totals"]["fusions"], data["totals"]["pairs_refused"]) == (9, 31)
+    totals = data["totals"]
+    assert totals["kernels"] == {"C++": 6}
+    assert (totals["kernel_calls"], totals["library_calls"]) == (6, 6)
+    fused, refused = (len([r for r in rows if r["outcome"] == o]) for o in ("fused", "refused"))
+    assert (totals["pairs_fused"], totals["pairs_refused"]) == (fused, refused)
     forward, backward = data["compiles"][0]["graphs"]
     assert (forward["phase"], forward["lowered_nodes"]) == ("forward", 24)
     assert "cpp_fused__softmax_add_2" in forward["kernels"]
-    assert (backward["phase"], len(backward["kernels"])) == ("backward", 7)
+    assert (backward["phase"], sum(backward["calls"].values())) == ("backward", 7)
 
 
 def test_the_findings_as_data() -> None:

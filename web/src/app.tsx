@@ -3,6 +3,7 @@
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
 import { useSource } from "./data";
+import { generatedKernels } from "./graphs";
 import { Help } from "./help";
 import { type Route, address, useRoute } from "./route";
 import type { Index } from "./schema";
@@ -46,7 +47,7 @@ const VIEWS: View[] = [
   },
   { name: "autotune", title: "Autotuning", show: Autotune, count: (index) => index.autotune.searches },
   { name: "compiles", title: "Guards and breaks", show: Compiles, count: (index) => index.compiles.length },
-  { name: "kernels", title: "Kernels", show: Kernels, count: (index) => index.kernels.length },
+  { name: "kernels", title: "Kernels", show: Kernels, count: generatedKernels },
 ];
 
 export function App(): JSX.Element {

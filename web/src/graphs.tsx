@@ -24,6 +24,11 @@ export function graphFacts(graph: Graph): string {
   return facts.join(", ");
 }
 
+/** Kernels that Inductor generated; the table of kernels lists calls of libraries besides. */
+export function generatedKernels(index: Index): number {
+  return index.kernels.filter((row) => row.language !== "extern").length;
+}
+
 interface Properties {
   index: Index;
   graph: Graph;

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+from inductoscope.model.counts import NO_CALLS
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
 from inductoscope.model.position import ProcessPosition
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
@@ -28,6 +29,8 @@ class Building:
 
     start: compiling.CompileStart
     end: compiling.CompileEnd | None = None
+    # Spent after the end: the backward graph is compiled when it is first needed.
+    later_seconds: float = 0.0
     guard_count: int = 0
     guards: str = ""
     recompile: E.Recompile | None = None
@@ -169,7 +172,10 @@ def _decompositions(stream: Stream, event: compiling.Decomposed) -> None:
 
 
 def _stage(stream: Stream, event: compiling.StageEnd) -> None:
-    stream.compile_of(event).stage_seconds[event.stage] += event.seconds
+    building = stream.compile_of(event)
+    building.stage_seconds[event.stage] += event.seconds
+    if building.end is not None:
+        building.later_seconds += event.seconds
     if event.graph:
         stream.graph_of(event).seconds[event.stage] += event.seconds
 
@@ -258,8 +264,10 @@ def _listed(name: str, make: Callable[[OfGraph], Any]) -> Callable[[Stream, OfGr
 # --- code -----------------------------------------------------------------------------------------
 
 
-def _kernel(event: code.KernelDefined) -> E.Kernel:
-    return E.Kernel(
+def _kernel_defined(stream: Stream, event: code.KernelDefined) -> None:
+    if event.name in NO_CALLS:
+        return
+    kernel = E.Kernel(
         name=event.name,
         language=event.language,
         digest=event.payload,
@@ -269,6 +277,7 @@ def _kernel(event: code.KernelDefined) -> E.Kernel:
         writes=event.writes,
         lines=event.lines,
     )
+    stream.graph_of(event).add("kernels", kernel)
 
 
 def _wrapper(stream: Stream, event: code.WrapperGenerated) -> None:
@@ -360,7 +369,7 @@ HANDLERS: dict[type[Event], Handler] = {
     graphs.FusionRoundDone: _listed("rounds", fusion_round),
     graphs.PairConsidered: _listed("pairs", fusion_pair),
     graphs.PairFused: _listed("fusions", fused),
-    code.KernelDefined: _listed("kernels", _kernel),
+    code.KernelDefined: _kernel_defined,
     code.BufferReused: _listed("reuses", lambda event: E.Reuse(event.old, event.new, event.how)),
     code.WrapperGenerated: _wrapper,
     code.WrapperLoaded: _wrapper_loaded,

@@ -122,7 +122,7 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
         line=start.line,
         outcome=(end.outcome if end else "") or _outcome_without_end(building),
         reason=end.reason if end else "",
-        seconds=end.seconds if end else 0.0,
+        seconds=end.seconds + building.later_seconds if end else 0.0,
         stage_seconds=dict(building.stage_seconds),
         graphs=tuple(lists.get("graphs", ())),
         passes=tuple(lists.get("passes", ())),

@@ -1,6 +1,7 @@
 /** The first view: what was found, then the program, the stages and what is missing. */
 
 import type { JSX } from "preact";
+import { generatedKernels } from "../graphs";
 import { Empty, Severity, Sureness } from "../parts";
 import { address } from "../route";
 import type { Finding, Program as ProgramFacts, StageTime } from "../contract";
@@ -86,9 +87,9 @@ function Program({ index }: { index: Index }): JSX.Element {
       </dl>
       <ul class="tiles">
         <Tile view="explorer" value={plural(index.graphs.length, "graph")} />
-        <Tile view="kernels" value={plural(index.kernels.length, "kernel")} />
-        <Tile view="ledger" value={plural(index.ledger.fused, "fusion")} />
-        <Tile view="ledger" value={plural(index.ledger.refused, "refusal")} />
+        <Tile view="kernels" value={plural(generatedKernels(index), "kernel")} />
+        <Tile view="ledger" value={`${plural(index.ledger.fused, "pair")} fused`} />
+        <Tile view="ledger" value={`${plural(index.ledger.refused, "pair")} refused`} />
         <Tile view="autotune" value={plural(index.autotune.choices, "autotuning choice")} />
         <Tile view="timeline" value={plural(index.timeline.spans, "span")} />
       </ul>

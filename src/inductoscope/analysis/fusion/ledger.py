@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,7 +18,14 @@ from inductoscope.analysis.fusion.evidence import Evidence
 from inductoscope.analysis.fusion.judging import judge_fused, judge_never, judge_refused
 from inductoscope.analysis.fusion.never import unfusable, why_never
 from inductoscope.analysis.fusion.pairs import SHARED, Pair, related_pairs
-from inductoscope.analysis.fusion.row import Judgement, LedgerRow
+from inductoscope.analysis.fusion.row import (
+    FUSED,
+    NEVER,
+    REFUSED,
+    Judgement,
+    LedgerRow,
+    Outcome,
+)
 from inductoscope.analysis.fusion.sizes import bytes_of
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
@@ -48,9 +55,8 @@ def graph_ledger(
     bandwidth: float | None = None,
 ) -> Iterator[LedgerRow]:
     """Every pair of one graph."""
-    before = read_schedule(recording, graph.scheduled_before)
-    nodes = {leaf.name: leaf for node in before for leaf in node.leaves}
-    if not nodes or not graph.rounds:
+    nodes = _nodes(recording, graph)
+    if not nodes:
         return
     pairs = related_pairs(nodes.values(), _input_bytes(recording, compile_, graph))
     decisions = considered(graph, nodes, pairs)
@@ -73,6 +79,34 @@ def graph_ledger(
     position = {name: number for number, name in enumerate(nodes)}
     for key in sorted(pairs, key=lambda key: (position[key[0]], position[key[1]])):
         yield scene.row(pairs[key], tuple(decisions.get(key, ())))
+
+
+def count_outcomes(recording: Recording) -> Counter[Outcome]:
+    """How many pairs the ledger has of each outcome, without why: that takes far longer."""
+    found: Counter[Outcome] = Counter()
+    for graph in recording.graphs:
+        nodes = _nodes(recording, graph)
+        pairs = related_pairs(nodes.values(), {}) if nodes else {}
+        decisions = considered(graph, nodes, pairs) if pairs else {}
+        finals = _final_groups(recording, graph, nodes)
+        found.update(_outcome(pairs[key], decisions.get(key, ()), finals) for key in pairs)
+    return found
+
+
+def _nodes(recording: Recording, graph: InductorGraph) -> dict[str, ScheduledNode]:
+    """The scheduler's nodes by name; none if it did not come to fusion."""
+    before = read_schedule(recording, graph.scheduled_before) if graph.rounds else ()
+    return {leaf.name: leaf for node in before for leaf in node.leaves}
+
+
+# The final group of each node: its name and its kind.
+Finals = Mapping[str, tuple[str, str]]
+
+
+def _outcome(pair: Pair, items: Iterable[Consideration], finals: Finals) -> Outcome:
+    if finals[pair.first][0] == finals[pair.second][0]:
+        return FUSED
+    return REFUSED if any(not item.within for item in items) else NEVER
 
 
 def _input_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> dict[str, int]:
@@ -119,7 +153,7 @@ class _Scene:
 
     graph: InductorGraph
     nodes: Mapping[str, ScheduledNode]
-    finals: Mapping[str, tuple[str, str]]
+    finals: Finals
     users: Mapping[str, Mapping[str, int]]
     settings: Mapping[str, Any]
     evidence: Evidence
@@ -154,10 +188,10 @@ class _Scene:
         )
 
     def _judgement(self, pair: Pair, items: tuple[Consideration, ...]) -> Judgement:
-        final, kind = self.finals[pair.first]
-        if final == self.finals[pair.second][0]:
-            return judge_fused(pair, items, final, kind)
-        decided = [item for item in items if not item.within]
-        if decided:
+        outcome = _outcome(pair, items, self.finals)
+        if outcome == FUSED:
+            return judge_fused(pair, items, *self.finals[pair.first])
+        if outcome == REFUSED:
+            decided = [item for item in items if not item.within]
             return judge_refused(pair, decided, self.evidence)
         return judge_never(why_never(pair, self.nodes, self.users, self.settings))

@@ -12,6 +12,7 @@ from inductoscope.analysis.fusion.ledger import ledger
 from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.counts import generated, library_calls
 from inductoscope.model.entities import (
     Compile,
     CompileError,
@@ -90,7 +91,7 @@ class Contents:
 
     def _kernels(self) -> Iterator[KernelRow]:
         for number, (_, graph) in enumerate(self._graphs):
-            for kernel in graph.kernels:
+            for kernel in (*generated(graph), *library_calls(graph)):
                 yield _kernel(number, self._recording, kernel, self._natives.of(kernel))
 
     @cached_property
@@ -290,7 +291,7 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
         finished=graph.finished,
         seconds={stage: round(spent, 4) for stage, spent in graph.seconds.items()},
         operations=len(graph.lowered),
-        kernels=len(graph.kernels),
+        kernels=len(generated(graph)),
         fusions=len(graph.fusions),
         chunk=f"graph-{number}",
         passes=f"passes-{number}",

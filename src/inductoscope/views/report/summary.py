@@ -6,8 +6,11 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.analysis.fusion.ledger import count_outcomes
+from inductoscope.analysis.fusion.row import FUSED, REFUSED
 from inductoscope.analysis.rules import ENDINGS
 from inductoscope.analysis.rules.finding import Finding
+from inductoscope.model.counts import calls_by_name, count_kernels, generated
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
 from inductoscope.model.target import recording_target
@@ -78,7 +81,8 @@ def _compile(compile_: Compile) -> View:
                 "finished": graph.finished,
                 "lowered_nodes": len(graph.lowered),
                 "fusions": len(graph.fusions),
-                "kernels": [kernel.name for kernel in graph.kernels],
+                "kernels": [kernel.name for kernel in generated(graph)],
+                "calls": calls_by_name(graph),
             }
             for graph in compile_.inductor
         ],
@@ -87,7 +91,7 @@ def _compile(compile_: Compile) -> View:
 
 def _totals(recording: Recording) -> View:
     graphs = recording.graphs
-    languages = Counter(kernel.language for graph in graphs for kernel in graph.kernels)
+    kernels, pairs = count_kernels(graphs), count_outcomes(recording)
     lookups = Counter(
         f"{lookup.cache} {lookup.outcome}" for c in recording.compiles for lookup in c.caches
     )
@@ -100,9 +104,12 @@ def _totals(recording: Recording) -> View:
     return {
         "compiles": len(recording.compiles),
         "graphs": len(graphs),
-        "kernels": dict(languages),
+        "kernels": dict(kernels.defined),
+        "kernel_calls": kernels.calls,
+        "library_calls": kernels.library_calls,
         "fusions": sum(len(graph.fusions) for graph in graphs),
-        "pairs_refused": sum(not pair.possible for graph in graphs for pair in graph.pairs),
+        "pairs_fused": pairs[FUSED],
+        "pairs_refused": pairs[REFUSED],
         "graph_breaks": sum(len(compile_.breaks) for compile_ in recording.compiles),
         "recompiles": sum(compile_.recompile is not None for compile_ in recording.compiles),
         "passes_that_changed_a_graph": sum(len(c.passes) for c in recording.compiles),
@@ -132,7 +139,7 @@ def print_summary(printer: Printer, view: View) -> None:
     if view["torch"]:
         printer.pair("torch", view["torch"])
     printer.pair("compiles", _compile_words(view))
-    if totals["kernels"] or totals["fusions"]:
+    if totals["kernels"] or totals["library_calls"]:
         printer.pair("kernels", _kernel_words(totals))
     if view["stage_seconds"]:
         printer.pair("seconds", _seconds_words(view["stage_seconds"]))
@@ -180,10 +187,14 @@ def _compile_words(view: View) -> str:
 
 
 def _kernel_words(totals: View) -> str:
-    kinds = ", ".join(f"{count} {language}" for language, count in totals["kernels"].items())
+    words = [f"{count} {language}" for language, count in totals["kernels"].items()] or ["none"]
+    if totals["kernels"] and totals["kernel_calls"] != sum(totals["kernels"].values()):
+        words[-1] += f" in {count_of(totals['kernel_calls'], 'call')}"
+    if totals["library_calls"]:
+        words.append(count_of(totals["library_calls"], "library call"))
     return (
-        f"{kinds or 'none'}; {count_of(totals['fusions'], 'fusion')}, "
-        f"{count_of(totals['pairs_refused'], 'pair')} refused"
+        f"{', '.join(words)}; {count_of(totals['pairs_fused'], 'pair')} fused, "
+        f"{totals['pairs_refused']} refused"
     )
 
 
@@ -245,5 +256,6 @@ def _print_graph(printer: Printer, graph: View) -> None:
     else:
         state = f"not finished, {_lowered(graph)}"
     printer.pair(graph["phase"], state)
-    for kernel in graph["kernels"]:
-        printer.line(kernel, indent=16, style=FAINT)
+    for name, count in graph["calls"].items():
+        times = f" (called {count} times)" if count > 1 else ""
+        printer.line(f"{name}{times}", indent=16, style=FAINT)
