@@ -15,6 +15,7 @@ from inductoscope.model import entities as E
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.counts import NO_CALLS
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
+from inductoscope.model.kernel import kernel
 from inductoscope.model.position import ProcessPosition
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
 from inductoscope.recording.events.base import Event
@@ -265,19 +266,8 @@ def _listed(name: str, make: Callable[[OfGraph], Any]) -> Callable[[Stream, OfGr
 
 
 def _kernel_defined(stream: Stream, event: code.KernelDefined) -> None:
-    if event.name in NO_CALLS:
-        return
-    kernel = E.Kernel(
-        name=event.name,
-        language=event.language,
-        digest=event.payload,
-        nodes=event.nodes,
-        origins=event.origins,
-        reads=event.reads,
-        writes=event.writes,
-        lines=event.lines,
-    )
-    stream.graph_of(event).add("kernels", kernel)
+    if event.name not in NO_CALLS:
+        stream.graph_of(event).add("kernels", kernel(event))
 
 
 def _wrapper(stream: Stream, event: code.WrapperGenerated) -> None:

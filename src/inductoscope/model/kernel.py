@@ -1,0 +1,20 @@
+"""A kernel, or a call of a library, as its event describes it."""
+
+from __future__ import annotations
+
+from inductoscope.model.entities import Kernel
+from inductoscope.recording.events.code import KernelDefined
+
+
+def kernel(event: KernelDefined) -> Kernel:
+    """What the event says."""
+    return Kernel(
+        name=event.name,
+        language=event.language,
+        digest=event.payload,
+        nodes=event.nodes,
+        origins=event.origins,
+        reads=event.reads,
+        writes=event.writes,
+        lines=event.lines,
+    )
