@@ -10,6 +10,7 @@
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
 # make cases           the doctor on every labelled script; writes docs/cases.md
+# make endings         every way a program can end, under every command; writes docs/endings.md
 # make models          the doctor on real models; writes docs/models.md
 
 PYTHON ?= python3
@@ -17,7 +18,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-sentinel bench-report battery cases models recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-sentinel bench-report battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -68,6 +69,9 @@ bench-report: $(VENV)/.installed-dev
 web: $(VENV)/.installed
 	$(BIN)/python -m inductoscope.views.page.typescript
 	cd web && npm ci --no-audit --no-fund && npm run build
+
+endings: $(VENV)/.installed
+	$(BIN)/python -m battery.endings.run --markdown docs/endings.md
 
 battery: $(VENV)/.installed
 	$(BIN)/python -m battery.run --markdown docs/battery.md

@@ -6,7 +6,9 @@ import datetime
 import json
 import os
 import random
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from battery.fault import Fault
 from battery.judge import Result
@@ -16,6 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 CASES = ROOT / "tests" / "cases"
 # Written by `make cases`.
 RESULTS = ROOT / "docs" / "cases.json"
+
+Item = TypeVar("Item")
 
 DATE_VARIABLE = "INDUCTOSCOPE_SAMPLE_DATE"
 SIZE = 2
@@ -27,14 +31,18 @@ def sample_date() -> datetime.date:
     return datetime.date.fromisoformat(named) if named else datetime.date.today()
 
 
+def of_the_day(items: Sequence[Item], size: int) -> list[Item]:
+    """So many of them; day after day it goes on through the list."""
+    begin = sample_date().toordinal() * size
+    return [items[(begin + step) % len(items)] for step in range(size)]
+
+
 def stored_sample() -> list[Fault]:
     """The scripts of the day, of those that the last `make cases` got right.
 
     Day after day it goes on through the list, so every script has its turn before one comes again.
     """
-    names = _candidates()
-    begin = sample_date().toordinal() * SIZE
-    return [read_one(CASES / names[(begin + step) % len(names)]) for step in range(SIZE)]
+    return [read_one(CASES / name) for name in of_the_day(_candidates(), SIZE)]
 
 
 def _candidates() -> list[str]:
