@@ -22,11 +22,11 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.module_lookup import is_missing
 from inductoscope.capture.scope import describe_launcher
+from inductoscope.capture.tidying import tidy_run
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Ending
-from inductoscope.processes.status import read_status
 from inductoscope.recording.events.process import Exited, Launched
-from inductoscope.recording.layout import RESERVE_SUFFIX, STREAMS
+from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import discard_recording
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
@@ -124,7 +124,7 @@ def environment_for(folder: Path, base: Mapping[str, str], *, fresh: bool) -> di
     environment = with_scope(dict(base))
     environment[RECORDING_VARIABLE] = str(folder)
     if fresh:
-        environment.update(private_cache.environment(folder / "cache"))
+        environment.update(private_cache.environment(folder / CACHE))
     return environment
 
 
@@ -150,7 +150,7 @@ def run_recorded(
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ending = record_ending(stream, child.pid, status, time.monotonic() - started)
-    _tidy(folder)
+    tidy_run(folder)
     return ending
 
 
@@ -224,12 +224,3 @@ def _pass_on(child: subprocess.Popen[bytes], arrived: signal.struct_siginfo) -> 
         return
     with contextlib.suppress(ProcessLookupError):
         child.send_signal(arrived.si_signo)
-
-
-def _tidy(folder: Path) -> None:
-    """Remove what no reader needs: large headers, and space reserved by dead processes."""
-    shutil.rmtree(folder / "cache" / "precompiled_headers", ignore_errors=True)
-    for reserve in (folder / STREAMS).glob(f"*{RESERVE_SUFFIX}"):
-        pid = reserve.name.partition("-")[0]
-        if pid.isdigit() and read_status(int(pid)) is None:
-            reserve.unlink(missing_ok=True)

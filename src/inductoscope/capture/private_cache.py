@@ -21,7 +21,8 @@ TORCH_NAMES = {
 VARIABLE = "INDUCTOSCOPE_PRIVATE_CACHE"
 
 _CODECACHE = "torch._inductor.codecache"
-_HEADERS = "precompiled_headers"
+HEADERS = "precompiled_headers"
+TEMPORARY = "tmp"
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -40,12 +41,12 @@ def home_for_headers(folder: Path) -> dict[str, str]:
     """
     import getpass
 
-    temporary = folder / "tmp"
+    temporary = folder / TEMPORARY
     owner = temporary / f"torchinductor_{getpass.getuser()}"
     owner.mkdir(parents=True, exist_ok=True)
-    (folder / _HEADERS).mkdir(parents=True, exist_ok=True)
+    (folder / HEADERS).mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
-        (owner / _HEADERS).symlink_to(folder / _HEADERS)
+        (owner / HEADERS).symlink_to(folder / HEADERS)
     return {"TMPDIR": str(temporary)}
 
 
@@ -54,7 +55,7 @@ def redirect_headers() -> dict[str, Callable[[], None]]:
     folder = os.environ.get(VARIABLE)
     if not folder:
         return {}
-    return {_CODECACHE: lambda: _redirect(Path(folder) / _HEADERS)}
+    return {_CODECACHE: lambda: _redirect(Path(folder) / HEADERS)}
 
 
 def _redirect(private: Path) -> None:

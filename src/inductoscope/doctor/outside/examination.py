@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
+from inductoscope.capture.tidying import remove_headers, tidy_examination
 from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.handover import Found, read_found
 from inductoscope.doctor.instructions import (
@@ -70,9 +71,12 @@ class Doctor:
     def examine(self) -> Verdict:
         """The whole job."""
         try:
-            return self._finished(self._examine())
+            verdict = self._finished(self._examine())
         finally:
             self._proof.fresh.close()
+            remove_headers(self._request.folder)
+        tidy_examination(self._request.folder)
+        return verdict
 
     def _examine(self) -> Verdict:
         request = self._request

@@ -22,6 +22,7 @@ from inductoscope.doctor.outside.program import (
 )
 from inductoscope.errors import ToolFailure
 from inductoscope.model.fold import load
+from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
 
 Say = Callable[[str], None]
@@ -49,7 +50,7 @@ class Runs:
     ) -> None:
         self._command, self._limits, self._listener = command, limits, listener
         self._run_program = run
-        self.cache = folder / "cache"
+        self.cache = folder / CACHE
         self.place = folder / FOLDER
         is_resumed = self.place.exists()
         self.place.mkdir(exist_ok=True)
