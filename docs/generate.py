@@ -15,6 +15,7 @@ To add a generator, write a function that returns Markdown and list it in GENERA
 from __future__ import annotations
 
 import importlib
+import json
 import os
 import re
 import subprocess
@@ -23,6 +24,7 @@ import tempfile
 from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -148,11 +150,28 @@ def _one_line(event: type[Event]) -> str:
 
 
 # Name of a generator, as markers spell it, and the function that writes the part.
+def schemas() -> str:
+    """The keys of what each command prints with --json; those that may be absent in italics."""
+    rows = (
+        f"| [`{path.stem}`](schemas/{path.name}) | {shape['title']} | {_keys(shape)} |"
+        for path in sorted((ROOT / "docs" / "schemas").glob("*.json"))
+        for described in [json.loads(path.read_text("utf-8"))]
+        for shape in described.get("anyOf", [described])
+    )
+    return "\n".join(["| command | what it prints | keys |", "|---|---|---|", *rows])
+
+
+def _keys(shape: dict[str, Any]) -> str:
+    always = shape["required"]
+    return ", ".join(f"`{key}`" if key in always else f"*`{key}`*" for key in shape["properties"])
+
+
 GENERATORS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "options": options,
     "output": output,
     "events": events,
+    "schemas": schemas,
 }
 
 

@@ -17,6 +17,7 @@ from inductoscope.cli.commands.attach import command
 from inductoscope.errors import UsageError
 from inductoscope.hangs.watch.attaching import attach
 from inductoscope.processes import stacks
+from support.json_schema import violations
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
 
@@ -54,6 +55,7 @@ def test_a_program_in_code_of_its_own_is_told_by_its_stack(
     assert done.exit_code == 1, done.output
     assert "in its own code: waits_here" in done.output
     seen = json.loads(target.read_text())
+    assert violations("attach", seen) == []
     assert (seen["schema"], seen["is_stuck"]) == (1, True)
     assert seen["stall"]["judgement"]["kind"] == "user-code"
     assert sleeper.poll() is None

@@ -18,6 +18,7 @@ from inductoscope.views.env.interpreter import Question, ask
 from inductoscope.views.env.machine import find_cache, find_tool
 from inductoscope.views.report.environment import environment_view
 from inductoscope.vocabulary.log_lines import LogPattern, check_pattern
+from support.json_schema import violations
 
 SUBMITTED = LogPattern("Submitted precompile for choice: %s", "DEBUG", "meaning")
 
@@ -109,6 +110,7 @@ def test_flags_are_readable_at_80_columns(known: Environment) -> None:
 def test_json_on_stdout_is_nothing_but_json(known: Environment) -> None:
     result = run_env("--flags", "--json", "-")
     assert json.loads(result.stdout) == environment_view(known, flags=True)
+    assert violations("env", json.loads(result.stdout)) == []
 
 
 def test_json_in_a_file_comes_with_the_text(known: Environment, tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from inductoscope.kernels.file import read_kernel_file
 from inductoscope.kernels.plans import KernelRequest, make_plans
 from support.examples import inductoscope
+from support.json_schema import violations
 from support.kernel_files import stored
 from support.waiting import wait_until
 
@@ -94,6 +95,7 @@ def test_the_stages_are_timed_and_nothing_follows_for_another_device() -> None:
     data = inductoscope(
         "kernel", SMALL, "--target", "hip:gfx942", "--show", "amdgcn", "--quiet", "--json", "-"
     ).data
+    assert violations("kernel", data) == []
     (attempt,) = data["trials"][0]["attempts"]
     names = [stage["name"] for stage in attempt["stages"]]
     assert names == ["preparation", "source", "ttir", "ttgir", "llir", "amdgcn", "hsaco"]

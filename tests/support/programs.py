@@ -15,6 +15,7 @@ import pytest
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from support.json_schema import violations
 
 TOOL = (sys.executable, "-m", "inductoscope")
 
@@ -147,6 +148,7 @@ class Workplace:
         command = [*TOOL, "doctor", "--output", str(output), "--json", "verdict.json"]
         done = self.call([*command, *options, *words], **more)
         verdict = json.loads((self.folder / "verdict.json").read_text())
+        assert violations("doctor", verdict) == []
         return Diagnosis(done.returncode, done.stdout, done.stderr, verdict)
 
     def call(

@@ -135,15 +135,19 @@ def run_recorded(
     fresh: bool = False,
     observer: Observer | None = None,
     variables: Mapping[str, str] | None = None,
+    stdout: int | None = None,
 ) -> Ending:
-    """Run `command` to its end, recorded into `folder`, with further variables if given."""
+    """Run `command` to its end, recorded into `folder`, with further variables if given.
+
+    `stdout` is a descriptor that becomes the program's standard output, instead of the tool's own.
+    """
     stream = StreamWriter(folder, first_event=describe_launcher)
     environment = {**environment_for(folder, os.environ, fresh=fresh), **(variables or {})}
     started = time.monotonic()
     # From here on no signal ends the tool before the program: signals are passed on, or wait.
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     try:
-        child = start_or_discard(folder, lambda: _start(command, environment, mask))
+        child = start_or_discard(folder, lambda: _start(command, environment, mask, stdout))
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         with observer(child.pid) if observer else contextlib.nullcontext():
             status = _wait(child)
@@ -192,11 +196,15 @@ def record_ending(
 
 
 def _start(
-    command: Sequence[str], environment: Mapping[str, str], mask: set[signal.Signals | int]
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    mask: set[signal.Signals | int],
+    stdout: int | None,
 ) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         command,
         env=environment,
+        stdout=stdout,
         # Descriptors from the shell, as for <(…), are for the program.
         close_fds=False,
         # The program gets the signal mask that the tool was started with.

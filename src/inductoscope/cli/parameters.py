@@ -75,15 +75,15 @@ def in_a_folder(context: click.Context, parameter: click.Parameter, path: _Path)
     return path
 
 
-def json_option(what: str) -> Callable[[_Command], _Command]:
-    """`--json PATH`, which every command but `completion` has."""
+def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
+    """`--json PATH`, which every command but `completion` has: see docs/json.md."""
     return click.option(
         "--json",
         "json_path",
         metavar="PATH",
         callback=in_a_folder,
         shell_complete=complete_files,
-        help=f"Write {what} as JSON; - means standard output.",
+        help=f"Write {what} as JSON; - means standard output{remark}.",
     )
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from inductoscope.kernels.target import Target
 
 
+STANDARD_ERROR = 2
+
+
 @click.command(
     "run",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -28,7 +31,7 @@ if TYPE_CHECKING:
     "--output", type=click.Path(path_type=Path), help="Keep the recording in this new folder."
 )
 @click.option("--fresh", is_flag=True, help="Recompile everything, in a private cache.")
-@json_option("the summary")
+@json_option("the summary", "; the program's own output then goes to standard error")
 @click.option("--quiet", is_flag=True, help="Print no summary.")
 @click.option(
     "--findings-exit-code",
@@ -90,7 +93,9 @@ def command(
     fresh = fresh or pretend  # Made-up times must not get into the user's cache.
     folder = create_recording(to_run, output=output, fresh=fresh, **details)
     watch = _watch(folder, stall, kill_stuck) if stall != 0 else None
-    ending = run_recorded(to_run, folder, fresh=fresh, observer=watch)
+    # With --json -, standard output is for the JSON alone.
+    stdout = STANDARD_ERROR if json_path == "-" else None
+    ending = run_recorded(to_run, folder, fresh=fresh, observer=watch, stdout=stdout)
     problems = False
     if json_path or findings_exit_code or not quiet:
         problems = _try_to_report(folder, json_path, quiet=quiet)

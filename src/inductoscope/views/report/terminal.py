@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +20,8 @@ from inductoscope.errors import unwritable
 from inductoscope.model.as_json import as_json
 from inductoscope.views.report.plain_text import visible
 from inductoscope.vocabulary.operator_names import with_usual_names
+
+SCHEMA = 1
 
 HEADING = "bold"
 GOOD = "green"
@@ -81,9 +84,14 @@ def _plain(value: Any) -> Any:
     return as_json(value) if is_dataclass(value) else str(value)
 
 
-def write_json(view: Any, target: str) -> None:
-    """Write a view as JSON to a file, or to standard output for '-'."""
-    text = with_usual_names(json.dumps(view, indent=1, ensure_ascii=True, default=_plain) + "\n")
+def write_json(view: Mapping[str, Any], target: str) -> None:
+    """Write a view as JSON to a file, or to standard output for '-'.
+
+    docs/schemas describes the output of every command. Its `schema` is raised when a key is renamed
+    or removed, not when one is added.
+    """
+    data = {"schema": SCHEMA, **view}
+    text = with_usual_names(json.dumps(data, indent=1, ensure_ascii=True, default=_plain) + "\n")
     if target == "-":
         sys.stdout.write(text)
         return
