@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.cli import COMMANDS
+from inductoscope.recording.location import FOLDER_VARIABLE
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 from support.json_schema import SCHEMAS, violations
 
@@ -32,6 +34,8 @@ ANSWERS: dict[str, tuple[str | Path, ...]] = {
     "a line": ("show", TRAINING, "--source", "script.py"),
     "a graph": ("show", CHAIN, "--runnable", "0/0 dynamo", "--to", "graph.py"),
     "all recordings": ("show", "--list"),
+    "recordings": ("recordings", "list"),
+    "recordings deleted": ("recordings", "prune", "--keep", "1", "--dry-run"),
     "the ledger": ("fusion", TRAINING),
     "a pair": ("fusion", CHAIN, "--why", "relu", "add"),
     "a difference": ("diff", CHAIN, TRAINING),
@@ -51,6 +55,9 @@ def test_every_command_prints_what_its_schema_says(
     words: tuple[str | Path, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(FOLDER_VARIABLE, str(tmp_path / "recordings"))
+    for name in ("relu_add_sum", "training_step"):
+        shutil.copytree(stored(name), tmp_path / "recordings" / name)
     answer = inductoscope(*words, "--json", "-")
     assert violations(str(words[0]), answer.data) == []
     assert answer.data["schema"] == 1
