@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,9 @@ from inductoscope.analysis.rules import RULES, diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.recompiles import LIMIT
 from inductoscope.model.fold import load
+from inductoscope.views.report.summary import print_findings
+from inductoscope.views.report.terminal import Printer
+from inductoscope.vocabulary.guard_reasons import read_guard
 from support.examples import inductoscope, stored, write_recording
 
 PROCESS = {"kind": "process", "pid": 7}
@@ -250,10 +255,45 @@ def test_a_line_that_broke_often_is_told_once(findings: Find) -> None:
     assert found.evidence == ("reported by Dynamo in compile 0/0, 0/1",)
 
 
-def test_a_frame_that_fell_back_to_eager_counts_as_a_break(findings: Find) -> None:
+def test_a_break_shows_the_line_and_how_the_program_got_there(findings: Find) -> None:
+    stack = ["/home/me/gpt2.py:12", "/venv/modeling_gpt2.py:702"]
+    broken = {**BREAK, "stack": stack, "code": "if mask.any():"}
+    inner = {**broken, "compile": "0/1", "stack": stack[1:], "reason": BREAK["reason"] + " Again."}
+    (found,) = findings(PROCESS, TORCH, COMPILE, inner, broken)
+    assert (found.code, found.stack) == ("if mask.any():", tuple(stack))
+    page = io.StringIO()
+    print_findings(Printer(page), [asdict(found)])
+    words = " ".join(page.getvalue().split())
+    assert "where /model.py:14 if mask.any(): stack gpt2.py:12 → modeling_gpt2.py:702" in words
+
+
+# --- ran_in_eager ---------------------------------------------------------------------------------
+
+IN_LOOP = "\ngraph break in loop\n  Explanation: torch.compile detected a graph break in a loop."
+
+
+def test_a_function_that_breaks_inside_a_loop_ran_in_eager(findings: Find) -> None:
+    swallowed = {"kind": "eager-fallback", "compile": "0/0"}
+    broken = {**BREAK, "reason": BREAK["reason"] + IN_LOOP}
+    (found,) = findings(PROCESS, TORCH, COMPILE, broken, ERROR, swallowed)
+    assert found.rule == "ran_in_eager"
+    assert found.title == (
+        "Your function forward ran in eager, because its graph breaks inside a loop: it prints."
+    )
+    assert found.advice.startswith("Do not print. Or compile the body of the loop instead")
+
+
+def test_the_summary_leads_with_a_function_that_ran_in_eager(tmp_path: Path) -> None:
+    swallowed = {"kind": "eager-fallback", "compile": "0/0"}
+    folder = write_recording(tmp_path / "r", PROCESS, TORCH, COMPILE, ERROR, swallowed, EXITED)
+    shown = inductoscope("show", folder).words
+    assert shown.startswith("inductoscope: your function forward ran in eager, because Dynamo gave")
+
+
+def test_a_function_that_fell_back_without_a_break_ran_in_eager(findings: Find) -> None:
     swallowed = {"kind": "eager-fallback", "compile": "0/0"}
     (found,) = findings(PROCESS, TORCH, COMPILE, ERROR, swallowed)
-    assert (found.rule, found.source) == ("graph_breaks", "/model.py:12")
+    assert (found.rule, found.source) == ("ran_in_eager", "/model.py:12")
 
 
 def test_a_break_without_a_reason_is_still_told(findings: Find) -> None:
@@ -279,8 +319,12 @@ def test_a_frame_at_torchs_limit_names_the_guards() -> None:
     assert found.title == (
         "label was recompiled 8 times; it reached torch's recompile_limit and now runs in eager"
     )
-    assert found.evidence[0] == "guard that failed: 0/0: name == 'call 0'"
-    assert found.source == "/scripts/recompiles/script.py:6"
+    assert found.evidence == (
+        "guard that failed 8 times: name == 'call 0', 'call 1', 'call 2', 'call 3', …",
+    )
+    assert found.source == "/scripts/recompiles/script.py:7"
+    assert found.code == 'return x + (1 if name == "first" else 2)'
+    assert found.advice.startswith("name changes from call to call, and torch compiles once for")
 
 
 def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
@@ -288,6 +332,21 @@ def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
     (found,) = findings(PROCESS, TORCH, *recompiled(LIMIT))
     assert found.title == f"forward was recompiled {LIMIT} times"
     assert "mark_dynamic" in found.advice
+
+
+@pytest.mark.parametrize(
+    ("reason", "advice"),
+    [
+        ("0/0: tensor 'x' size mismatch at index 1. expected 4, actual 5", "mark_dynamic(x, 1)"),
+        (
+            "0/0: L['k'] == 0.5     # return x * k  # m.py:3 in f",
+            "k changes from call to call",
+        ),
+        ("0/0: ___check_obj_id(L['self'], 94)", "Keep anything else out of the compiled function"),
+    ],
+)
+def test_a_guard_says_what_to_change(reason: str, advice: str) -> None:
+    assert advice in read_guard(reason).what_to_change
 
 
 # --- incomplete_recording -------------------------------------------------------------------------

@@ -140,21 +140,27 @@ export const readStageTime: Reader<StageTime> = object<StageTime>({
 export interface GraphBreak {
   reason: string;
   source: string;
+  stack: string[];
+  code: string;
 }
 
 export const readGraphBreak: Reader<GraphBreak> = object<GraphBreak>({
   reason: text,
   source: text,
+  stack: texts,
+  code: text,
 });
 
 export interface Recompile {
   reasons: string[];
   limit: string;
+  callers: string[];
 }
 
 export const readRecompile: Reader<Recompile> = object<Recompile>({
   reasons: texts,
   limit: text,
+  callers: texts,
 });
 
 export interface CacheLookup {

@@ -140,7 +140,8 @@ def _compile_end(stream: Stream, event: compiling.CompileEnd) -> None:
 
 
 def _graph_break(stream: Stream, event: compiling.GraphBroke) -> None:
-    stream.compile_of(event).add("breaks", E.GraphBreak(event.reason, event.source))
+    found = E.GraphBreak(event.reason, event.source, event.stack, event.code)
+    stream.compile_of(event).add("breaks", found)
 
 
 def _guards(stream: Stream, event: compiling.GuardsBuilt) -> None:
@@ -150,7 +151,7 @@ def _guards(stream: Stream, event: compiling.GuardsBuilt) -> None:
 
 
 def _recompile(stream: Stream, event: compiling.Recompiled) -> None:
-    stream.compile_of(event).recompile = E.Recompile(event.reasons)
+    stream.compile_of(event).recompile = E.Recompile(event.reasons, callers=event.callers)
 
 
 def _recompile_limit(stream: Stream, event: compiling.RecompileLimitHit) -> None:

@@ -211,6 +211,8 @@ class GraphBreak:
 
     reason: str
     source: str
+    stack: tuple[str, ...] = ()
+    code: str = ""
 
 
 @dataclass(frozen=True)
@@ -219,6 +221,7 @@ class Recompile:
 
     reasons: tuple[str, ...]
     limit: str = ""
+    callers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
+_LONGEST_STACK = 6
+
 _PACKAGES = re.compile(r".*/(?:site|dist)-packages/", re.DOTALL)
 # An installed torch, or one that was built from a checkout.
 _TORCH = re.compile(
@@ -104,6 +106,18 @@ def shorten(file: str) -> str:
     """
     packages = _PACKAGES.match(_slashed(file))
     return _slashed(file)[packages.end() :] if packages else file
+
+
+def arrows(places: Sequence[str]) -> str:
+    """A stack in one line, outermost first, files without their folders.
+
+    >>> arrows(["/home/me/gpt2.py:12", "/venv/transformers/modeling_gpt2.py:702"])
+    'gpt2.py:12 → modeling_gpt2.py:702'
+    """
+    names = [_slashed(place).rpartition("/")[2] for place in places]
+    if len(names) > _LONGEST_STACK:
+        names = [names[0], "…", *names[2 - _LONGEST_STACK :]]
+    return " → ".join(names)
 
 
 def _slashed(file: str) -> str:

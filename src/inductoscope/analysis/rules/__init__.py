@@ -17,6 +17,7 @@ from inductoscope.analysis.rules import (
     narrow_value,
     nothing_recorded,
     program_failed,
+    ran_in_eager,
     recompiles,
     stall,
     view_off,
@@ -32,6 +33,7 @@ RULES: tuple[Rule, ...] = (
     stall.check,
     crash.check,
     narrow_value.check,
+    ran_in_eager.check,
     graph_breaks.check,
     recompiles.check,
     incomplete_recording.check,
@@ -43,6 +45,8 @@ RULES: tuple[Rule, ...] = (
 
 # The rules that say why a program ended as it did.
 ENDINGS = ("program_failed", "crash")
+# The rules that say why a program ran, but not compiled.
+UNCOMPILED = ("ran_in_eager",)
 
 
 def diagnose(recording: Recording) -> list[Finding]:

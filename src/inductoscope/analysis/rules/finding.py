@@ -25,3 +25,6 @@ class Finding:
     stage: str = stages.NO_STAGE
     source: str = ""
     compile: str = ""
+    # How the program got there, outermost first, and the text of the line itself.
+    stack: tuple[str, ...] = ()
+    code: str = ""

@@ -13,14 +13,17 @@ What to do: pass what changes as a tensor, or mark the size as dynamic
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.guard_reasons import FailedGuard, read_guard
 
 # torch gives up at 8; a frame that is halfway there will not settle by itself.
 LIMIT = 4
+_SHOWN = 4
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -37,13 +40,16 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 
 def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
-    reasons = [
-        reason.strip().splitlines()[0].partition("  #")[0].strip()
+    guards = [
+        read_guard(reason)
         for compile_ in compiles
         if compile_.recompile
         for reason in compile_.recompile.reasons[:1]
         if reason.strip()
     ]
+    # The guard that failed most often is the one to do something about.
+    often = Counter(guard.about for guard in guards)
+    main = max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
     ended = f"; it reached torch's {limit} and now runs in eager" if limit else ""
     first = compiles[0]
     name = f"The rest of {first.resumed}" if first.resumed else first.function
@@ -52,11 +58,28 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
         title=f"{name} was recompiled {len(compiles)} times{ended}",
         is_problem=True,
         confidence="proven",
-        evidence=tuple(f"guard that failed: {reason}" for reason in dict.fromkeys(reasons)),
-        advice="The value in the guard changes from call to call. If it is a size, call "
-        "torch._dynamo.mark_dynamic(tensor, dim) first. If it is a number, pass it as a tensor. "
-        "Keep anything else out of the compiled function.",
+        evidence=tuple(_evidence(guards)),
+        advice=main.what_to_change,
         stage=stages.DYNAMO,
-        source=place,
+        source=str(main.stack[-1]) if main.stack else place,
         compile=compiles[-1].id,
+        stack=(*_callers(compiles), *(str(frame) for frame in main.stack)),
+        code=main.stack[-1].code if main.stack else "",
     )
+
+
+def _callers(compiles: list[Compile]) -> tuple[str, ...]:
+    return next((c.recompile.callers for c in compiles if c.recompile), ())
+
+
+def _evidence(guards: list[FailedGuard]) -> Iterator[str]:
+    """Guards on the same thing together: its values are what changes."""
+    alike: dict[str, list[FailedGuard]] = {}
+    for guard in guards:
+        alike.setdefault(guard.about, []).append(guard)
+    for same in alike.values():
+        values = list(dict.fromkeys(guard.value for guard in same))
+        more = "".join(f", {value}" for value in values[1:_SHOWN] if value)
+        left_out = ", …" if len(values) > _SHOWN else ""
+        times = f" {len(same)} times" if len(same) > 1 else ""
+        yield f"guard that failed{times}: {same[0].condition}{more}{left_out}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import sys
 import threading
+from types import FrameType
 from typing import Any
 
 from inductoscope.capture.failures import record_error
@@ -31,10 +33,14 @@ from inductoscope.recording.events.compiling import (
 )
 from inductoscope.recording.events.graphs import GraphLeft
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.frames import is_users
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _CONVERT = "torch._dynamo.convert_frame"
 _RESUMED = re.compile(r"torch_dynamo_resume_in_(\w+)_at_(\d+)")
+
+_MOST_CALLERS = 12
+_LONGEST_LINE = 400
 
 # The compile whose exception is on its way out on this thread; Dynamo may yet swallow it.
 _raised = threading.local()
@@ -136,6 +142,26 @@ GRAPHS = Hook(
 )
 
 
+# --- who calls ------------------------------------------------------------------------------------
+
+
+def _callers(file: str, function: str) -> tuple[str, ...]:
+    """The lines of the program that led to a frame, outermost first.
+
+    After a break, the frame itself is among them: it calls its own rest.
+    """
+    resumed = _RESUMED.match(function)
+    itself = (file, resumed[1] if resumed else function)
+    found = []
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if is_users(code.co_filename) and (code.co_filename, code.co_name) != itself:
+            found.append(f"{code.co_filename}:{frame.f_lineno}")
+        frame = frame.f_back
+    return tuple(reversed(found[:_MOST_CALLERS]))
+
+
 # --- graph breaks ---------------------------------------------------------------------------------
 
 
@@ -144,13 +170,16 @@ def _graph_break(args: Arguments, kwargs: Keywords) -> None:
     error = kwargs["exc"] if "exc" in kwargs else args[3]
     if getattr(error, "logged", False):
         return  # torch calls again for the same break while it unwinds.
-    stack = [_place(frame) for frame in getattr(error, "real_stack", None) or ()]
+    inner = list(getattr(error, "real_stack", None) or ())
+    stack = [_place(frame) for frame in inner]
+    own = (inner[0].filename, inner[0].name) if inner else ("", "")
     SCOPE.emit(
         GraphBroke(
             compile=current_compile_id(),
             reason=str(reason)[:4000],
             source=stack[-1] if stack else "",
-            stack=tuple(stack),
+            stack=(*_callers(*own), *stack),
+            code=_text(inner[-1].line)[:_LONGEST_LINE] if inner else "",
         )
     )
 
@@ -208,9 +237,12 @@ GUARDS = Hook(
 
 
 def _recompiled(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    code = getattr(args[1] if len(args) > 1 else kwargs.get("frame"), "f_code", None)
+    own = (code.co_filename, code.co_name) if code is not None else ("", "")
     SCOPE.emit(
         Recompiled(
             compile=current_compile_id(),
+            callers=_callers(*own),
             reasons=tuple(str(reason) for reason in result) or ("torch found no reason",),
         )
     )

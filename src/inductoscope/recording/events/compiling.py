@@ -37,22 +37,24 @@ class CompileEnd(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class GraphBroke(Event):
-    """Dynamo breaks the graph."""
+    """Dynamo breaks the graph. stack: outermost first; code: the line that breaks it."""
 
     kind = "graph-break"
     compile: str = ""
     reason: str
     source: str = ""
     stack: tuple[str, ...] = ()
+    code: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recompiled(Event):
-    """A guard failed, so a frame is compiled again."""
+    """A guard failed, so a frame is compiled again. callers: of the frame, outermost first."""
 
     kind = "recompile"
     compile: str = ""
     reasons: tuple[str, ...]
+    callers: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

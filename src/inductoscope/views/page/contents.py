@@ -47,6 +47,7 @@ from inductoscope.views.page.contract import (
 )
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
+from inductoscope.vocabulary.frames import arrows
 
 Chunk = Callable[[], Any]
 
@@ -183,13 +184,19 @@ def _ending(recording: Recording) -> str:
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 
+def _told(finding: Finding) -> tuple[str, ...]:
+    """The line and how the program got there, then how it is known."""
+    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
+    return (*filter(None, (finding.code, stack)), *finding.evidence)
+
+
 def _finding(finding: Finding) -> PageFinding:
     return PageFinding(
         rule=finding.rule,
         title=finding.title,
         severity=_severity(finding),
         confidence=finding.confidence,
-        text="\n".join(finding.evidence),
+        text="\n".join(_told(finding)),
         place=finding.source,
         what_to_do=finding.advice,
     )

@@ -271,6 +271,8 @@ CHUNKS: dict[str, Any] = {
 
 # Keys that nothing on the page reads, and why they exist.
 UNREAD: dict[tuple[type, str], str] = {
+    (GraphBreak, "stack"): "the finding on the break has it",
+    (Recompile, "callers"): "the finding on recompiles has the stack",
     (Index, "schema"): "the version of the format, for programs that read `report --json`",
     (PageCompile, "stages"): "for programs that read `report --json`",
     (PageGraph, "seconds"): "for programs that read `report --json`",

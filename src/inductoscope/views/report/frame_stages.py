@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.views.report.sections import Section
 from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.frames import arrows
 
 
 def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
@@ -15,7 +16,7 @@ def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
         for item in compile_.breaks:
             yield Section(
                 f"{compile_.id} graph break in {compile_.function}",
-                {"source": item.source},
+                {"source": item.source, "code": item.code, "stack": arrows(item.stack)},
                 item.reason,
             )
         for error in compile_.errors:

@@ -8,7 +8,7 @@ from typing import Any
 
 from inductoscope.analysis.fusion.ledger import count_outcomes
 from inductoscope.analysis.fusion.row import FUSED, REFUSED
-from inductoscope.analysis.rules import ENDINGS
+from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import calls_by_name, count_kernels, generated
 from inductoscope.model.entities import Compile, Recording
@@ -19,6 +19,7 @@ from inductoscope.recording.values import texts
 from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.frames import arrows
 
 View = dict[str, Any]
 
@@ -172,6 +173,8 @@ def _headline(recording: Recording, findings: list[Finding]) -> str:
     """What happened, in one sentence: why the program ended as it did, if that was found."""
     endings = [finding.title for finding in findings if finding.rule in ENDINGS]
     if not endings or (recording.ending is not None and recording.ending.exit_code == 0):
+        endings = [finding.title for finding in findings if finding.rule in UNCOMPILED]
+    if not endings:
         return _state(recording)
     return f"{endings[0][0].lower()}{endings[0][1:]}"
 
@@ -212,6 +215,10 @@ def print_findings(printer: Printer, findings: list[View], *, is_success: bool =
         printer.line(f"{number}. {kind}: {finding['title']}", style=style)
         if finding["source"]:
             printer.pair("where", finding["source"], indent=3)
+        if finding["code"]:
+            printer.pair("", finding["code"], indent=3)
+        if len(finding["stack"]) > 1:
+            printer.pair("stack", arrows(finding["stack"]), indent=3)
         for evidence in finding["evidence"][:6]:
             printer.pair(f"{finding['confidence']}", evidence, indent=3)
         if finding["advice"]:
