@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import io
+import os
+import select
 import shlex
 import sys
 from pathlib import Path
+from typing import NoReturn, TextIO
 
 import click
 
@@ -33,8 +36,9 @@ COMMANDS: tuple[str, ...] = (
     "completion",
 )
 
-# What shells report for Ctrl-C: 128 plus the number of the signal.
+# What shells report for Ctrl-C and for a reader that has left: 128 plus the signal's number.
 _INTERRUPTED = 130
+_NO_READER = 141
 
 
 class _LazyGroup(click.Group):
@@ -42,6 +46,15 @@ class _LazyGroup(click.Group):
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
+
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            # Here, because click would turn it into exit code 1, which means something else.
+            if _has_no_reader(sys.stdout):
+                _leave_without_reader()
+            raise
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
@@ -95,7 +108,33 @@ def _cli() -> None:
 
 
 def main() -> None:
-    """Run the command line; errors raised on purpose become one line and an exit code."""
+    """Run the command line; a reader that leaves early, as in `| head`, ends it quietly."""
+    try:
+        _run()
+    finally:
+        try:
+            sys.stdout.flush()
+        except BrokenPipeError:
+            _leave_without_reader()
+
+
+def _has_no_reader(stream: TextIO) -> bool:
+    try:
+        poll = select.poll()
+        poll.register(stream.fileno(), select.POLLOUT)
+        return any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
+    except (OSError, ValueError):
+        return False
+
+
+def _leave_without_reader() -> NoReturn:
+    # What is still to be written goes nowhere, or Python would complain when it ends.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(_NO_READER)
+
+
+def _run() -> NoReturn:
+    """Errors raised on purpose become one line and an exit code."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # A character that the terminal cannot show is escaped instead of raising an error.
         sys.stdout.reconfigure(errors="backslashreplace")

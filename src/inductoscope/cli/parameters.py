@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
@@ -13,6 +14,9 @@ from inductoscope.errors import UsageError
 from inductoscope.recording.location import all_recordings, recordings_folder
 from inductoscope.targets.architectures import ARCHITECTURES
 from inductoscope.vocabulary.spelling import did_you_mean
+
+if TYPE_CHECKING:
+    from inductoscope.views.report.terminal import Printer
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _Path = TypeVar("_Path", str, Path, None)
@@ -95,6 +99,30 @@ def target_option(purpose: str) -> Callable[[_Command], _Command]:
         shell_complete=complete_from(lambda: ARCHITECTURES),
         help=f"{purpose}: {GPUS}.",
     )
+
+
+_NO_PAGER = "inductoscope.no_pager"
+
+
+def _remember_no_pager(context: click.Context, parameter: click.Parameter, value: bool) -> None:
+    context.meta[_NO_PAGER] = value
+
+
+# For commands that print with `long_output`.
+pager_option = click.option(
+    "--no-pager",
+    is_flag=True,
+    expose_value=False,
+    callback=_remember_no_pager,
+    help="Print long output at once instead of in a pager.",
+)
+
+
+def long_output() -> AbstractContextManager[Printer]:
+    """Where a command prints what may be longer than the screen."""
+    from inductoscope.views.report.pager import paged
+
+    return paged(wanted=not click.get_current_context().meta.get(_NO_PAGER, False))
 
 
 quiet_option = click.option("--quiet", is_flag=True, help="Show no progress.")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import json_option, recording_argument
+from inductoscope.cli.parameters import json_option, long_output, pager_option, recording_argument
 from inductoscope.errors import UsageError
 from inductoscope.vocabulary.counting import count_of
 
@@ -17,6 +17,7 @@ from inductoscope.vocabulary.counting import count_of
 @recording_argument("second")
 @click.option("--kernel", metavar="NAME", help="Show how the source of this kernel changed.")
 @click.option("--stage", metavar="STAGE", help="Show how the output of this stage changed.")
+@pager_option
 @json_option("the data")
 def command(
     first: Path | None,
@@ -46,7 +47,7 @@ def command(
         print_texts,
         texts_view,
     )
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     if kernel and stage:
         raise UsageError("--kernel and --stage cannot be combined. Choose one.")
@@ -57,7 +58,8 @@ def command(
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        render(Printer(), view)
+        with long_output() as printer:
+            render(printer, view)
     sys.exit(1 if view["differs"] else 0)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from inductoscope.cli.parameters import complete_from, json_option
+from inductoscope.cli.parameters import complete_from, json_option, long_output, pager_option
 
 
 def _names() -> list[str]:
@@ -21,6 +21,7 @@ def _names() -> list[str]:
 @click.argument(
     "words", nargs=-1, metavar="[NAME | SYMPTOM...]", shell_complete=complete_from(_names)
 )
+@pager_option
 @json_option("the text")
 def command(words: tuple[str, ...], json_path: str | None) -> None:
     """Explain a stage, a finding, a verdict or a symptom.
@@ -34,10 +35,11 @@ def command(words: tuple[str, ...], json_path: str | None) -> None:
     inductoscope explain wrong gradient
     """
     from inductoscope.views.report.explanation import explanation_view, print_explanation
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     view = explanation_view(words)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        print_explanation(Printer(), view)
+        with long_output() as printer:
+            print_explanation(printer, view)

@@ -7,7 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.cli.parameters import json_option, quiet_option, recording_argument
+from inductoscope.cli.parameters import (
+    json_option,
+    long_output,
+    pager_option,
+    quiet_option,
+    recording_argument,
+)
 
 if TYPE_CHECKING:
     from inductoscope.analysis.fusion.naming import FoundPair
@@ -61,6 +67,7 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="With --try: stop one compile after this long.",
 )
+@pager_option
 @json_option("the ledger")
 @quiet_option
 def command(
@@ -86,14 +93,15 @@ def command(
     """
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     loaded = load(recording or last_recording())
     view, render = _pair(loaded, names, options) if names else _ledger(loaded, options)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        render(Printer(), view)
+        with long_output() as printer:
+            render(printer, view)
 
 
 def _ledger(recording: Recording, options: dict[str, Any]) -> tuple[Any, Any]:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.cli.parameters import in_a_folder, json_option, quiet_option
+from inductoscope.cli.parameters import (
+    in_a_folder,
+    json_option,
+    long_output,
+    pager_option,
+    quiet_option,
+)
 
 if TYPE_CHECKING:
     from inductoscope.kernels.file import KernelFile
@@ -62,6 +68,7 @@ _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
     callback=in_a_folder,
     help="Write a standalone script for bug reports.",
 )
+@pager_option
 @json_option("the result")
 @quiet_option
 @click.argument("file", type=click.Path(path_type=Path), metavar="FILE")
@@ -153,17 +160,17 @@ def _compiled(
 
 def _hand_over(view: dict[str, Any], json_path: str | None, form: str | None) -> None:
     from inductoscope.views.report.kernel import print_kernel, print_shown
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     if json_path is not None:
         write_json(view, json_path)
     if json_path == "-":
         return
-    printer = Printer(sys.stdout)
-    print_kernel(printer, view)
-    if form is not None:
-        text = view["shown"]["text"] or f"This kernel has no {form} for {view['target']}."
-        print_shown(printer, form, text)
+    with long_output() as printer:
+        print_kernel(printer, view)
+        if form is not None:
+            text = view["shown"]["text"] or f"This kernel has no {form} for {view['target']}."
+            print_shown(printer, form, text)
 
 
 def _show_source(
@@ -171,7 +178,7 @@ def _show_source(
 ) -> None:
     from inductoscope.kernels.plans import make_plans, write_script
     from inductoscope.views.report.kernel import file_view, print_file, print_shown
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     if script is not None:
         write_script(make_plans(kernel, request)[0], script)
@@ -180,7 +187,7 @@ def _show_source(
         write_json(view, json_path)
     if json_path == "-":
         return
-    printer = Printer(sys.stdout)
-    print_file(printer, view)
-    printer.line("Not compiled: --show source only reads the file.")
-    print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))
+    with long_output() as printer:
+        print_file(printer, view)
+        printer.line("Not compiled: --show source only reads the file.")
+        print_shown(printer, "source", "\n\n".join(d.source for d in kernel.definitions))

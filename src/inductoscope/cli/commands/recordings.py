@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from inductoscope.cli.parameters import json_option
+from inductoscope.cli.parameters import json_option, long_output, pager_option
 
 
 @click.group("recordings", invoke_without_command=True)
@@ -27,18 +27,20 @@ def command(context: click.Context) -> None:
 
 
 @command.command("list")
+@pager_option
 @json_option("the list")
 def list_command(json_path: str | None) -> None:
     """List all recordings: date, size, outcome, command; newest first."""
     from inductoscope.model.stored_recordings import stored_recordings
     from inductoscope.views.report.recordings import print_recordings, recordings_view
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     view = recordings_view(stored_recordings())
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        print_recordings(Printer(), view)
+        with long_output() as printer:
+            print_recordings(printer, view)
 
 
 @command.command("prune")

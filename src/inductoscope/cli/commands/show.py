@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from inductoscope.cli.parameters import json_option, recording_argument, target_option
+from inductoscope.cli.parameters import (
+    json_option,
+    long_output,
+    pager_option,
+    recording_argument,
+    target_option,
+)
 from inductoscope.vocabulary.stages import SHOWN
 
 if TYPE_CHECKING:
@@ -45,6 +51,7 @@ if TYPE_CHECKING:
     help="With --runnable: write to this file instead of graph_GRAPH.py; - means standard output.",
 )
 @json_option("the data")
+@pager_option
 @click.option("--list", "list_all", is_flag=True, help="List all recordings.")
 def command(
     recording: Path | None,
@@ -68,7 +75,7 @@ def command(
     inductoscope show --op softmax --target cuda:90
     inductoscope show --runnable "0/0 post-grad" --to graph.py
     """
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import write_json
 
     if list_all:
         view, render = _list_recordings()
@@ -77,10 +84,10 @@ def command(
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
-        printer = Printer()
-        if view.get("target"):
-            _print_target(printer, view["target"])
-        render(printer, view)
+        with long_output() as printer:
+            if view.get("target"):
+                _print_target(printer, view["target"])
+            render(printer, view)
     sys.exit(1 if any(finding["is_problem"] for finding in view.get("findings", ())) else 0)
 
 

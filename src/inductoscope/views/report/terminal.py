@@ -30,12 +30,25 @@ WARN = "yellow"
 FAINT = "dim"
 
 
+class _QuietConsole(Console):
+    """Leaves it to the command line what happens when nobody reads any more."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError
+
+
 class Printer:
     """Writes lines to one stream, with colours where it is a terminal."""
 
-    def __init__(self, file: IO[str] | None = None) -> None:
-        self._console = Console(
-            file=file or sys.stdout, highlight=False, markup=False, emoji=False, soft_wrap=False
+    def __init__(self, file: IO[str] | None = None, *, is_terminal: bool | None = None) -> None:
+        """`is_terminal` says so of a file that is shown on one later."""
+        self._console = _QuietConsole(
+            file=file or sys.stdout,
+            force_terminal=is_terminal,
+            highlight=False,
+            markup=False,
+            emoji=False,
+            soft_wrap=False,
         )
 
     @property
