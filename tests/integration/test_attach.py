@@ -61,6 +61,23 @@ def test_a_program_in_code_of_its_own_is_told_by_its_stack(
     assert sleeper.poll() is None
 
 
+def test_a_program_that_works_in_short_bursts_moves(tmp_path: Path) -> None:
+    """A call that takes microseconds, five times a second, is never seen on the stack."""
+    if stacks.spy() is None:
+        pytest.skip("py-spy is not installed")
+    script = "import time\nprint(flush=True)\nwhile True:\n    sum(range(9)); time.sleep(0.2)\n"
+    child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        done = CliRunner().invoke(command, [str(child.pid), "--seconds", "3"])
+        assert done.exit_code == 0, done.output
+        assert "is making progress: its own code pauses and goes on" in done.output
+    finally:
+        child.kill()
+        child.communicate()
+
+
 def test_without_a_stack_it_says_what_is_missing_and_how_to_get_it(
     sleeper: subprocess.Popen[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -536,3 +536,22 @@ def test_a_limit_in_the_middle_of_a_compile_does_not_prove_that_it_hangs(tmp_pat
     found = verdict_of_first(case)
     assert (found.verdict, asked) == ("unknown", [COMPILED])
     assert "Whether it hangs is not known" in found.summary
+
+
+# --- a program that asks for input ----------------------------------------------------------------
+
+ASKS = End(1, "name? Traceback\nEOFError: EOF when reading a line")
+
+
+@pytest.mark.parametrize("withholds", [True, False])
+def test_input_that_the_doctor_withheld_is_no_mistake_of_the_program(
+    tmp_path: Path, withholds: bool
+) -> None:
+    case, _ = written_case(tmp_path, ASKS, off=[ASKS])
+    case.runs.withholds_input = withholds
+    verdict = verdict_of_first(case)
+    if withholds:
+        assert verdict.verdict == "not-checked"
+        assert "inductoscope doctor SCRIPT < FILE" in verdict.summary
+    else:  # Standard input was /dev/null, as for a job: so it is for the program without the tool.
+        assert (verdict.verdict, verdict.stage) == ("not-a-bug", "user")

@@ -317,7 +317,8 @@ def recompiled(times: int) -> list[dict[str, Any]]:
 def test_a_frame_at_torchs_limit_names_the_guards() -> None:
     (found,) = diagnose(load(stored("recompiles")))
     assert found.title == (
-        "label was recompiled 8 times; it reached torch's recompile_limit and now runs in eager"
+        "label was recompiled 8 times; it reached torch's recompile_limit, so inputs that no "
+        "compiled version fits now run in eager (the others still run compiled)"
     )
     assert found.evidence == (
         "guard that failed 8 times: name == 'call 0', 'call 1', 'call 2', 'call 3', …",
@@ -411,3 +412,13 @@ def test_a_cache_hit_in_a_fresh_run_points_to_the_first_compile(findings: Find) 
     hit = {"kind": "cache", "compile": "0/0", "cache": "FX graph", "outcome": "hit"}
     (found,) = findings(PROCESS, TORCH, COMPILE, hit, END, manifest={"fresh": True})
     assert "was compiled earlier in this run" in found.advice
+
+
+def test_a_block_around_functions_that_were_compiled_before(findings: Find) -> None:
+    before = {"inside": True, "compiled_before": 2}
+    (found,) = findings(PROCESS, TORCH, PROCESS_END, manifest=before)
+    assert found.title == (
+        "Nothing was compiled in the recorded block: 2 functions had been compiled before the "
+        "recording began"
+    )
+    assert "torch._dynamo.reset()" in found.advice

@@ -18,6 +18,7 @@ from inductoscope.recording.location import create_recording
 from inductoscope.vocabulary.torch_names import Hook
 
 TORCH_NAMES = {
+    "torch._dynamo.convert_frame": ("output_codes",),
     "torch._inductor.utils": ("fresh_cache",),
 }
 
@@ -40,7 +41,10 @@ def recorded(
             yield folder
         return
     command = [str(word) for word in getattr(sys, "orig_argv", sys.argv)]
-    folder = create_recording(command, output=output, fresh=fresh, inside=True)
+    before = _compiled_before()
+    folder = create_recording(
+        command, output=output, fresh=fresh, inside=True, compiled_before=before
+    )
     installer = Installer((*HOOKS, *(more_hooks(folder) if more_hooks else ())))
     SCOPE.open(folder)
     installer.start()
@@ -74,6 +78,13 @@ def _recording_in_use(output: Path | None) -> Path:
             "output folder to use it."
         )
     return Path(running)
+
+
+def _compiled_before() -> int:
+    """How many functions Dynamo has compiled in this process so far: they stay compiled."""
+    dynamo = sys.modules.get("torch._dynamo.convert_frame")
+    seen = getattr(getattr(dynamo, "output_codes", None), "seen", ())
+    return len({reference() for reference in seen} - {None})
 
 
 def _private_cache(folder: Path) -> contextlib.AbstractContextManager[object]:

@@ -5,7 +5,8 @@ nothing.
 
 Why it matters: an empty recording would otherwise look like a clean one.
 
-Example: a script without torch.compile; Python started with -I or -E, which disables recording.
+Example: a script without torch.compile; Python started with -I or -E, which disables recording; a
+block of `inductoscope.record()` around functions that were compiled before it.
 
 What to do: check that the script reaches torch.compile.
 """
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
+from inductoscope.recording.values import whole
+from inductoscope.vocabulary.counting import count_of
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -24,6 +27,10 @@ def check(recording: Recording) -> Iterator[Finding]:
         return
     if recording.ending is None and not recording.manifest.get("inside"):
         yield _not_yet()
+        return
+    before = whole(recording.manifest.get("compiled_before"))
+    if before:
+        yield _compiled_before(before)
         return
     if any(process.torch for process in recording.processes):
         title = "torch was imported, but nothing was compiled"
@@ -38,6 +45,18 @@ def check(recording: Recording) -> Iterator[Finding]:
         confidence="proven",
         evidence=("no process recorded a compile",),
         advice=advice,
+    )
+
+
+def _compiled_before(before: int) -> Finding:
+    return Finding(
+        rule="nothing_recorded",
+        title="Nothing was compiled in the recorded block: "
+        f"{count_of(before, 'function')} had been compiled before the recording began",
+        is_problem=False,
+        confidence="proven",
+        evidence=("Dynamo keeps what it has compiled, and compiles it once",),
+        advice="To record the compile, call torch._dynamo.reset() before the block.",
     )
 
 

@@ -1,7 +1,7 @@
 """Functions that are recompiled again and again.
 
 What it finds: a function of your program that was recompiled at least four times, or that reached
-torch's own limit, after which it runs in eager.
+torch's own limit, after which inputs that fit none of its compiled versions run in eager.
 
 Why it matters: each recompile costs as much as the first compile.
 
@@ -50,7 +50,12 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
     # The guard that failed most often is the one to do something about.
     often = Counter(guard.about for guard in guards)
     main = max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
-    ended = f"; it reached torch's {limit} and now runs in eager" if limit else ""
+    ended = (
+        f"; it reached torch's {limit}, so inputs that no compiled version fits now run in eager "
+        "(the others still run compiled)"
+        if limit
+        else ""
+    )
     first = compiles[0]
     name = f"The rest of {first.resumed}" if first.resumed else first.function
     return Finding(

@@ -217,6 +217,14 @@ def _piped() -> bytes | None:
         return None
 
 
+def is_answerable() -> bool:
+    """Whether the tool's standard input is a terminal, or a pipe that was silent so far."""
+    try:
+        return sys.stdin.isatty() or _is_pipe_or_file(sys.stdin.fileno())
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
 def _is_pipe_or_file(descriptor: int) -> bool:
     import stat
 

@@ -16,6 +16,7 @@ from inductoscope.doctor.outside.program import (
     Listener,
     ProgramRun,
     RunLimits,
+    is_answerable,
     keep_stdin,
     output_of,
     run_program,
@@ -55,6 +56,8 @@ class Runs:
         is_resumed = self.place.exists()
         self.place.mkdir(exist_ok=True)
         self._stdin = keep_stdin(self.place)
+        # Whether someone could have answered the program, had it been given the tool's own input.
+        self.withholds_input = self._stdin is None and is_answerable()
         self.count = 0
         # The recording of the latest run that investigates.
         self.looking_in = self._new_folder() if is_resumed else folder

@@ -26,6 +26,7 @@ from inductoscope.processes.tree import ProcessSample, Tree, read_process, sampl
 Mark = tuple[str, ...]
 
 _MOST_LOOKS = 6
+_FEWEST_PAUSES = 2
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def attach(
     stream = recorded_stream(pid)
     first = sample_tree(pid)
     say(f"watching {process.text} for {seconds:g} s")
-    marks, trees = _look_on(pid, first, seconds)
+    marks, trees, wakes = _look_on(pid, first, seconds)
     moved_before = stream.moved if stream is not None else 0.0
     if stream is not None:
         stream.catch_up()
@@ -68,6 +69,8 @@ def attach(
     if own is not None and own.has_python:
         marks.append(mark(own))
     moves = judgement.moves or what_moves(scene, marks, [*trees, scene.tree], recorded)
+    if judgement.kind == "user-code" and not moves:
+        moves = _is_woken(wakes, seconds)
     if moves and judgement.kind != "stopped":
         judgement = replace(judgement, moves=moves, can_end=())
     quiet = _quiet(scene, judgement, seconds)
@@ -141,19 +144,38 @@ def recorded_stream(pid: int) -> FollowedStream | None:
     return next((s for s in streams if s.pid == pid and not s.position.has_ended), None)
 
 
-def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree]]:
-    """Marks of the stack and samples of the tree over a time."""
+def _look_on(pid: int, first: Tree, seconds: float) -> tuple[list[Mark], list[Tree], list[int]]:
+    """Marks of the stack and samples of the tree over a time.
+
+    Besides, how often the process woke up between two looks: looking itself may wake it.
+    """
     marks: list[Mark] = []
-    trees = [first]
+    trees, wakes = [first], []
     until = time.monotonic() + seconds
     pause = max(0.2, seconds / _MOST_LOOKS)
     while time.monotonic() < until:
         stacks = _quietly(pid, first)
         if stacks is not None and stacks.has_python:
             marks.append(mark(stacks))
+        left_alone = read_process(pid)
         time.sleep(max(0.0, min(pause, until - time.monotonic())))
         trees.append(sample_tree(pid))
-    return marks, trees
+        wakes.append(_new_switches(left_alone, trees[-1].root))
+    return marks, trees, wakes
+
+
+def _new_switches(before: ProcessSample | None, after: ProcessSample | None) -> int:
+    return 0 if before is None or after is None else max(0, after.switches - before.switches)
+
+
+def _is_woken(wakes: list[int], seconds: float) -> str:
+    """A call that returns too quickly to be seen leaves nothing but the pauses between the calls.
+
+    A process that waits for one thing sleeps all the time.
+    """
+    if sum(wake > 0 for wake in wakes) < max(_FEWEST_PAUSES, len(wakes) - 1):
+        return ""  # The last pause may be too short for anything to happen.
+    return f"its own code pauses and goes on, {sum(wakes)} times in {seconds:g} s"
 
 
 def _quietly(pid: int, tree: Tree) -> Stacks | None:

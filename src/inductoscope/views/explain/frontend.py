@@ -108,11 +108,12 @@ RECOMPILES = StageEntry(
     name="recompiles",
     summary="Frames that were compiled again because a guard failed.",
     does="A call with another shape, type or Python value fails a guard and compiles the frame "
-    "again. After recompile_limit compiles, torch gives up and runs the frame in eager.",
+    "again. After recompile_limit compiles, torch compiles the frame no more: inputs "
+    "that fit a compiled version run compiled, all others in eager.",
     lives=("torch/_dynamo/guards.py", "torch/_dynamo/config.py"),
     notions=(
         ("automatic dynamic", "a size that changed becomes a symbol in the next compile"),
-        ("recompile limit", "after this many compiles, the frame runs in eager"),
+        ("recompile limit", "after this many compiles, inputs that fit none of them run in eager"),
     ),
     look_here_when=("every step is slow, not only the first",),
     symptoms=(

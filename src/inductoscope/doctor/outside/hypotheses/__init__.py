@@ -19,6 +19,7 @@ from inductoscope.doctor.outside.hypotheses import (
     hangs_in_eager,
     hidden_by_the_tool,
     inductor_random_numbers,
+    input_withheld,
     likely_random_numbers,
     likely_rounding,
     machine_cannot_compile,
@@ -54,6 +55,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     only_under_the_tool.HYPOTHESIS,
     unproven_failure.HYPOTHESIS,
     # No compiled graph is known to be wrong.
+    input_withheld.HYPOTHESIS,
     unexamined_failure.HYPOTHESIS,
     compile_refused.HYPOTHESIS,
     never_ends.HYPOTHESIS,
