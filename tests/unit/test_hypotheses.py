@@ -27,6 +27,7 @@ from inductoscope.recording.events.checking import (
 from inductoscope.recording.events.compiling import (
     CompileFailed,
     CompileStart,
+    FellBackToEager,
     GraphBroke,
     StageStart,
 )
@@ -497,12 +498,17 @@ def test_a_program_in_which_dynamo_captured_no_graph(tmp_path: Path) -> None:
 
 def test_a_function_that_dynamo_skips_ran_in_eager_and_it_is_said_why(tmp_path: Path) -> None:
     """A graph break inside a loop makes Dynamo leave the whole function to eager."""
-    broke = GraphBroke(compile="0/0", reason="graph break in loop", source="train.py:6")
-    events = (CompileStart(compile="0/0", function="step", file="train.py", line=2), broke)
-    end = replace(ENDS_WELL, events=events)
+    why = "graph break in loop\n  Explanation: A print."
+    broke = GraphBroke(compile="0/0", reason=why, source="train.py:6")
+    gave_up = CompileFailed(
+        compile="0/0", stage="dynamo", type="Unsupported", message=why, traceback=""
+    )
+    ended = FellBackToEager(compile="0/0", reason=why)
+    begun = CompileStart(compile="0/0", function="step", file="train.py", line=2)
+    end = replace(ENDS_WELL, events=(begun, broke, gave_up, ended))
     found = verdict_of_first(written_case(tmp_path, end, plain=[ENDS_WELL])[0])
     assert found.verdict == "not-checked"
-    assert "your function step ran in eager, because graph break in loop (train.py:6)" in (
+    assert "your function step ran in eager, because its graph breaks inside a loop: A print" in (
         found.summary
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from inductoscope.analysis.rules import ran_in_eager
 from inductoscope.doctor.outside.not_checked import what_was_not_checked
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -15,7 +16,8 @@ from inductoscope.doctor.outside.this_machine import (
 )
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
-from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.entities import Recording
+from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
@@ -62,6 +64,8 @@ def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
     """To go on with after saying that it failed."""
     if exception := _exception_in(run.output):
         return f": {exception[:200]}"
+    if run.ending.signal:
+        return f". It is killed by {signal_name(run.ending.signal)}."
     line = f"; its last line is: {last_lines[-1][:200]}" if last_lines else "."
     return f". It ends with exit code {run.ending.exit_code}{line}"
 
@@ -165,19 +169,12 @@ def _no_graph_captured(case: ProgramCase) -> Verdict:
 
 def why_in_eager(recording: Recording) -> str:
     """Why functions that Dynamo captured no graph of ran in eager, as a clause."""
-    compiles = recording.compiles
-    named = dict.fromkeys(compile_.function for compile_ in compiles if compile_.function)
-    first = next(iter(named), "")
-    who = f"your function {first}" if len(named) == 1 and first else "your functions"
-    reasons = [text for compile_ in compiles for text in _reasons(compile_)]
-    because = reasons[0] if reasons else "Dynamo captured no graph of it"
-    return f"{who} ran in eager, because {because}"
-
-
-def _reasons(compile_: Compile) -> list[str]:
-    """Why Dynamo left a function alone: graph breaks where it cannot go on, or what it said."""
-    breaks = [f"{one.reason.rstrip('.')} ({one.source})" for one in compile_.breaks]
-    return [*breaks, *([compile_.reason] if compile_.reason else [])]
+    titles = [finding.title for finding in ran_in_eager.check(recording)]
+    if titles:
+        return f"{titles[0][0].lower()}{titles[0][1:].rstrip('.')}"
+    named = dict.fromkeys(one.function for one in recording.compiles if one.function)
+    who = f"your function {next(iter(named))}" if len(named) == 1 else "your functions"
+    return f"{who} ran in eager, because Dynamo captured no graph"
 
 
 def _nothing_compared(case: ProgramCase) -> Verdict:
