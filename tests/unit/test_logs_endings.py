@@ -8,7 +8,17 @@ from pathlib import Path
 import pytest
 
 from inductoscope.hangs.logs.answer import Answer, Kind
-from support.logged import CLEAN, HANG, LogText, answers, caller, content, interleaved, only_answer
+from support.logged import (
+    CLEAN,
+    HANG,
+    RECORDED,
+    LogText,
+    answers,
+    caller,
+    content,
+    interleaved,
+    only_answer,
+)
 from support.logged import stuck_names as names
 
 WAITING = (
@@ -271,3 +281,34 @@ def test_evidence_is_only_what_the_log_holds(tmp_path: Path) -> None:
     log.torch("Multithreaded precompilation for 9 choices using 4 worker threads", level="I")
     answer = judged(tmp_path, log.finish("a4"))
     assert not any("Waiting on futures" in evidence.text for evidence in answer.evidence)
+
+
+# As torch writes them without any TORCH_LOGS.
+RECOMPILE_LIMIT = (
+    "torch._dynamo hit config.recompile_limit (8)",
+    "   function: 'f' (/home/me/train.py:2)",
+    "   last reason: 0/7: tensor 'x' size mismatch at index 0. expected 8, actual 9",
+    'To log all recompilation reasons, use TORCH_LOGS="recompiles".',
+)
+
+
+def test_the_recompile_limit_is_told_from_its_warning_alone(tmp_path: Path) -> None:
+    log = tmp_path / "log.txt"
+    header = "W1116 13:16:50.617000 77 torch/_dynamo/convert_frame.py:1994] [0/8] "
+    log.write_text("".join(f"{header}{line}\n" for line in RECOMPILE_LIMIT))
+    answer = only_answer(log)
+    assert (answer.kind, answer.stage, answer.confidence) == (
+        Kind.RECOMPILE_LIMIT,
+        "dynamo",
+        "proven",
+    )
+    assert "recompile_limit (8)" in answer.title
+    assert "the others still run compiled" in answer.title
+
+
+def test_a_compiler_that_hangs_is_headed_by_what_it_is() -> None:
+    answer = only_answer(RECORDED / "stall_in_compiler.log.gz")
+    assert f"{answer.kind.value}: {answer.title}" == (
+        "kernel compiler: interrupted in the C++ compiler"
+    )
+    assert "C++ compiler itself does not finish" in answer.advice[0]

@@ -11,6 +11,7 @@ class LineMeaning(str, Enum):
     RUN = "a program begins"
     TRACING = "Dynamo begins to trace"
     TRACED = "Dynamo has traced"
+    RECOMPILE_LIMIT = "Dynamo compiles a function no more"
     BACKEND = "Dynamo calls the backend"
     BACKEND_DONE = "the backend has returned"
     INDUCTOR = "Inductor begins with a graph"

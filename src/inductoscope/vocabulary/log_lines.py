@@ -194,6 +194,15 @@ PATTERNS: tuple[LogPattern, ...] = (
         module="torch/_dynamo/symbolic_convert.py",
     ),
     LogPattern(
+        "torch._dynamo hit config.%s (%s)\\n   function: %s\\n   last reason: %s\\nTo log all "
+        'recompilation reasons, use TORCH_LOGS="recompiles".\\nTo diagnose recompilation issues, '
+        "see %s",
+        "WARNING",
+        "a function was compiled too often; Dynamo compiles it no more",
+        LineMeaning.RECOMPILE_LIMIT,
+        module="torch/_dynamo/convert_frame.py",
+    ),
+    LogPattern(
         "calling compiler function %s",
         "INFO",
         "Dynamo passes its graph to the backend",
@@ -304,12 +313,7 @@ PATTERNS: tuple[LogPattern, ...] = (
         "the choices are benchmarked",
         LineMeaning.BENCHMARKED,
     ),
-    LogPattern(
-        "AUTOTUNE %s(%s)\\n",
-        "STDERR",
-        "the choices' times follow",
-        LineMeaning.TABLE,
-    ),
+    LogPattern("AUTOTUNE %s(%s)\\n", "STDERR", "the choices' times follow", LineMeaning.TABLE),
     LogPattern(
         "Benchmark all input configs for %s, get:",
         "DEBUG",

@@ -67,8 +67,8 @@ def command(
     inductoscope logs log.txt
 
     \b
-    Exit code: 0 no problem found, or too little to tell; 1 a hang or an error;
-    2 not a torch log.
+    Exit code: 0 no problem found, or too little to tell; 1 a hang, an error
+    or the recompile limit; 2 not a torch log.
     """
     from inductoscope.errors import UsageError
     from inductoscope.hangs.choices.log_choices import analyse_answers

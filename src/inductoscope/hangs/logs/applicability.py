@@ -23,6 +23,7 @@ from inductoscope.hangs.logs.autotune_hangs import benchmark_hang, compile_hang,
 from inductoscope.hangs.logs.groups import Group
 from inductoscope.hangs.logs.program import CompileProgress, ProgramFold, SeenFailure
 from inductoscope.hangs.logs.reading import LogReading
+from inductoscope.hangs.logs.recompile_limit import recompile_limit
 from inductoscope.hangs.logs.torch_trace import answer_from_trace
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
@@ -168,7 +169,7 @@ def _seen_in(stack: SeenFailure) -> str:
 def _clean(program: ProgramFold) -> Answer | None:
     if program.ending is None:
         return None
-    compile_ = _unfinished(program)
+    compile_ = program.unfinished
     if compile_ is not None:
         return None
     return Answer(
@@ -187,17 +188,8 @@ def _notes(program: ProgramFold) -> tuple[str, ...]:
     return (f"{count_of(failed, 'choice')} failed to compile; that is usual",) if failed else ()
 
 
-def _unfinished(program: ProgramFold) -> CompileProgress | None:
-    """The compile that the program was in with its last line, unless it was done.
-
-    Unknown for a compile whose end the log would not show.
-    """
-    last = program.compiles[-1] if program.compiles else None
-    return last if last is not None and last.telling and not last.done else None
-
-
 def _in_a_stage(program: ProgramFold) -> Answer | None:
-    compile_ = _unfinished(program)
+    compile_ = program.unfinished
     if compile_ is None:
         return _submitted(program)
     if LineMeaning.CODE in compile_.last_seen and LineMeaning.OUTPUT not in _after(
@@ -355,6 +347,11 @@ def _stage_advice(stage: str) -> tuple[str, ...]:
             "rank, or the program itself hangs",
             "While it hangs: inductoscope attach PID",
         )
+    if stage == stages.CPP_COMPILE:
+        return (
+            "The C++ compiler itself does not finish, or something holds it up (memory, disk)",
+            "While it hangs: inductoscope attach PID names the file and the compiler",
+        )
     return (
         "No choice was being compiled; this stage itself hangs or is slow",
         "While it hangs: inductoscope attach PID shows the stack",
@@ -368,6 +365,7 @@ _RULES: tuple[Callable[[ProgramFold], Answer | None], ...] = (
     _waits_for_a_rank,
     _error,
     _interrupted,
+    recompile_limit,
     _clean,
     answer_from_trace,
     _in_a_stage,

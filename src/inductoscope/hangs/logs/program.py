@@ -67,7 +67,9 @@ class CompileProgress:
 
     @property
     def done(self) -> bool:
-        """Whether the last step that began has ended."""
+        """Whether the last step that began has ended, or Dynamo gave up on it."""
+        if LineMeaning.RECOMPILE_LIMIT in self.last_seen:
+            return True
         bounds = [meaning for meaning in self.last_seen if meaning in _BOUNDS]
         if not bounds:
             return LineMeaning.OUTPUT in self.last_seen
@@ -118,6 +120,15 @@ class ProgramFold:
     def compiles(self) -> list[CompileProgress]:
         """Compiles, the one with the last line at the end."""
         return sorted(self._compiles.values(), key=lambda c: c.last.origin.line)
+
+    @property
+    def unfinished(self) -> CompileProgress | None:
+        """The compile that the program was in with its last line, unless it was done.
+
+        Unknown for a compile whose end the log would not show.
+        """
+        last = self.compiles[-1] if self.compiles else None
+        return last if last is not None and last.telling and not last.done else None
 
     @property
     def is_empty(self) -> bool:
