@@ -117,6 +117,8 @@ class Workplace:
     def environment(self, **more: str) -> dict[str, str]:
         found = {k: v for k, v in os.environ.items() if not k.startswith(("INDUCTOSCOPE", "TORCH"))}
         found.update(TORCHINDUCTOR_CACHE_DIR=str(self.cache), COLUMNS="80")
+        # Otherwise what runs without --output would be kept in the home of whoever runs the tests.
+        found["INDUCTOSCOPE_RECORDINGS"] = str(self.cache.parent / "recordings")
         # torch tries in every process whether libraries for this processor load. They do.
         found.update({"TORCHINDUCTOR_VEC_ISA_OK": "1", **more})
         return found

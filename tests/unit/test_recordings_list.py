@@ -48,6 +48,14 @@ def test_show_list_and_recordings_alone_are_the_same_list() -> None:
     expected = inductoscope("recordings", "list").stdout
     assert inductoscope("show", "--list").stdout == expected
     assert inductoscope("recordings").stdout == expected
+    data = inductoscope("recordings", "list", "--json", "-").data
+    assert inductoscope("recordings", "--json", "-").data == data
+
+
+def test_json_for_the_wrong_command_is_not_lost() -> None:
+    answer = inductoscope("recordings", "--json", "-", "prune", "--keep", "3")
+    assert answer.exit_code == 2
+    assert "Put --json after prune." in answer.words
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from inductoscope.cli.parameters import json_option, long_output, pager_option
 
 
 @click.group("recordings", invoke_without_command=True)
+@json_option("the list")
+@pager_option
 @click.pass_context
-def command(context: click.Context) -> None:
+def command(context: click.Context, json_path: str | None) -> None:
     """List recordings, or delete those you name limits for.
 
     Nothing is ever deleted unless you ask for it with 'prune'. Without a command you see the list.
@@ -22,8 +24,12 @@ def command(context: click.Context) -> None:
     inductoscope recordings list
     inductoscope recordings prune --older-than 7d --dry-run
     """
+    from inductoscope.errors import UsageError
+
     if context.invoked_subcommand is None:
-        context.invoke(list_command, json_path=None)
+        context.invoke(list_command, json_path=json_path)
+    elif json_path:
+        raise UsageError(f"Put --json after {context.invoked_subcommand}.")
 
 
 @command.command("list")

@@ -75,7 +75,8 @@ class Doctor:
         finally:
             self._proof.fresh.close()
             remove_headers(self._request.folder)
-        tidy_examination(self._request.folder)
+        if not verdict.partial:
+            tidy_examination(self._request.folder)
         return verdict
 
     def _examine(self) -> Verdict:
