@@ -15,6 +15,7 @@ from inductoscope.recording.location import (
     last_recording,
     recordings_folder,
 )
+from support.kept_recordings import as_ordinary_user
 
 
 def test_recordings_lie_where_the_variable_says(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -117,3 +118,14 @@ def test_a_folder_that_cannot_be_made_says_what_to_do(
         create_recording(["python"])
     with pytest.raises(UsageError, match="recording cannot be written: Not a directory"):
         create_recording(["python"], output=place)
+
+
+def test_a_folder_of_recordings_that_may_not_be_written_says_what_to_do(
+    public_folder: Path,
+) -> None:
+    public_folder.chmod(0o555)
+    with (
+        as_ordinary_user(),
+        pytest.raises(ToolFailure, match=r"Permission denied. .*--output or INDUCTOSCOPE_REC"),
+    ):
+        create_recording(["python", "train.py"])

@@ -170,6 +170,15 @@ def test_a_folder_that_is_not_surely_ours_stays(manifest: str, expected: str) ->
     assert (theirs / "thesis.tex").read_text() == "important"
 
 
+@pytest.mark.usefixtures("four")
+def test_what_is_not_ours_takes_the_place_of_none_that_is_kept() -> None:
+    theirs = recordings_folder() / "29990101-000000-theirs"
+    theirs.mkdir()
+    (theirs / "recording.json").write_text("{}")
+    prune("--keep", "1")
+    assert left() == ["now", "theirs"]
+
+
 def test_other_files_and_folders_stay() -> None:
     keep_recording("train")
     folder = recordings_folder()

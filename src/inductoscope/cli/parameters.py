@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.shell_completion import CompletionItem
 
-from inductoscope.errors import UsageError
+from inductoscope.errors import InductoscopeError, UsageError
 from inductoscope.recording.location import all_recordings, recordings_folder
 from inductoscope.targets.architectures import ARCHITECTURES
 from inductoscope.vocabulary.spelling import did_you_mean
@@ -38,8 +38,10 @@ class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic b
     def shell_complete(
         self, ctx: click.Context, param: click.Parameter, incomplete: str
     ) -> list[CompletionItem]:
-        newest_first = reversed(all_recordings())
-        names = matching((path.name for path in newest_first), incomplete)
+        names = []
+        with suppress(InductoscopeError):  # The folder of recordings cannot be read.
+            newest_first = reversed(all_recordings())
+            names = matching((path.name for path in newest_first), incomplete)
         # Without a match the shell completes folders instead.
         return names or [CompletionItem(incomplete, type="dir")]
 

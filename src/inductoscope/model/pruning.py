@@ -31,7 +31,7 @@ class PruningLimits:
 
 @dataclass(frozen=True)
 class PruningPlan:
-    """What to delete, and what is beyond the limits too but must not be deleted."""
+    """What to delete, and what must not be deleted although it is there, or beyond the limits."""
 
     delete: tuple[StoredRecording, ...]
     spared: tuple[StoredRecording, ...]
@@ -40,18 +40,26 @@ class PruningPlan:
 def plan_pruning(
     recordings: Sequence[StoredRecording], limits: PruningLimits, now: float
 ) -> PruningPlan:
-    """What of the recordings, the newest first, the limits let go."""
-    totals = itertools.accumulate(recording.size for recording in recordings)
+    """What of the recordings, the newest first, the limits let go.
+
+    What is not ours neither counts as one to keep nor takes the space of one.
+    """
+    ours = [recording for recording in recordings if not recording.not_ours]
+    totals = itertools.accumulate(recording.size for recording in ours)
     beyond = [
         recording
-        for number, (recording, total) in enumerate(zip(recordings, totals, strict=True))
+        for number, (recording, total) in enumerate(zip(ours, totals, strict=True))
         if (limits.older_than is None or now - recording.created > limits.older_than)
         and (limits.keep is None or number >= limits.keep)
         and (limits.size is None or total > limits.size)
     ]
     return PruningPlan(
         delete=tuple(recording for recording in beyond if not recording.why_kept),
-        spared=tuple(recording for recording in beyond if recording.why_kept),
+        spared=tuple(
+            recording
+            for recording in recordings
+            if recording.not_ours or (recording in beyond and recording.why_kept)
+        ),
     )
 
 

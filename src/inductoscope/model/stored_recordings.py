@@ -88,7 +88,7 @@ def describe(path: Path) -> StoredRecording:
     verdict, made_by = _verdict(path), _made_by(path, manifest)
     is_over = {
         "run": ending is not None,
-        "doctor": verdict is not None,
+        "doctor": verdict is not None and not verdict.partial,
         "record": all(stream.is_closed for stream in streams),
     }
     machine = text(manifest.get("machine"))

@@ -124,7 +124,7 @@ def discard_recording(path: Path) -> None:
     One that has events stays, and so does a folder that the user chose, which may have been there
     before.
     """
-    if any((path / STREAMS).iterdir()):
+    if any((path / STREAMS).glob("*")):
         return
     for inside in path.iterdir():
         if inside.is_dir() and not inside.is_symlink():

@@ -56,10 +56,10 @@ def recording_view(recording: StoredRecording) -> View:
 def _outcome(recording: StoredRecording) -> str:
     """In a few words: the doctor's verdict, or how the program ended."""
     verdict, ending = recording.verdict, recording.ending
-    if verdict is not None:
-        return f"{verdict.verdict}, {'so far' if verdict.partial else verdict.confidence}"
     if recording.running:
         return "still running"
+    if verdict is not None:
+        return f"{verdict.verdict}, {'so far' if verdict.partial else verdict.confidence}"
     if recording.made_by == "doctor":
         return "no verdict"
     if ending is not None:
