@@ -135,8 +135,9 @@ def print_summary(printer: Printer, view: View) -> None:
     if view["verdict"]:
         print_stored_verdict(printer, view["verdict"], view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
-    if view["headline"] != view["state"]:
-        printer.pair("ended", view["state"].removeprefix("the program ended "))
+    ended = view["state"].partition("the program ended ")[2]
+    if ended and view["headline"] != view["state"]:
+        printer.pair("ended", ended)
     if view["torch"]:
         printer.pair("torch", view["torch"])
     printer.pair("compiles", _compile_words(view))
