@@ -18,6 +18,7 @@ from inductoscope.analysis.diff.canonical import Renaming, graph_lines
 from inductoscope.analysis.diff.entities import Difference
 from inductoscope.analysis.diff.matching import match
 from inductoscope.analysis.diff.materials import STAGES
+from inductoscope.analysis.diff.settings import likely_cause
 from inductoscope.model.fold import load
 from inductoscope.model.fx import graph_from
 from support.examples import NAMES, Answer, inductoscope, stored, write_recording
@@ -53,6 +54,11 @@ for name, function, settings in (
     torch._dynamo.reset()
     with config.patch(settings), inductoscope.record(output=f"{sys.argv[1]}/{name}"):
         torch.compile(function)(*arguments)
+
+torch._dynamo.reset()
+torch._dynamo.mark_dynamic(arguments[0], 0, min=2, max=100)
+with inductoscope.record(output=f"{sys.argv[1]}/sized"):
+    torch.compile(block, options={"epilogue_fusion": False}, fullgraph=True)(*arguments)
 """
 
 
@@ -160,8 +166,37 @@ def test_a_lost_fusion_is_named_with_torchs_reason(recorded: Path) -> None:
         "block (program.py:10), inference: the second run lost the fusion of layer_norm with "
         "layer_norm + relu + add because torch says 'exceeds max fusion'." in answer.words
     )
-    assert "settings made in the program (torch._inductor.config) are not recorded" in answer.words
+    assert (
+        "Likely cause, the only setting that differs: torch._inductor.config.max_fusion_size: the "
+        "default in the first run, 2 in the second." in answer.words
+    )
     assert max(map(len, answer.stdout.replace(str(recorded), "").splitlines())) <= 80
+
+
+def test_arguments_of_torch_compile_and_marked_sizes_are_named_as_the_cause(
+    recorded: Path,
+) -> None:
+    found = diff(recorded / "before", recorded / "sized")
+    assert [(fact.name, fact.first, fact.second) for fact in found.settings] == [
+        (
+            "the call for block (program.py:10)",
+            "torch.compile without arguments",
+            "torch.compile(options={'epilogue_fusion': False}, fullgraph=True)",
+        ),
+        (
+            "marked sizes of block (program.py:10)",
+            "none",
+            "mark_dynamic(x, 0, min=2, max=100)",
+        ),
+    ]
+    assert "Likely cause, the only settings that differ:" in likely_cause(found.settings, ())
+    shown = inductoscope("show", recorded / "sized").words
+    assert "torch._inductor.config.force_disable_caches = True mark_dynamic(x, 0, min" in shown
+
+
+def test_the_same_settings_are_no_cause(recorded: Path) -> None:
+    answer = inductoscope("diff", recorded / "before", recorded / "names")
+    assert "cause" not in answer.words
 
 
 def test_a_gained_fusion_is_the_same_the_other_way_round(recorded: Path) -> None:

@@ -335,7 +335,7 @@ HANDLERS: dict[type[Event], Handler] = {
     process.ProcessEnd: _process_note,
     process.RecordingStopped: _process_note,
     **dict.fromkeys((process.HookOff, process.HookError), _process_note),
-    compiling.TargetNoted: _process_note,
+    **dict.fromkeys((compiling.TargetNoted, compiling.SettingsUsed), _process_note),
     process.TorchImported: _torch,
     process.Launched: _launched,
     process.Exited: _exited,

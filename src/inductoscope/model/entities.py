@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+from inductoscope.model.settings import Settings
 
 
 class Payloads(Protocol):
@@ -280,6 +281,8 @@ class Compile:
     graphs: tuple[Graph, ...] = ()
     passes: tuple[PassChange, ...] = ()
     decompositions: Mapping[str, int] = field(default_factory=dict)
+    # None where they are not recorded.
+    settings: Settings | None = None
     guard_count: int = 0
     guards: str = ""
     breaks: tuple[GraphBreak, ...] = ()

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from inductoscope.model import entities as E
 from inductoscope.model.building import Building, BuildingGraph, Stream
 from inductoscope.model.native import fold_natives
+from inductoscope.model.settings import Settings
 from inductoscope.recording.events.autotuning import (
     AutotuneChosen,
     AutotuneStart,
@@ -19,7 +20,7 @@ from inductoscope.recording.events.autotuning import (
     ChoiceStart,
 )
 from inductoscope.recording.events.base import written_fields
-from inductoscope.recording.events.compiling import TargetNoted
+from inductoscope.recording.events.compiling import SettingsUsed, TargetNoted
 from inductoscope.recording.events.process import (
     ExceptionUncaught,
     HookError,
@@ -127,6 +128,7 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
         graphs=tuple(lists.get("graphs", ())),
         passes=tuple(lists.get("passes", ())),
         decompositions=building.decompositions,
+        settings=_settings(stream, start.compile),
         guard_count=building.guard_count,
         guards=building.guards,
         breaks=tuple(lists.get("breaks", ())),
@@ -144,6 +146,13 @@ def _outcome_without_end(building: Building) -> str:
     graphs = building.graphs.values()
     is_done = bool(graphs) and all(graph.fields.get("finished") for graph in graphs)
     return "compiled" if is_done and not building.start.function else "not finished"
+
+
+def _settings(stream: Stream, compile_id: str) -> Settings | None:
+    for event in reversed(stream.notes[SettingsUsed]):
+        if event.compile == compile_id:
+            return Settings(event.config, event.arguments, event.marked)
+    return None
 
 
 # What is known of the compile of each choice, by its name.

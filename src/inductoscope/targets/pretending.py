@@ -8,10 +8,13 @@ import sys
 from collections.abc import Iterable
 from typing import Any
 
+from inductoscope.capture.program_settings import set_by_the_tool
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.target import Target
 from inductoscope.targets.architectures import architecture
 from inductoscope.targets.stand_in import StandIn, load_stand_in
+
+_OWN_SETTINGS = ("compile_threads", "shape_padding")
 
 
 def has_triton() -> bool:
@@ -38,6 +41,7 @@ def prepare(target: Target) -> StandIn:
             "torch looks for devices when it is imported, and it has been imported already."
         )
     architecture(target)
+    set_by_the_tool(*(f"torch._inductor.config.{name}" for name in _OWN_SETTINGS))
     # Workers are other processes, which would not see the device.
     os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = "1"
     # torch would time matrix products to see whether padding pays off.

@@ -16,6 +16,7 @@ from inductoscope.analysis.diff.entities import (
 from inductoscope.analysis.diff.fusions import fusion_changes
 from inductoscope.analysis.diff.kernels import kernel_changes
 from inductoscope.analysis.diff.matching import Matched, match_compiles, match_graphs
+from inductoscope.analysis.diff.settings import are_recorded, different_settings
 from inductoscope.analysis.diff.side import Side
 from inductoscope.analysis.diff.stages import compare_stages
 from inductoscope.analysis.diff.surroundings import notes, surroundings
@@ -23,10 +24,11 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.native import NativeIndex
 
 _UNSEEN = (
-    "The versions and the recorded environment variables are the same. Other variables and "
-    "settings made in the program (torch._inductor.config) are not recorded: look for the cause "
-    "there, or in the program itself."
+    "The versions and the recorded environment variables are the same. {settings}: look for the "
+    "cause in the program itself."
 )
+_SAME_SETTINGS = "So are the settings of torch._inductor, torch._dynamo and torch._functorch"
+_NO_SETTINGS = "Settings made in the program were not recorded by this version of inductoscope"
 
 Run = tuple[Recording, NativeIndex]
 Runs = tuple[Run, Run]
@@ -41,14 +43,18 @@ def compare(first: Recording, second: Recording) -> Difference:
         first=first.path,
         second=second.path,
         surroundings=surroundings(first, second),
+        settings=different_settings(compiles.pairs),
         graphs=tuple(graph for pair in compiles.pairs for graph in _compare_compile(runs, *pair)),
         only=tuple(_only(compiles)),
         outcomes=tuple(_outcomes(compiles)),
         seconds=_joined(_seconds(first), _seconds(second)),
         notes=(*notes(first, "first"), *notes(second, "second")),
     )
-    unexplained = found.differs and not found.surroundings
-    return replace(found, notes=(*found.notes, _UNSEEN)) if unexplained else found
+    if not found.differs or found.surroundings or found.settings:
+        return found
+    recorded = all(are_recorded(recording.compiles) for recording in (first, second))
+    unseen = _UNSEEN.format(settings=_SAME_SETTINGS if recorded else _NO_SETTINGS)
+    return replace(found, notes=(*found.notes, unseen))
 
 
 # --- one compile ----------------------------------------------------------------------------------

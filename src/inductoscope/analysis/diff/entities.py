@@ -121,6 +121,8 @@ class Difference:
     first: str
     second: str
     surroundings: tuple[Fact, ...]
+    # Settings of the compiler that are not the same in both runs.
+    settings: tuple[Fact, ...]
     graphs: tuple[GraphDifference, ...]
     only: tuple[OnlyIn, ...]
     outcomes: tuple[Fact, ...]

@@ -18,6 +18,7 @@ from inductoscope.capture.hooks import (
     native,
     passes,
     scheduler,
+    settings,
     workers,
 )
 from inductoscope.vocabulary.torch_names import Hook
@@ -29,6 +30,7 @@ HOOKS: tuple[Hook, ...] = (
     dynamo.GUARDS,
     dynamo.RECOMPILES,
     dynamo.EAGER_FALLBACKS,
+    settings.SETTINGS,
     ahead_of_time.PROGRAMS,
     aot.GRAPHS,
     aot.DECOMPOSITIONS,

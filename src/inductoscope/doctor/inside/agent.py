@@ -17,6 +17,7 @@ from typing import Any
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
 from inductoscope.capture.private_cache import redirect_headers
+from inductoscope.capture.program_settings import set_by_the_tool
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.doctor.inside.threads import ThreadLimit
@@ -66,6 +67,7 @@ def _settings(
     def settle() -> None:
         # The same random numbers in eager and compiled, so that only the compiler can differ.
         if instructions.random_as_eager:
+            set_by_the_tool("torch._inductor.config.fallback_random")
             sys.modules["torch._inductor.config"].fallback_random = True  # type: ignore[attr-defined]
 
     def begin() -> None:

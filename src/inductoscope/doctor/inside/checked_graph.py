@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.observe import current_compile_id
+from inductoscope.capture.program_settings import MarkedSize, backend_of
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import (
     UNINITIALISED,
@@ -33,7 +34,7 @@ from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
-from inductoscope.doctor.inside.how_compiled import backend_of, how_compiled, is_compilers_own
+from inductoscope.doctor.inside.how_compiled import how_compiled, is_compilers_own
 from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.candidate import Candidate
@@ -43,9 +44,9 @@ from inductoscope.doctor.search.failure_signature import (
     stage_at_run,
 )
 from inductoscope.doctor.search.forks import can_fork
-from inductoscope.doctor.search.marked_sizes import MarkedSize, marked_sizes
+from inductoscope.doctor.search.marked_sizes import marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
-from inductoscope.doctor.search.program_settings import changed_settings
+from inductoscope.doctor.search.program_settings import inductor_settings
 from inductoscope.recording.events.checking import (
     CallChecked,
     CallsUnchecked,
@@ -375,7 +376,7 @@ class _CheckedGraph:
             backward=_needs_backward(arguments),
             dynamic=dynamic,
             options=self.options,
-            config=without_setting(changed_settings()),
+            config=without_setting(inductor_settings()),
             marks=self._marks,
             earlier=self.first if self.calls > 1 else None,
             counts=tuple({note.aspect for note in self.instructions.counts_of(self.compile_id)}),

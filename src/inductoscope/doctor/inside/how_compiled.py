@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from inductoscope.capture.program_settings import backend_of
 from inductoscope.doctor.inside.cuda_graphs import without_setting
 
 TORCH_NAMES = {
@@ -18,16 +19,6 @@ def is_compilers_own(error: BaseException) -> bool:
     from torch._inductor import exc as inductor_exc
 
     return isinstance(error, (exc.BackendCompilerFailed, inductor_exc.InductorError))
-
-
-def backend_of(output: Any) -> Any:
-    """The backend inside what Dynamo has put around it."""
-    inner = output.compiler_fn
-    for _ in range(4):
-        inner = getattr(inner, "_torchdynamo_orig_backend", None) or getattr(
-            inner, "_torchdynamo_orig_callable", inner
-        )
-    return inner
 
 
 def how_compiled(output: Any) -> tuple[dict[str, Any], bool | None, str]:

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.search.marked_sizes import MarkedSize
+from inductoscope.capture.program_settings import MarkedSize
 
 
 @dataclass(frozen=True)

@@ -7,34 +7,17 @@ the marks of the inputs that it keeps.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch.fx import GraphModule
 
+from inductoscope.capture.program_settings import MarkedSize, marks_of
 from inductoscope.doctor.compare.graphs import input_names
 
 TORCH_NAMES = {
-    "torch._dynamo.decorators": ("mark_dynamic", "mark_unbacked", "maybe_mark_dynamic"),
+    "torch._dynamo.decorators": (),
 }
-
-
-@dataclass(frozen=True)
-class MarkedSize:
-    """One dimension of an input of the graph, and the function of torch that marked it."""
-
-    input: str
-    dimension: int
-    function: str
-    least: int | None = None
-    most: int | None = None
-
-    @property
-    def bounds(self) -> dict[str, int]:
-        """The bounds as that function takes them."""
-        given = {"min": self.least, "max": self.most}
-        return {name: bound for name, bound in given.items() if bound is not None}
 
 
 def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedSize, ...]:
@@ -44,21 +27,8 @@ def marked_sizes(module: GraphModule, arguments: Sequence[Any]) -> tuple[MarkedS
         mark
         for name, value in zip(names, arguments, strict=False)
         if isinstance(value, torch.Tensor)
-        for mark in _marks_of(name, value)
+        for mark in marks_of(name, value)
     )
-
-
-def _marks_of(name: str, value: torch.Tensor) -> Iterator[MarkedSize]:
-    ranges = {item.dim: item for item in getattr(value, "_dynamo_dynamic_range", ())}
-    for dimension in sorted(getattr(value, "_dynamo_dynamic_indices", ())):
-        least = getattr(ranges.get(dimension), "min", None)
-        most = getattr(ranges.get(dimension), "max", None)
-        yield MarkedSize(name, dimension, "mark_dynamic", least, most)
-    bounds = getattr(value, "_dynamo_unbacked_bounds", {})
-    for dimension in sorted(getattr(value, "_dynamo_unbacked_indices", ())):
-        yield MarkedSize(name, dimension, "mark_unbacked", *bounds.get(dimension, ()))
-    for dimension in sorted(getattr(value, "_dynamo_weak_dynamic_indices", ())):
-        yield MarkedSize(name, dimension, "maybe_mark_dynamic")
 
 
 def marking(

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from typing import Any
 
+from inductoscope.capture.program_settings import changed_settings
 from inductoscope.doctor.compare.passes import users_place
 
 TORCH_NAMES = {
-    "torch._inductor.config": ("_config", "_is_default"),
+    "torch._inductor.config": ("_config",),
     "torch.utils._config_module": ("_UNSET_SENTINEL",),
 }
 
 
-def changed_settings() -> dict[str, Any]:
-    """Settings that the program has changed; `fallback_random` is set by this tool."""
-    found = _all_changed()
-    return {name: value for name, value in found.items() if _is_plain(value)}
+def inductor_settings() -> dict[str, Any]:
+    """Plain settings of Inductor that the program has changed."""
+    return {name: value for name, value in _all_changed().items() if _is_plain(value)}
 
 
 def settings_with_code() -> dict[str, Any]:
@@ -26,13 +25,8 @@ def settings_with_code() -> dict[str, Any]:
 
 
 def _all_changed() -> dict[str, Any]:
-    from torch._inductor import config
-
-    found = {}
-    for name in config._config:
-        with contextlib.suppress(Exception):
-            if name != "fallback_random" and not config._is_default(name):
-                found[name] = getattr(config, name)
+    found = changed_settings("torch._inductor.config")
+    found.pop("fallback_random", None)  # Set by this tool.
     return found
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from inductoscope.recording.events.base import Event
 
@@ -137,6 +137,21 @@ class CacheLookedUp(Event):
     compile: str = ""
     key: str = ""
     reason: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SettingsUsed(Event):
+    """What a frame is compiled with, where it differs from torch's defaults.
+
+    config: values of config modules; arguments: of torch.compile; marked: calls of mark_dynamic and
+    the like.
+    """
+
+    kind = "settings"
+    compile: str = ""
+    config: Mapping[str, str] = field(default_factory=dict)
+    arguments: Mapping[str, str] = field(default_factory=dict)
+    marked: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,8 +9,9 @@ from typing import Any
 
 from inductoscope.analysis.diff.entities import Difference, GraphDifference
 from inductoscope.analysis.diff.headline import fusion_text, verdict
+from inductoscope.analysis.diff.settings import likely_cause
 from inductoscope.errors import UsageError
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 
 SCHEMA = 1
 View = dict[str, Any]
@@ -29,6 +30,8 @@ def difference_view(found: Difference) -> View:
         "first": data["first"],
         "second": data["second"],
         "surroundings": data["surroundings"],
+        "settings": data["settings"],
+        "cause": likely_cause(found.settings, found.surroundings) if found.differs else "",
         "outcomes": data["outcomes"],
         "only": data["only"],
         "graphs": [
@@ -62,13 +65,15 @@ def print_difference(printer: Printer, view: View) -> None:
     """What differs about the runs first, then the verdict, then graph by graph."""
     printer.pair("first", view["first"], indent=0, width=8)
     printer.pair("second", view["second"], indent=0, width=8)
-    if view["surroundings"]:
+    if view["surroundings"] or view["settings"]:
         printer.line()
         printer.heading("The runs differ")
-        for fact in view["surroundings"]:
+        for fact in (*view["surroundings"], *view["settings"]):
             printer.pair(fact["name"], f"{fact['first']} → {fact['second']}")
     printer.line()
     printer.line(view["verdict"], style=BAD if view["differs"] else GOOD)
+    if view["cause"]:
+        printer.line(view["cause"], style=WARN)
     for graph in view["graphs"]:
         printer.line()
         _print_graph(printer, graph)

@@ -13,6 +13,7 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import calls_by_name, count_kernels, generated
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
+from inductoscope.model.settings import Settings
 from inductoscope.model.target import recording_target
 from inductoscope.recording.signals import signal_name
 from inductoscope.recording.values import texts
@@ -74,6 +75,7 @@ def _compile(compile_: Compile) -> View:
         "guards": compile_.guard_count,
         "caches": [asdict(lookup) for lookup in compile_.caches],
         "errors": len(compile_.errors),
+        "settings": None if compile_.settings is None else asdict(compile_.settings),
         "graphs": [
             {
                 "key": graph.key,
@@ -240,11 +242,17 @@ def print_compiles(printer: Printer, view: View) -> None:
         printer.pair("seconds", f"{total}  ({_top(compile_['stage_seconds'])})")
         if compile_["reason"]:
             printer.pair("reason", compile_["reason"])
+        for number, line in enumerate(_settings_lines(compile_["settings"])):
+            printer.pair("" if number else "settings", line)
         hits = [c["cache"] for c in compile_["caches"] if c["outcome"] == "hit"]
         if hits:
             printer.pair("cache", f"hit: {', '.join(hits)}; use --fresh to see the stages")
         for graph in compile_["graphs"]:
             _print_graph(printer, graph)
+
+
+def _settings_lines(settings: View | None) -> tuple[str, ...]:
+    return Settings(**settings).lines if settings else ()
 
 
 def _top(seconds: dict[str, float]) -> str:
