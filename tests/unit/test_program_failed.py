@@ -158,3 +158,24 @@ def test_aotinductor_is_a_compile_with_a_name_that_finishes(tmp_path: Path) -> N
     findings(tmp_path, LAUNCHED, PROCESS, TORCH, start, end, {**FAILED, "exit_code": 0})
     shown = inductoscope("show", tmp_path / "recording").stdout
     assert "compile aoti/0: Model (AOTInductor) — compiled" in shown
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        ({"message": "Tried to instantiate dummy base class Event"}, "Event"),
+        ({"type": "DataDependentOutputException", "message": "item"}, "the value of a tensor"),
+    ],
+)
+def test_what_a_pretended_gpu_cannot_do_is_not_put_down_to_the_program(
+    tmp_path: Path, error: dict[str, str], asked: str
+) -> None:
+    events = (*COMPILED, uncaught(**error, stack=STACK), FAILED)
+    payloads = {**PAYLOADS, STACK: MAIN}
+    folder = write_recording(
+        tmp_path / "recording", *events, payloads=payloads, manifest={"target": "cuda:90"}
+    )
+    (found,) = diagnose(load(folder))
+    assert not found.is_problem
+    assert found.title.startswith("The program reached a limit of the pretended GPU:")
+    assert f"it asked for {asked}, which only a real GPU has" in found.advice

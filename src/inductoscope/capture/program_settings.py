@@ -11,6 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.vocabulary import stages
+
 TORCH_NAMES = {
     "torch._dynamo.config": (
         "_config",
@@ -108,7 +110,7 @@ def compile_arguments(backend: Any, *, fullgraph: bool) -> dict[str, str]:
     """What torch.compile was given, as far as it is not the default. `backend` is what it made."""
     found: dict[str, str] = {}
     name = getattr(backend, "compiler_name", "") or getattr(backend, "__name__", "")
-    if name and name != "inductor":
+    if name and name != stages.INDUCTOR:
         found["backend"] = described(name)
     options = {str(k): v for k, v in (getattr(backend, "config", None) or {}).items()}
     dynamic = getattr(backend, "dynamic", None)

@@ -281,7 +281,6 @@ class Compile:
     graphs: tuple[Graph, ...] = ()
     passes: tuple[PassChange, ...] = ()
     decompositions: Mapping[str, int] = field(default_factory=dict)
-    # None where they are not recorded.
     settings: Settings | None = None
     guard_count: int = 0
     guards: str = ""

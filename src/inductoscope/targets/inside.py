@@ -21,13 +21,12 @@ from inductoscope.processes.stack_signal import answer_with_stacks
 from inductoscope.targets.pretending import prepare, take_over
 from inductoscope.targets.stand_in import StandIn
 from inductoscope.targets.whole_program import make_every_tensor_fake
-from inductoscope.vocabulary.pretended_device import asked_in_vain
+from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_value
 
 TARGET_VARIABLE = "INDUCTOSCOPE_TARGET"
 # What the start-up hook imports instead of the recorder alone.
 MODULE = "targets.inside"
 
-_NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException")
 _KEPT: list[Any] = []
 
 
@@ -71,7 +70,7 @@ def _say_what_cannot_be_had(
 ) -> None:
     sys.__excepthook__(kind, error, trace)
     target = os.environ.get(TARGET_VARIABLE, "")
-    if kind.__name__ in _NO_VALUE or "FakeTensor" in str(error):
+    if wants_a_value(kind.__name__, str(error)):
         sys.stderr.write(
             f"inductoscope: the program asked for a value that was computed on {target}, but "
             "nothing ran there: with --pretend, tensors have shapes and no values. Everything "

@@ -27,6 +27,15 @@ _LIMITS = tuple(
 )
 
 
+# Raised where a program asks for the value of a tensor that was never computed.
+_NO_VALUE = ("DataDependentOutputException", "DynamicOutputShapeException")
+
+
+def wants_a_value(type_name: str, message: str) -> bool:
+    """Whether an exception says that a tensor has a shape and no value."""
+    return type_name in _NO_VALUE or "FakeTensor" in message
+
+
 def asked_in_vain(text: str) -> str:
     """What torch wanted of a GPU, in an exception that only a pretended one causes; else empty."""
     for pattern in _LIMITS:

@@ -21,8 +21,10 @@ from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
 from inductoscope.model.raising import Raising, where_raised
+from inductoscope.model.target import recording_target
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import Frame, shorten
+from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_value
 
 
 def check(recording: Recording) -> Iterator[Finding]:
@@ -41,10 +43,12 @@ def check(recording: Recording) -> Iterator[Finding]:
             what = _what(error, raising)
             key = what, error.thread
             found.setdefault(key, []).append(_who(recording, process, error))
-            findings.setdefault(key, _finding(error, raising))
+            findings.setdefault(key, _finding(error, raising, recording_target(recording)))
     for key, names in sorted(found.items(), key=lambda item: bool(item[0][1])):
         who = " and ".join(dict.fromkeys(names))
-        yield replace(findings[key], title=f"{who} failed with {key[0]}")
+        finding = findings[key]
+        verb = "failed with" if finding.is_problem else "reached a limit of the pretended GPU:"
+        yield replace(finding, title=f"{who} {verb} {key[0]}")
 
 
 def _was_survived(recording: Recording, process: Process, error: UncaughtException) -> bool:
@@ -114,18 +118,32 @@ def _short(place: str) -> str:
     return PurePath(place).name
 
 
-def _finding(error: UncaughtException, raising: Raising) -> Finding:
+def _finding(error: UncaughtException, raising: Raising, target: str) -> Finding:
     message = error.message.strip().partition("\n")[0][:300]
+    limit = _limit(error, target) if target else ""
     return Finding(
         rule="program_failed",
         title="",
-        is_problem=True,
+        is_problem=not limit,
         confidence="proven",
         evidence=(f"{error.type}: {message}" if message else error.type, *_evidence(raising)),
-        advice=_advice(raising),
+        advice=limit or _advice(raising),
         stage=_stage(raising),
         source=_source(raising),
         compile=raising.compile.id if raising.compile else "",
+    )
+
+
+def _limit(error: UncaughtException, target: str) -> str:
+    """What only a real GPU has: the program is not to blame for asking."""
+    asked = asked_in_vain(error.message)
+    if wants_a_value(error.type, error.message):
+        asked = "the value of a tensor"
+    if not asked:
+        return ""
+    return (
+        f"This is a limit of --target {target}, not a fault of the program: it asked for {asked}, "
+        "which only a real GPU has. Everything compiled before is recorded."
     )
 
 
