@@ -247,7 +247,9 @@ with tempfile.TemporaryDirectory() as folder:
 """,
         _read(
             Said(0, r"inductoscope: the program ended with exit code 0"),
-            doctor=Said(4, r"not-checked: "),
+            doctor=Said(
+                4, r"not-checked: Nothing was checked: AOTInductor compiled Model into a package"
+            ),
         ),
     ),
     ProgramEnding(

@@ -62,7 +62,9 @@ def _judged(ending: ProgramEnding, command: str, code: int, output: str) -> Hear
     return Heard(ending.name, command, code, line, is_right)
 
 
-_BEGINS = re.compile(r"(inductoscope|doctor|clean|not-[\w-]+|compile-error|crash|hang|wrong-result|unknown|nan): ")
+_BEGINS = re.compile(
+    r"(inductoscope|doctor|clean|not-[\w-]+|compile-error|crash|hang|wrong-result|unknown|nan): "
+)
 
 
 def first_line(output: str) -> str:

@@ -178,16 +178,20 @@ def why_in_eager(recording: Recording) -> str:
 
 
 def _nothing_compared(case: ProgramCase) -> Verdict:
+    compiles = case.recording.compiles
     first = next(iter(case.checks_that_are("skipped", "eager-fails", "unsteady")), None)
     why = f": {first.text}" if first is not None else ""
-    result = Verdict(
-        v.NOT_CHECKED,
-        stages.NO_STAGE,
+    text = (
         "The program ends well, but no call of its "
-        f"{count_of(len(case.recording.compiles), 'compiled graph')} could be compared with "
-        f"eager{why}.",
-        "proven",
+        f"{count_of(len(compiles), 'compiled graph')} could be compared with eager{why}."
     )
+    if all(compile_.flow for compile_ in compiles):
+        names = ", ".join(dict.fromkeys(compile_.function for compile_ in compiles))
+        text = (
+            f"Nothing was checked: {compiles[0].flow} compiled {names} into a package, and calls "
+            "of a package are not compared with eager."
+        )
+    result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     _add_uncompared(result, case)
     add_own_mistakes(result, case)
     return result
