@@ -17,6 +17,7 @@ class Tagger(nn.Module):
 
 
 torch.manual_seed(0)
+torch._dynamo.config.allow_rnn = True
 model = Tagger().eval()
 compiled = torch.compile(model)
 ids = torch.randint(0, 200, (3, 11))
