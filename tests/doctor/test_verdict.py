@@ -402,7 +402,7 @@ def test_a_verdict_that_is_not_proven_says_so() -> None:
     verdict.repro = Repro("repro.py", False, 1, 3, 2)
     verdict.workaround = Workaround("do without it", False)
     text = " ".join(printed(verdict).split())
-    assert "The examination was interrupted." in text
+    assert "The examination is not complete." in text
     assert "repro.py: NOT verified, failed 1 of 3" in text
     assert "(did not help the program)" in text
 

@@ -24,7 +24,7 @@ def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = 
     style = _STYLES.get(view["verdict"], BAD)
     printer.line(f"{view['verdict']}: {view['summary']}", style=style)
     if view["partial"]:
-        printer.line("The examination was interrupted. This is what is known so far.", style=WARN)
+        printer.line("The examination is not complete. This is what is known so far.", style=WARN)
         if can_resume:
             printer.line("To go on:")
             printer.code(f"inductoscope doctor --resume {quote(view['recording'])}", indent=2)

@@ -24,7 +24,7 @@ def stored_verdict_view(recording: Recording) -> View | None:
 
 def print_stored_verdict(printer: Printer, verdict: View, folder: str) -> None:
     """What the doctor said comes first: it is what the recording was made for."""
-    so_far = " (so far: the examination was interrupted)" if verdict["partial"] else ""
+    so_far = " (so far: the examination is not complete)" if verdict["partial"] else ""
     printer.heading(f"doctor: {verdict['verdict']}{so_far}")
     printer.line(verdict["summary"], indent=2)
     how = "go on" if verdict["partial"] else "evidence"
