@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -9,8 +11,12 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
+from inductoscope.model.fx import FxNode
 from inductoscope.model.loops import matching_steps, own_expressions, steps_of
-from inductoscope.model.trace import trace
+from inductoscope.model.trace import by_operation, trace
+from inductoscope.views.report.alike import alike
+from inductoscope.views.report.operation import print_operation
+from inductoscope.views.report.terminal import Printer
 from support.examples import inductoscope, stored
 from support.recompiled import call, captured, output, placeholder, tensor
 
@@ -115,6 +121,51 @@ def test_softmax_is_found_in_what_it_was_decomposed_into() -> None:
         assert kernel["name"] == "cpp_fused__softmax_add_2"
         assert kernel["lines"]
         assert kernel["native"]
+
+
+def test_what_merely_reads_a_result_is_not_what_it_became() -> None:
+    """torch lists fma among the origins of mm, too, which reads what op1 computed of it."""
+    (fma,) = follow(stored("h200_seed"), "--op", "fma")
+    assert [node["name"] for node in fma["scheduler"]] == ["op1"]
+
+
+@pytest.mark.parametrize("aten", ["aten._softmax.default", "aten._safe_softmax.default"])
+def test_softmax_finds_its_variants(aten: str) -> None:
+    node = FxNode("exp", "call_function", "aten.exp.default", "", "", None, aten, (), ())
+    assert by_operation("softmax")(node)
+    assert not by_operation("log_softmax")(node)
+    assert not by_operation("max")(node)
+
+
+def layer(number: int) -> dict[str, Any]:
+    """What relu in one of several equal layers became; names differ by their numbers."""
+    (found,) = follow(CHAIN, "--op", "relu")
+    text = json.dumps(found)
+    for name in ("arg0_1", "buf0", "op0", "in_ptr0"):
+        text = text.replace(name, re.sub(r"\d", str(number), name, count=1))
+    if number:
+        text = re.sub(r'(?<=["%])relu(?= =|")', f"relu_{number}", text)
+    layer: dict[str, Any] = json.loads(text)
+    return layer
+
+
+def test_repeated_layers_are_one_block() -> None:
+    layers = [layer(number) for number in range(4)]
+    assert layers[1] != layers[0]
+    assert alike(layers) == [[0, 1, 2, 3]]
+    page = io.StringIO()
+    print_operation(Printer(page), layers[0], ["relu_1", "relu_2", "relu_3"])
+    assert "×4, the same but for names: relu_1, relu_2, relu_3" in page.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("text", "other"), [("ops.relu(", "ops.exp("), ("float32", "float64"), ("arg3_1", "7")]
+)
+def test_a_layer_that_differs_in_more_than_names_is_a_block_of_its_own(
+    text: str, other: str
+) -> None:
+    different = json.loads(json.dumps(layer(3)).replace(text, other))
+    assert alike([layer(0), layer(2), different]) == [[0, 1], [2]]
 
 
 def test_linear_is_found_in_the_library_call_that_it_became() -> None:

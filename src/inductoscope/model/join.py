@@ -89,8 +89,19 @@ class GraphJoin:
         return self._texts[digest]
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
-        """The scheduler nodes that an operation is part of, before fusion."""
-        return self._leaves_by_origin.get(node.name, [])
+        """The scheduler nodes that an operation is part of, before fusion.
+
+        torch lists the operation as an origin of nodes that merely read its result, too.
+        """
+        listed = self._leaves_by_origin.get(node.name, [])
+        return [leaf for leaf in listed if not self._only_reads(leaf, node, listed)]
+
+    def _only_reads(self, leaf: ScheduledNode, node: FxNode, listed: list[ScheduledNode]) -> bool:
+        """Whether another node computes the operation, and this one takes it from there."""
+        results = {buffer.name for other in listed if other is not leaf for buffer in other.buffers}
+        if not results & set(leaf.reads) or any(b.origin == node.name for b in leaf.buffers):
+            return False
+        return not self.steps(node, [leaf])
 
     def groups(self, leaves: list[ScheduledNode]) -> list[ScheduledNode]:
         """The final nodes that scheduler nodes ended up in."""

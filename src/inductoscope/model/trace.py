@@ -56,19 +56,23 @@ class OperationTrace:
 
 Selector = Callable[[FxNode], bool]
 
+# What torch puts before the name of an operation that does the same in another way.
+_VARIANTS = "_|_safe_|_unsafe_|native_|_native_"
+
 
 def by_operation(name: str) -> Selector:
-    """Selects nodes by name ('relu', 'relu_1') or by operation ('softmax')."""
+    """Selects nodes by name ('relu', 'relu_1') or by operation ('softmax').
+
+    torch has variants of an operation, such as _softmax and _safe_softmax for softmax.
+    """
     wanted = name.strip().lower()
-    numbered = re.compile(re.escape(wanted) + r"(_\d+)?")
+    variant = re.compile(rf"(?:{_VARIANTS})?{re.escape(wanted)}")
+    numbered = re.compile(rf"{variant.pattern}(_\d+)?")
 
     def select(node: FxNode) -> bool:
-        words = {node.operation.lower(), _bare(node.aten), node.target.lower()}
-        return (
-            bool(numbered.fullmatch(node.name.lower()))
-            or wanted in words
-            or (f"_{wanted}" in words)
-        )
+        if numbered.fullmatch(node.name.lower()) or node.target.lower() == wanted:
+            return True
+        return any(variant.fullmatch(word) for word in (node.operation.lower(), _bare(node.aten)))
 
     return select
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from inductoscope.model.entities import NativeCompile
@@ -104,9 +105,11 @@ def native_view(native: NativeCompile) -> View:
 # --- terminal -------------------------------------------------------------------------------------
 
 
-def print_operation(printer: Printer, view: View) -> None:
-    """A trace as text, one level after the other."""
+def print_operation(printer: Printer, view: View, others: Sequence[str] = ()) -> None:
+    """A trace as text, one level after the other; `others` became the same but for names."""
     printer.heading(f"{view['aten']['name']} in graph {view['graph']}")
+    if others:
+        printer.line(f"×{len(others) + 1}, the same but for names: {', '.join(others)}", indent=2)
     _print_graph_levels(printer, view)
     _print_ir(printer, view["ir"])
     _print_scheduler(printer, view)

@@ -14,6 +14,7 @@ from inductoscope.model.join import captured_graph
 from inductoscope.model.trace import Selector, by_operation, by_source, trace
 from inductoscope.views.explain import one_line
 from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
+from inductoscope.views.report.alike import alike
 from inductoscope.views.report.operation import operation_view, print_operation
 from inductoscope.views.report.runnable import print_runnable, runnable_view
 from inductoscope.views.report.sections import Section, print_sections, sections_view
@@ -170,7 +171,8 @@ def _operations_view(recording: Recording, selection: ShowSelection) -> View:
     found = list(trace(recording, select))
     if not found:
         raise UsageError(_not_found(recording, wanted, select))
-    return {"selected": wanted, "operations": [operation_view(item) for item in found]}
+    operations = [operation_view(item) for item in found]
+    return {"selected": wanted, "operations": operations, "alike": alike(operations)}
 
 
 def _not_found(recording: Recording, wanted: str, select: Selector) -> str:
@@ -212,5 +214,6 @@ def _went_no_further(recording: Recording, compile_: Compile, wanted: str, node:
 
 
 def _print_operations(printer: Printer, view: View) -> None:
-    for operation in view["operations"]:
-        print_operation(printer, operation)
+    for numbers in view["alike"]:
+        first, *others = (view["operations"][number] for number in numbers)
+        print_operation(printer, first, [other["aten"]["name"] for other in others])
