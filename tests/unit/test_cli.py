@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import subprocess
 import sys
+import venv
 from pathlib import Path
 
 import click
@@ -12,6 +13,7 @@ import pytest
 
 from inductoscope.cli import COMMANDS
 from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecording, UsageError
+from inductoscope.model.fold import load
 from inductoscope.version import __version__
 from support.examples import inductoscope, stored
 
@@ -223,6 +225,19 @@ def test_an_output_that_cannot_be_made_is_a_usage_error(tmp_path: Path) -> None:
     done = run("--output", "train.py/recording", "train.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "cannot be written: Not a directory." in done.stderr
+
+
+def test_the_python_of_another_environment_is_recorded_too(tmp_path: Path) -> None:
+    """As README says: inductoscope in one environment, the model in another, which lacks it."""
+    venv.create(tmp_path / "other", with_pip=False, symlinks=True)
+    python = tmp_path / "other" / "bin" / "python"
+    looks = "import importlib.util; print(importlib.util.find_spec('inductoscope'))"
+    assert subprocess.run([python, "-c", looks], capture_output=True, text=True).stdout == "None\n"
+    (tmp_path / "train.py").write_text("import sys; print(sys.prefix)")
+    done = run("--output", "recording", python, "train.py", cwd=tmp_path)
+    assert (done.returncode, done.stdout) == (0, f"{tmp_path / 'other'}\n")
+    (process,) = (p for p in load(tmp_path / "recording").processes if p.pid)
+    assert process.argv[-1].endswith("train.py")
 
 
 @pytest.mark.parametrize("module", ["own", "package", "package.part", "package.broken"])

@@ -44,6 +44,7 @@ MEANT_OTHERWISE = {
     "views/env/flags.py": {"inductor"},  # a word for TORCH_LOGS
     "views/export/raw.py": {"wrapper"},  # a file
     "views/page/": NAMES,  # names of panes and of chunks
+    "views/report/alike.py": {"dynamo", "scheduler"},  # keys of the JSON of an operation
     "views/report/difference.py": {"none"},  # prose
     "views/report/operation.py": {"dynamo", "scheduler"},  # keys of its JSON
 }

@@ -61,6 +61,7 @@ class Runs:
         self.count = 0
         # The recording of the latest run that investigates.
         self.looking_in = self._new_folder() if is_resumed else folder
+        self._first_in = self.looking_in
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
         self._first_ended_well = False
@@ -72,8 +73,8 @@ class Runs:
 
     @property
     def output(self) -> str:
-        """The file with what the program printed, in the run that was looked at last."""
-        path = output_of(self.looking_in)
+        """The file with what the program printed in the first run; empty if there was none."""
+        path = output_of(self._first_in)
         return str(path) if path.exists() else ""
 
     def first(self, instructions: Instructions) -> ProgramRun:
