@@ -22,7 +22,7 @@ export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
     <section class="verdict" aria-labelledby="verdict-title">
       <h2 id="verdict-title">The doctor's verdict</h2>
       <VerdictLine verdict={verdict} />
-      {verdict.partial && <p class="prose">The examination was interrupted. This is what was known by then.</p>}
+      {verdict.partial && <p class="prose">The examination is not complete. This is what was known by then.</p>}
       {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} />}
       <EvidenceList title="Evidence" items={verdict.evidence} />
       <EvidenceList title="Not checked" items={verdict.not_checked.map((what) => ({ what, where: "" }))} />

@@ -20,7 +20,7 @@ from inductoscope.model.entities import Recording
 def check(recording: Recording) -> Iterator[Finding]:
     """At most one note."""
     ending = recording.ending
-    if ending is None or not ending.exit_code or ending.signal is not None:
+    if ending is None or not ending.exit_code or ending.signal is not None or ending.by_tool:
         return
     if any(not error.thread for process in recording.processes for error in process.uncaught):
         return
