@@ -156,14 +156,15 @@ def run_program(
             lambda: start_group(command, environment=environment, stdin=given, stdout=output),
         )
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
+        why = _Why.INTERRUPTED
         try:
             why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
         finally:
             end_child(child)
-    seconds = time.monotonic() - started
-    has_found = why is _Why.ENDED and child.returncode == STOPPED
-    by_tool = _FOUND if has_found else why.value
-    ending = record_ending(stream, child.pid, child.returncode, seconds, by_tool)
+            has_found = why is _Why.ENDED and child.returncode == STOPPED
+            by_tool = _FOUND if has_found else why.value
+            seconds = time.monotonic() - started
+            ending = record_ending(stream, child.pid, child.returncode, seconds, by_tool)
     return ProgramRun(
         ending, folder, why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE
     )
@@ -173,6 +174,7 @@ class _Why(Enum):
     """Why a run was over."""
 
     ENDED = ""
+    INTERRUPTED = "the examination was interrupted"
     STALLED = "it made no progress"
     OVER_TIME = "it reached the time limit"
     CALLS_DONE = "all calls that were to be checked had been made"
