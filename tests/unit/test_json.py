@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.cli import COMMANDS
+from inductoscope.doctor.verdict import Repro, Verdict, Workaround
 from inductoscope.recording.location import FOLDER_VARIABLE
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 from support.json_schema import SCHEMAS, violations
@@ -68,6 +69,14 @@ def test_every_command_has_a_schema_and_is_held_against_it() -> None:
     assert described == set(COMMANDS) - WITHOUT_JSON
     here = {str(words[0]) for words in ANSWERS.values()} | {"run", "serve"}
     assert described == here | CHECKED_ELSEWHERE
+
+
+def test_a_verdict_with_everything_in_it_is_as_the_schema_of_the_doctor_says() -> None:
+    proof, way = Repro("repro.py", True, 3, 3, 2), Workaround("Switch it off.", True, 1.02)
+    full = Verdict("nan", "codegen", "It is NaN.", repro=proof, workaround=way)
+    for verdict in (full, Verdict("clean", "none", "Nothing was found.")):
+        verdict.add("a run shows it", "train.py:3")
+        assert violations("doctor", json.loads(json.dumps(verdict.as_data()))) == []
 
 
 def test_the_programs_own_output_does_not_get_into_the_json(tmp_path: Path) -> None:
