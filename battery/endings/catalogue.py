@@ -15,7 +15,7 @@ from battery.endings.ending import (
     Said,
 )
 
-_WRITTEN = Said(0, r"page\.html \(\d")
+_WRITTEN = Said(0, r"page\.")
 
 _COMPILED = """\
 import sys, torch

@@ -86,7 +86,7 @@ def test_an_open_pipe_that_nobody_writes_to_is_not_waited_for(workplace: Workpla
     finally:
         os.close(reading)
         os.close(writing)
-    assert json.loads(done.stdout)["verdict"] == "clean"
+    assert json.loads(done.stdout)["verdict"] == "not-checked", "it compiles nothing"
 
 
 TAGGED = """

@@ -22,6 +22,7 @@ from hypothesis import strategies as st
 from inductoscope.doctor.repro.graph_script import graph_names
 from inductoscope.errors import InductoscopeError
 from inductoscope.model.fold import load
+from inductoscope.model.stored_recordings import describe
 from inductoscope.recording.events.base import written_fields
 from inductoscope.recording.events.catalogue import KINDS
 from inductoscope.recording.reader import open_recording
@@ -50,7 +51,7 @@ SELECTIONS = (
 def show_everything(folder: Path) -> None:
     """Every view as text and as JSON. Only errors that name their reason may come out of it."""
     page = Printer(io.StringIO())
-    print_recordings(page, recordings_view([folder]))
+    print_recordings(page, recordings_view([describe(folder)]))
     try:
         recording = load(folder)
     except InductoscopeError:

@@ -222,7 +222,10 @@ def _piped() -> bytes | None:
 def is_answerable() -> bool:
     """Whether the tool's standard input is a terminal, or a pipe that was silent so far."""
     try:
-        return sys.stdin.isatty() or _is_pipe_or_file(sys.stdin.fileno())
+        descriptor = sys.stdin.fileno()
+        # One that has ended can be read: there is nothing more to come.
+        has_ended = bool(select.select([descriptor], [], [], 0)[0])
+        return sys.stdin.isatty() or (_is_pipe_or_file(descriptor) and not has_ended)
     except (AttributeError, OSError, ValueError):
         return False
 
