@@ -7,6 +7,7 @@ import datetime
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from battery.endings.catalogue import ENDINGS, NOT_HERE
@@ -21,22 +22,24 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="NAME", help="endings that contain NAME")
     parser.add_argument("--commands", default="", metavar="NAME,NAME", help="only these commands")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument("--jobs", type=int, default=2, help="endings at a time")
     chosen = parser.parse_args()
     only = [name for name in chosen.commands.split(",") if name]
-    heard: list[Heard] = []
-    with tempfile.TemporaryDirectory() as folder:
-        for ending in ENDINGS:
-            if chosen.only in ending.name:
-                for one in try_ending(ending, Path(folder) / ending.name, only):
-                    print(
-                        f"{'right' if one.is_right else 'WRONG'}  {one.ending:18} {one.command:7}"
-                        f" {one.exit_code:3}  {one.first_line[:150]}",
-                        flush=True,
-                    )
-                    heard.append(one)
+    wanted = [ending for ending in ENDINGS if chosen.only in ending.name]
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.jobs) as pool:
+        tried = pool.map(lambda one: list(try_ending(one, Path(folder) / one.name, only)), wanted)
+        heard = [one for some in tried for one in _printed(some)]
     if chosen.markdown:
         chosen.markdown.write_text(without_folders(_page(heard)), "utf-8")
     return 0 if all(one.is_right for one in heard) else 1
+
+
+def _printed(heard: Sequence[Heard]) -> Sequence[Heard]:
+    for one in heard:
+        state = "right" if one.is_right else "WRONG"
+        where = f"{one.ending:18} {one.command:7} {one.exit_code:3}"
+        print(f"{state}  {where}  {one.first_line[:150]}", flush=True)
+    return heard
 
 
 def _page(heard: Sequence[Heard]) -> str:
