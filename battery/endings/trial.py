@@ -138,7 +138,7 @@ class _Place:
             except subprocess.TimeoutExpired:
                 os.killpg(child.pid, signal.SIGKILL)
                 code = child.wait()
-        text = printed.read_text("utf-8", "replace")
+        text = printed.read_text("utf-8", "replace").replace(f"{self._folder}/", "")
         return (128 - code if code < 0 else code), text
 
     def _start(
