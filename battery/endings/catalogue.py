@@ -76,7 +76,7 @@ ENDINGS: tuple[ProgramEnding, ...] = (
     ),
     ProgramEnding(
         "exit-code",
-        "an exit code of its own",
+        "its own exit code",
         _COMPILED + "sys.exit(3)\n",
         _read(
             Said(3, r"inductoscope: the program ended with exit code 3"),
