@@ -274,7 +274,7 @@ if os.environ["RANK"] == "1":
     raise ValueError("on this rank alone")
 dist.barrier()
 """,
-        _read(Said(1, r"inductoscope: rank \d failed with \w+Error")),
+        _read(Said(1, r"inductoscope: rank 1 failed with ValueError")),
         command=("PYTHON", "-m", "torch.distributed.run", "--nproc-per-node", "2", "SCRIPT"),
     ),
     ProgramEnding(

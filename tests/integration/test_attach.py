@@ -48,8 +48,6 @@ def sleeper(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
 def test_a_program_in_code_of_its_own_is_told_by_its_stack(
     sleeper: subprocess.Popen[str], tmp_path: Path
 ) -> None:
-    if stacks.spy() is None:
-        pytest.skip("py-spy is not installed")
     target = tmp_path / "seen.json"
     done = CliRunner().invoke(command, [str(sleeper.pid), "--seconds", "1", "--json", str(target)])
     assert done.exit_code == 1, done.output
@@ -63,8 +61,6 @@ def test_a_program_in_code_of_its_own_is_told_by_its_stack(
 
 def test_a_program_that_works_in_short_bursts_moves(tmp_path: Path) -> None:
     """A call that takes microseconds, five times a second, is never seen on the stack."""
-    if stacks.spy() is None:
-        pytest.skip("py-spy is not installed")
     script = "import time\nprint(flush=True)\nwhile True:\n    sum(range(9)); time.sleep(0.2)\n"
     child = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True)
     try:

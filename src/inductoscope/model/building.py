@@ -17,6 +17,7 @@ from inductoscope.model.counts import NO_CALLS
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
 from inductoscope.model.kernel import kernel
 from inductoscope.model.position import ProcessPosition
+from inductoscope.model.uncaught import UncaughtException, uncaught
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.reading import Entry
@@ -36,12 +37,9 @@ class Building:
     guards: str = ""
     recompile: E.Recompile | None = None
     decompositions: dict[str, int] = field(default_factory=dict)
-    lists: dict[str, list[Any]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     stage_seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     graphs: dict[str, BuildingGraph] = field(default_factory=dict)
-
-    def add(self, name: str, item: Any) -> None:
-        self.lists.setdefault(name, []).append(item)
 
 
 @dataclass
@@ -49,11 +47,8 @@ class BuildingGraph:
     """An Inductor graph under construction."""
 
     fields: dict[str, Any]
-    lists: dict[str, list[Any]] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
     seconds: dict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add(self, name: str, item: Any) -> None:
-        self.lists.setdefault(name, []).append(item)
 
 
 @dataclass
@@ -77,11 +72,14 @@ class Stream:
     choices: dict[str, autotuning.ChoiceStart | autotuning.ChoiceEnd] = field(default_factory=dict)
     command_pid: int = 0
     ending: E.Ending | None = None
+    uncaught: list[UncaughtException] = field(default_factory=list)
     current: str = ""
+    now: float = 0.0
 
     def take(self, entry: Entry[Event]) -> None:
         """Add what an event says."""
         self.position.take(entry)
+        self.now = entry.time
         handler = HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry.event)
@@ -141,7 +139,7 @@ def _compile_end(stream: Stream, event: compiling.CompileEnd) -> None:
 
 def _graph_break(stream: Stream, event: compiling.GraphBroke) -> None:
     found = E.GraphBreak(event.reason, event.source, event.stack, event.code)
-    stream.compile_of(event).add("breaks", found)
+    stream.compile_of(event).lists["breaks"].append(found)
 
 
 def _guards(stream: Stream, event: compiling.GuardsBuilt) -> None:
@@ -164,7 +162,7 @@ def _cache(stream: Stream, event: compiling.CacheLookedUp) -> None:
     if not stream.compiles and not event.compile:
         return  # A worker looks things up for a compile of another process.
     item = E.CacheLookup(event.cache, event.outcome, event.key, event.reason)
-    stream.compile_of(event).add("caches", item)
+    stream.compile_of(event).lists["caches"].append(item)
 
 
 def _decompositions(stream: Stream, event: compiling.Decomposed) -> None:
@@ -194,7 +192,7 @@ def _error(stream: Stream, event: compiling.CompileFailed) -> None:
         raised_in=event.raised_in,
         traceback=event.traceback,
     )
-    stream.compile_of(event).add("errors", item)
+    stream.compile_of(event).lists["errors"].append(item)
 
 
 def _eager_fallback(stream: Stream, event: compiling.FellBackToEager) -> None:
@@ -207,7 +205,9 @@ def _eager_fallback(stream: Stream, event: compiling.FellBackToEager) -> None:
 
 
 def _graph(stream: Stream, event: graphs.GraphLeft) -> None:
-    stream.compile_of(event).add("graphs", E.Graph(event.stage, event.payload, event.graph))
+    stream.compile_of(event).lists["graphs"].append(
+        E.Graph(event.stage, event.payload, event.graph)
+    )
 
 
 def _pass(stream: Stream, event: graphs.PassApplied) -> None:
@@ -220,7 +220,7 @@ def _pass(stream: Stream, event: graphs.PassApplied) -> None:
         graph=event.graph,
         inside=event.inside,
     )
-    stream.compile_of(event).add("passes", item)
+    stream.compile_of(event).lists["passes"].append(item)
 
 
 def _inductor_start(stream: Stream, event: graphs.InductorStart) -> None:
@@ -246,7 +246,7 @@ def _lowering(stream: Stream, event: graphs.NodeLowered) -> None:
         fallback=event.fallback,
         seconds=event.seconds,
     )
-    stream.graph_of(event).add("lowered", item)
+    stream.graph_of(event).lists["lowered"].append(item)
 
 
 def _scheduler(stream: Stream, event: graphs.NodesScheduled) -> None:
@@ -258,7 +258,7 @@ def _listed(name: str, make: Callable[[OfGraph], Any]) -> Callable[[Stream, OfGr
     """Adds what `make` makes of an event to a list of its graph."""
 
     def handle(stream: Stream, event: OfGraph) -> None:
-        stream.graph_of(event).add(name, make(event))
+        stream.graph_of(event).lists[name].append(make(event))
 
     return handle
 
@@ -268,7 +268,7 @@ def _listed(name: str, make: Callable[[OfGraph], Any]) -> Callable[[Stream, OfGr
 
 def _kernel_defined(stream: Stream, event: code.KernelDefined) -> None:
     if event.name not in NO_CALLS:
-        stream.graph_of(event).add("kernels", kernel(event))
+        stream.graph_of(event).lists["kernels"].append(kernel(event))
 
 
 def _wrapper(stream: Stream, event: code.WrapperGenerated) -> None:
@@ -284,7 +284,7 @@ def _buffers(stream: Stream, event: code.BuffersListed) -> None:
 
 
 def _library(stream: Stream, event: code.LibraryWanted) -> None:
-    stream.compile_of(event).add("libraries", event.payload)
+    stream.compile_of(event).lists["libraries"].append(event.payload)
 
 
 def _native(stream: Stream, event: code.NativeStart | code.NativeEnd) -> None:
@@ -331,7 +331,9 @@ def _calls_unchecked(stream: Stream, event: checking.CallsUnchecked) -> None:
 Handler = Callable[[Stream, Any], None]
 
 HANDLERS: dict[type[Event], Handler] = {
-    process.ExceptionUncaught: _process_note,
+    process.ExceptionUncaught: lambda stream, event: stream.uncaught.append(
+        uncaught(event, stream.now)
+    ),
     process.ProcessEnd: _process_note,
     process.RecordingStopped: _process_note,
     **dict.fromkeys((process.HookOff, process.HookError), _process_note),

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.settings import Settings
+from inductoscope.model.uncaught import UncaughtException
 
 
 class Payloads(Protocol):
@@ -315,16 +316,6 @@ class OpenStage:
     stage: str
     detail: str
     compile: str
-
-
-@dataclass(frozen=True)
-class UncaughtException:
-    """An exception that ended a process, or a thread of it if that has a name."""
-
-    type: str
-    message: str
-    stack: str
-    thread: str = ""
 
 
 @dataclass(frozen=True)

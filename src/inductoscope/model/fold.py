@@ -22,7 +22,6 @@ from inductoscope.recording.events.autotuning import (
 from inductoscope.recording.events.base import written_fields
 from inductoscope.recording.events.compiling import SettingsUsed, TargetNoted
 from inductoscope.recording.events.process import (
-    ExceptionUncaught,
     HookError,
     HookOff,
     ProcessEnd,
@@ -105,10 +104,7 @@ def _freeze_process(stream: Stream) -> E.Process:
         ),
         hook_errors=tuple(f"{event.hook}: {event.error}" for event in notes[HookError]),
         call=position.call.compile if position.call else "",
-        uncaught=tuple(
-            E.UncaughtException(event.type, event.message, event.stack, event.thread)
-            for event in notes[ExceptionUncaught]
-        ),
+        uncaught=tuple(stream.uncaught),
     )
 
 

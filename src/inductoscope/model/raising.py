@@ -16,10 +16,10 @@ from inductoscope.model.entities import (
     InductorGraph,
     Process,
     Recording,
-    UncaughtException,
 )
 from inductoscope.model.join import captured_graph
 from inductoscope.model.trace import source_of_node
+from inductoscope.model.uncaught import UncaughtException
 from inductoscope.recording.values import members, texts
 from inductoscope.vocabulary.frames import Frame, frames_in, is_compilers, is_generated, is_users
 

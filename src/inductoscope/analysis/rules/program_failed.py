@@ -19,9 +19,10 @@ from pathlib import PurePath
 
 from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, Process, Recording, UncaughtException
+from inductoscope.model.entities import Compile, Process, Recording
 from inductoscope.model.raising import Raising, where_raised
 from inductoscope.model.target import recording_target
+from inductoscope.model.uncaught import UncaughtException
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import Frame, shorten
 from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_value
@@ -30,20 +31,20 @@ from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_valu
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per exception; the same one in several processes is one finding.
 
-    What fails in a child usually makes the command itself fail later, so the command comes last.
-    What ends a thread ends no process.
+    The first comes first: what fails in a child, or in one rank, makes others fail later. What ends
+    a thread ends no process.
     """
     found: dict[tuple[str, str], list[str]] = {}
     findings: dict[tuple[str, str], Finding] = {}
-    for process in sorted(recording.processes, key=lambda one: one.pid == recording.command_pid):
-        for error in process.uncaught:
-            if error.type in INTERRUPTIONS or _was_survived(recording, process, error):
-                continue
-            raising = where_raised(recording, process, error)
-            what = _what(error, raising)
-            key = what, error.thread
-            found.setdefault(key, []).append(_who(recording, process, error))
-            findings.setdefault(key, _finding(error, raising, recording_target(recording)))
+    every = [(process, error) for process in recording.processes for error in process.uncaught]
+    for process, error in sorted(every, key=lambda one: one[1].at):
+        if error.type in INTERRUPTIONS or _was_survived(recording, process, error):
+            continue
+        raising = where_raised(recording, process, error)
+        what = _what(error, raising)
+        key = what, error.thread
+        found.setdefault(key, []).append(_who(recording, process, error))
+        findings.setdefault(key, _finding(error, raising, recording_target(recording)))
     for key, names in sorted(found.items(), key=lambda item: bool(item[0][1])):
         who = " and ".join(dict.fromkeys(names))
         finding = findings[key]
