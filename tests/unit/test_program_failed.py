@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -179,3 +180,18 @@ def test_what_a_pretended_gpu_cannot_do_is_not_put_down_to_the_program(
     assert not found.is_problem
     assert found.title.startswith("The program reached a limit of the pretended GPU:")
     assert f"it asked for {asked}, which only a real GPU has" in found.advice
+
+
+def test_the_rank_that_failed_first_leads(tmp_path: Path) -> None:
+    """Rank 0 fails only because rank 1, which it waits for, is gone."""
+    folder = write_recording(tmp_path / "recording", LAUNCHED, FAILED)
+    for rank, error, seconds in ((0, "RuntimeError", 5.0), (1, "ValueError", 3.0)):
+        process = {**PROCESS, "pid": 20 + rank, "rank": str(rank)}
+        events = (process, TORCH, uncaught(type=error))
+        lines = [json.dumps({"n": n, "t": seconds, **event}) for n, event in enumerate(events)]
+        (folder / "streams" / f"{20 + rank}-2.jsonl").write_text("\n".join(lines) + "\n")
+    titles = [found.title for found in diagnose(load(folder)) if found.rule == "program_failed"]
+    assert [title.split(",")[0][:26] for title in titles] == [
+        "Rank 1 failed with ValueEr",
+        "Rank 0 failed with Runtime",
+    ]
