@@ -164,13 +164,16 @@ def command(
             verdict = doctor.examine()
         except KeyboardInterrupt:
             verdict = doctor.interrupted()
-    _hand_over(_better_of(verdict, known), json_path, can_resume=not sentinel)
+    _hand_over(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
 
 
-def _better_of(verdict: Verdict, known: Verdict | None) -> Verdict:
+def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:
     """What an earlier part of the examination proved is not lost if this part was interrupted."""
     if known is None or not verdict.partial or verdict.is_problem or not known.is_problem:
         return verdict
+    from inductoscope.doctor.verdict import keep_verdict
+
+    keep_verdict(known, folder)
     return known
 
 

@@ -15,7 +15,7 @@ def functions_that_differ(recording: Recording) -> list[CallableCheck]:
 
 def every_check_passed(run: ProgramRun) -> bool:
     """Whether a run ended well with every check passed; a long one may have been ended early."""
-    if run.stalled or not (run.over_time or run.ending.exit_code == 0):
+    if run.stalled or not (run.over_time or run.calls_done or run.ending.exit_code == 0):
         return False
     recording = load(run.folder)
     broken = any(process.hook_errors for process in recording.processes)

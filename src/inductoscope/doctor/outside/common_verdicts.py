@@ -109,15 +109,22 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
 
 def nothing_wrong_so_far(case: ProgramCase, why: str) -> Verdict:
     """The program was ended while it was well; `why` begins the summary."""
-    agree = len(case.checks_that_are("right", "within-rounding"))
+    right = case.checks_that_are("right", "within-rounding")
+    agree, uncompared = len(right), len(case.checks) - len(right)
+    run = case.first
+    if run.failed or run.stalled or case.functions_that_differ:
+        text = f"{why}, before it was known why the program goes wrong."
+        return Verdict(v.UNKNOWN, stages.NO_STAGE, text)
     if not agree:
         text = f"{why}, before any call of a compiled graph was compared with eager."
         result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     else:
-        graphs = len({check.compile for check in case.checks})
+        graphs = len({check.compile for check in right})
+        others = f"; {count_of(uncompared, 'call')} could not be compared" if uncompared else ""
         text = (
             f"{why}: {count_of(agree, 'call')} of {count_of(graphs, 'compiled graph')} "
-            f"{'matches' if agree == 1 else 'match'} eager; the program was still running."
+            f"{'matches' if agree == 1 else 'match'} eager{others}"
+            + (", and the program has ended well." if run.ended_well else "; it was still running.")
         )
         result = Verdict(v.CLEAN, stages.NO_STAGE, text, "likely")
     _add_uncompared(result, case)

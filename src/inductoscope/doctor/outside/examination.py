@@ -146,7 +146,9 @@ class Doctor:
         if self._case is not None:
             return self._case
         ended = ProgramRun(
-            Ending(130, None, time.monotonic() - self._started), self._runs.looking_in
+            Ending(130, None, time.monotonic() - self._started),
+            self._runs.looking_in,
+            over_time=True,
         )
         return ProgramCase(
             Instructions(calls=self._request.calls), ended, self._runs, self._proof, self._say

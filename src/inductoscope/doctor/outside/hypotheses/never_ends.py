@@ -35,7 +35,7 @@ def _examine(case: ProgramCase) -> Verdict:
         result = Verdict(v.HANG, position.stage, text, "likely", culprit)
         if case.first.over_time:
             # A limit is a limit: it may be slow, and not hang.
-            result.verdict, result.confidence = v.UNKNOWN, "unknown"
+            result.verdict, result.confidence, result.partial = v.UNKNOWN, "unknown", True
             result.summary = f"{said}. Whether it hangs is not known: --time-limit gives it longer."
         for number, function in enumerate(position.functions[:12]):
             result.add(f"called from {function}" if number else f"it was in {function}")
