@@ -525,7 +525,7 @@ def test_a_limit_is_a_limit_and_not_a_hang(tmp_path: Path) -> None:
     case, asked = written_case(tmp_path, end)
     found = verdict_of_first(case)
     assert (found.verdict, found.confidence, asked) == ("clean", "likely", [])
-    assert "3 calls of 1 compiled graph match eager; the program was still running" in found.summary
+    assert "3 calls of 1 compiled graph match eager; it was still running" in found.summary
     assert any("--time-limit" in text for text in found.not_checked)
 
 
