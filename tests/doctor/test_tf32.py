@@ -7,6 +7,7 @@ that TensorFloat-32 keeps, and the rule is told that they may.
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -57,6 +58,56 @@ def test_a_result_that_is_off_by_more_is_still_wrong(
     monkeypatch.setattr(rounding, "may_use_tf32", lambda operation, _: operation == "convolution")
     x, one, two = inputs
     assert not judged(network_in_tf32(x * 1.02, one, two), inputs).is_right
+
+
+@pytest.mark.parametrize(
+    ("shape", "weight_shape", "transposed"),
+    [
+        pytest.param((8, 4, 24, 24), (6, 4, 3, 3), False, id="weight unlike the input"),
+        # Then the gradients of the two have the same shape, and still different sizes.
+        pytest.param((4, 4, 3, 3), (4, 4, 3, 3), False, id="weight shaped like the input"),
+        pytest.param((8, 4, 24, 24), (4, 6, 3, 3), True, id="transposed"),
+    ],
+)
+@pytest.mark.parametrize("number", [0, 1], ids=["gradient of input", "gradient of weight"])
+def test_gradients_of_a_convolution_may_be_off_by_what_tf32_cuts_off(
+    monkeypatch: pytest.MonkeyPatch,
+    shape: tuple[int, ...],
+    weight_shape: tuple[int, ...],
+    transposed: bool,
+    number: int,
+) -> None:
+    """As far as TensorFloat-32 is off, and not ten times as far."""
+    torch.manual_seed(0)
+    x, weight = torch.randn(shape), torch.randn(weight_shape)
+    how = ([1, 1], [1, 1], [1, 1], transposed, [0, 0], 1)
+    gradient = torch.randn_like(torch.ops.aten.convolution(x, weight, None, *how))
+
+    def gradients(gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        backward = torch.ops.aten.convolution_backward
+        found = backward(gradient, x, weight, None, *how, [True, True, False])[number]
+        assert isinstance(found, torch.Tensor)
+        return found
+
+    exact = gradients(gradient, x, weight)
+    off = (gradients(*map(in_tf32, (gradient, x, weight))) - exact).abs().max()
+    monkeypatch.setattr(rounding, "may_use_tf32", lambda *_: True)
+    moved = []
+    for seed in range(3):
+        with rounding.perturbed_rounding(seed):
+            moved.append((gradients(gradient, x, weight) - exact).abs().max())
+    assert off / 2 < max(moved) < off * 10
+
+
+def test_the_gradient_of_a_bias_is_a_sum_without_products(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "may_use_tf32", lambda *_: True)
+    x, weight, gradient = torch.randn(2, 4, 8, 8), torch.randn(4, 4, 1, 1), torch.rand(2, 4, 8, 8)
+    how = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1, [False, False, True])
+    backward = partial(torch.ops.aten.convolution_backward, gradient, x, weight, [4], *how)
+    exact = backward()[2]
+    with rounding.perturbed_rounding(0):
+        moved = backward()[2]
+    assert torch.allclose(moved, exact, rtol=1e-5)
 
 
 def test_on_a_cpu_there_is_no_tf32() -> None:

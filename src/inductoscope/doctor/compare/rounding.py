@@ -10,6 +10,7 @@ nothing there.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -91,6 +92,16 @@ def _widened(value: torch.Tensor) -> torch.Tensor:
     return value.double() if value.dtype in _LOW else value
 
 
+@dataclass(frozen=True)
+class _Result:
+    """One result of an operation, which may have several: by its number among them."""
+
+    func: Any
+    args: Any
+    value: Any
+    number: int = 0
+
+
 class _PerturbedRounding(TorchDispatchMode):
     """Changes the result of every inexact operation a little."""
 
@@ -112,10 +123,10 @@ class _PerturbedRounding(TorchDispatchMode):
         if isinstance(result, (tuple, list)):
             exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
             return type(result)(
-                self._perturbed(func, args, value, wide)
-                for value, wide in zip(result, exacts, strict=False)
+                self._perturbed(_Result(func, args, value, number), wide)
+                for number, (value, wide) in enumerate(zip(result, exacts, strict=False))
             )
-        return self._perturbed(func, args, result, exact)
+        return self._perturbed(_Result(func, args, result), exact)
 
     def _filled(self, value: Any) -> Any:
         """Uninitialised memory may hold anything: results that follow from NaN are not judged."""
@@ -127,23 +138,25 @@ class _PerturbedRounding(TorchDispatchMode):
             )
         return value
 
-    def _perturbed(self, func: Any, args: Any, value: Any, exact: Any) -> Any:
+    def _perturbed(self, result: _Result, exact: Any) -> Any:
+        value = result.value
         if not isinstance(value, torch.Tensor) or value.dtype not in _LOW:
             return value
-        magnitude = self._magnitude(func, args, value)
+        magnitude = self._magnitude(result)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
             magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
         changed = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
-    def _magnitude(self, func: Any, args: Any, value: torch.Tensor) -> torch.Tensor:
+    def _magnitude(self, result: _Result) -> torch.Tensor:
         """By how much the result of an operation may be off."""
-        eps = torch.finfo(value.dtype).eps
-        steps = _terms(args, value) ** (1 / 3) if _name(func) in _SUMS else 1.0
-        magnitude = value.abs().double() * eps
+        eps = torch.finfo(result.value.dtype).eps
+        is_sum = _name(result.func) in _SUMS
+        steps = _terms(result.args, result.value) ** (1 / 3) if is_sum else 1.0
+        magnitude: torch.Tensor = result.value.abs().double() * eps
         if steps > 1.0:
-            magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps * steps)
-        return _at_least_tf32(magnitude, func, args, value)
+            magnitude = magnitude.maximum(_size_of_sum(result) * eps * steps)
+        return _at_least_tf32(magnitude, result)
 
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
         unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64, device="cpu")
@@ -156,13 +169,13 @@ class _UsualRounding(_PerturbedRounding):
     Sums are accumulated in float32 at least, and their terms are rounded either way.
     """
 
-    def _magnitude(self, func: Any, args: Any, value: torch.Tensor) -> torch.Tensor:
-        magnitude = value.abs().double() * torch.finfo(value.dtype).eps
-        if _name(func) not in _SUMS:
+    def _magnitude(self, result: _Result) -> torch.Tensor:
+        value = result.value
+        magnitude: torch.Tensor = value.abs().double() * torch.finfo(value.dtype).eps
+        if _name(result.func) not in _SUMS:
             return magnitude
         eps = torch.finfo(torch.float32).eps
-        magnitude = magnitude.maximum(_size_of_sum(func, args, value) * eps)
-        return _at_least_tf32(magnitude, func, args, value)
+        return _at_least_tf32(magnitude.maximum(_size_of_sum(result) * eps), result)
 
 
 def _exact(func: Any, args: Any, kwargs: Any) -> Any:
@@ -181,17 +194,18 @@ def _exact(func: Any, args: Any, kwargs: Any) -> Any:
 # memory layout and not for another.
 _TF32 = 2.0**-11
 _CONVOLUTIONS = {"convolution", "convolution_backward", "cudnn_convolution"}
+# What the backward of a convolution gives after the gradient of its input.
+_GRAD_WEIGHT, _GRAD_BIAS = 1, 2
 _PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "mv", "addmv", "linear", "dot"}
 
 
-def _at_least_tf32(
-    magnitude: torch.Tensor, func: Any, args: Any, value: torch.Tensor
-) -> torch.Tensor:
-    if not may_use_tf32(_name(func), value):
+def _at_least_tf32(magnitude: torch.Tensor, result: _Result) -> torch.Tensor:
+    is_bias = _is_backward(result) and result.number == _GRAD_BIAS  # A sum without products.
+    if is_bias or not may_use_tf32(_name(result.func), result.value):
         return magnitude
     # The factors are rounded either way, so that errors cancel in part.
-    error = 2 * _TF32 / _terms_of_product(func, args, value) ** 0.5
-    return magnitude.maximum(_size_of_sum(func, args, value) * error)
+    error = 2 * _TF32 / _terms_of_product(result) ** 0.5
+    return magnitude.maximum(_size_of_sum(result) * error)
 
 
 def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
@@ -206,11 +220,30 @@ def may_use_tf32(operation: str, value: torch.Tensor) -> bool:
         return True  # Torch refuses to say once a program has used the newer settings.
 
 
-def _terms_of_product(func: Any, args: Any, result: torch.Tensor) -> float:
-    if _name(func) not in _CONVOLUTIONS:
-        return _terms(args, result)
-    weight = args[2] if _name(func) == "convolution_backward" else args[1]
-    return float(weight[0].numel())
+def _terms_of_product(result: _Result) -> float:
+    """How many products are added up for one element of the result."""
+    args, name = result.args, _name(result.func)
+    if name not in _CONVOLUTIONS:
+        return _terms(args, result.value)
+    if not _is_backward(result):
+        transposed, groups = (False, args[5]) if name == "cudnn_convolution" else (args[6], args[8])
+        return _terms_at_one_place(args[1], groups, spreads=transposed)
+    gradient, inputs, weight = args[:3]
+    transposed, groups = args[7], args[9]
+    if result.number == _GRAD_WEIGHT:  # Every place of the smaller image, in the whole batch.
+        image = inputs if transposed else gradient
+        return float(image.numel() / image.shape[1])
+    return _terms_at_one_place(weight, groups, spreads=not transposed)
+
+
+def _terms_at_one_place(weight: torch.Tensor, groups: int, *, spreads: bool) -> float:
+    """By the weight of a convolution, which gathers its terms, or spreads each over many places."""
+    gathered = weight.shape[0] / groups if spreads else weight.shape[1]
+    return float(gathered * weight[0, 0].numel())
+
+
+def _is_backward(result: _Result) -> bool:
+    return _name(result.func) == "convolution_backward"
 
 
 def _terms(args: Any, result: torch.Tensor) -> float:
@@ -223,22 +256,23 @@ def _terms(args: Any, result: torch.Tensor) -> float:
     return float(max(tensors[0].numel() / result.numel(), tensors[0].shape[-1] or 1))
 
 
-def _size_of_sum(func: Any, args: Any, result: torch.Tensor) -> torch.Tensor:
+def _size_of_sum(result: _Result) -> torch.Tensor:
     """The sum of the magnitudes of the terms: terms may cancel, their errors do not."""
+    value = result.value
     try:
         sizes = tree_map_only(
             torch.Tensor,
             lambda value: value.detach().double().abs() if value.is_floating_point() else value,
-            args,
+            result.args,
         )
         with _Float64():
-            found = func(*sizes)
-        found = found[0] if isinstance(found, (tuple, list)) else found
-        if isinstance(found, torch.Tensor) and found.shape == result.shape:
+            found = result.func(*sizes)
+        found = found[result.number] if isinstance(found, (tuple, list)) else found
+        if isinstance(found, torch.Tensor) and found.shape == value.shape:
             return found.double().abs().nan_to_num(0.0, 0.0, 0.0)
     except Exception:
         pass
-    return result.double().abs().nan_to_num(0.0, 0.0, 0.0)
+    return value.double().abs().nan_to_num(0.0, 0.0, 0.0)
 
 
 def _aliases(func: Any) -> bool:
