@@ -19,6 +19,7 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.launch import environment_for, record_ending, start_or_discard
 from inductoscope.capture.scope import describe_launcher
 from inductoscope.doctor.instructions import (
+    FINDING,
     FOLDER,
     INVESTIGATING,
     PROGRESS,
@@ -161,10 +162,10 @@ def run_program(
             why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
         finally:
             end_child(child)
-            has_found = why is _Why.ENDED and child.returncode == STOPPED
-            by_tool = _FOUND if has_found else why.value
+            if why is _Why.ENDED and child.returncode == STOPPED and _has_found(folder):
+                why = _Why.FOUND
             seconds = time.monotonic() - started
-            ending = record_ending(stream, child.pid, child.returncode, seconds, by_tool)
+            ending = record_ending(stream, child.pid, child.returncode, seconds, why.value)
     return ProgramRun(
         ending, folder, why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE
     )
@@ -178,9 +179,7 @@ class _Why(Enum):
     STALLED = "it made no progress"
     OVER_TIME = "it reached the time limit"
     CALLS_DONE = "all calls that were to be checked had been made"
-
-
-_FOUND = "it had found what is wrong"
+    FOUND = "it had found what is wrong"
 
 
 @contextlib.contextmanager
@@ -259,8 +258,10 @@ def _watch(
             listener.investigation_runs()
             investigated = time.monotonic()
             continue  # The investigation has its own limits.
+        if not investigated and _has_found(folder):
+            investigated = time.monotonic()  # It was over before anyone looked.
         if investigated and time.monotonic() - investigated > _TIME_TO_END:
-            return _Why.ENDED  # What was found is written; others wait for a process that ended.
+            return _Why.FOUND  # It is written; other processes wait for the one that found it.
         if time.monotonic() - started > limits.seconds:
             return _Why.OVER_TIME
         checked.look()
@@ -276,6 +277,11 @@ def _watch(
             return _Why.STALLED
     progress.pass_on()
     return _Why.ENDED
+
+
+def _has_found(folder: Path) -> bool:
+    """Whether something was found: a program may use that exit code for itself."""
+    return (folder / FOLDER / FINDING).exists()
 
 
 def _is_investigated(folder: Path) -> bool:

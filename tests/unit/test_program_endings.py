@@ -1,0 +1,116 @@
+"""Why a run under the doctor is over: what `show` says later, and what is concluded from it.
+
+The programs are real and end really; what the doctor's part inside them would record or leave
+behind, they write themselves, so that nothing has to be compiled.
+"""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.outside import program
+from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits, run_program
+from inductoscope.model.fold import load
+from inductoscope.recording.location import create_recording
+from inductoscope.views.report.summary import summary_view
+
+# A process that has found something writes that, and that it investigates; then it ends.
+FINDS = """
+import os, sys
+from pathlib import Path
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.handover import Found, write_found
+from inductoscope.doctor.instructions import FOLDER, INVESTIGATING, STOPPED
+
+place = Path(sys.argv[1]) / FOLDER
+def find():
+    (place / INVESTIGATING).write_text(str(os.getpid()))
+    write_found(Found("0/0", Failure(WRONG, "output 0 is 2, in eager 1")), place)
+    os._exit(STOPPED)
+"""
+WAITS = "\nimport time\ntime.sleep(100)"
+
+
+def ran(source: str, tmp_path: Path, limits: RunLimits | None = None) -> ProgramRun:
+    script = tmp_path / "x.py"
+    script.write_text(textwrap.dedent(source))
+    folder = tmp_path / "out"
+    command = [sys.executable, str(script), str(folder)]
+    return run_program(
+        command,
+        create_recording(command, output=folder),
+        Instructions(),
+        cache=tmp_path / "cache",
+        stdin=None,
+        limits=limits or RunLimits(seconds=60.0),
+        listener=Listener(lambda text: None),
+    )
+
+
+def state(run: ProgramRun) -> str:
+    """What `show` says of how it ended."""
+    return str(summary_view(load(run.folder), [])["state"])
+
+
+def test_a_program_that_ends_by_itself(tmp_path: Path) -> None:
+    run = ran("print('done')", tmp_path)
+    assert run.ended_well
+    assert run.ending.by_tool == ""
+    assert run.output == "done\n"
+
+
+def test_a_process_that_has_found_something_ends_the_program(tmp_path: Path) -> None:
+    run = ran(FINDS + "find()", tmp_path)
+    assert run.ending.by_tool == "it had found what is wrong"
+    assert "the doctor ended the program" in state(run)
+
+
+def test_the_same_exit_code_is_the_programs_own_if_nothing_was_found(tmp_path: Path) -> None:
+    run = ran("import sys\nsys.exit(75)", tmp_path)
+    assert run.failed
+    assert run.ending.by_tool == ""
+    assert "the program ended with exit code 75" in state(run)
+
+
+def test_processes_that_wait_for_the_one_that_found_something_are_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the other ranks of distributed training do."""
+    monkeypatch.setattr(program, "_TIME_TO_END", 0.5)
+    run = ran(FINDS + "if os.fork() == 0:\n    find()\nos.wait()" + WAITS, tmp_path)
+    assert run.ending.signal == 9
+    assert "the doctor ended the program" in state(run)
+    assert state(run).endswith("it had found what is wrong")
+
+
+def test_stop_ends_a_program_once_all_calls_that_are_checked_were_made(tmp_path: Path) -> None:
+    checks = """
+    import sys
+    from pathlib import Path
+    from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
+    from inductoscope.recording.events.process import ProcessStart
+    from inductoscope.recording.writer import StreamWriter
+
+    stream = StreamWriter(Path(sys.argv[1]), first_event=ProcessStart)
+    for call in range(3):
+        stream.emit(CallChecked(compile="0/0", call=call, verdict="right", text="2 values"))
+    stream.emit(CallsUnchecked(compile="0/0"))
+    """
+    source = textwrap.dedent(checks) + WAITS
+    run = ran(source, tmp_path, RunLimits(seconds=60.0, stops_after_calls=True))
+    assert run.calls_done
+    assert run.was_ended
+    assert not run.failed
+    assert state(run).endswith("all calls that were to be checked had been made")
+
+
+def test_a_limit_ends_a_program_and_is_called_a_limit(tmp_path: Path) -> None:
+    run = ran(WAITS, tmp_path, RunLimits(seconds=0.5, stops_after_calls=True))
+    assert run.over_time
+    assert not run.calls_done
+    assert state(run).endswith("it reached the time limit")
