@@ -2,36 +2,121 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+
+import pytest
 
 from inductoscope.doctor.outside.checked_so_far import CheckedSoFar
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
-from inductoscope.recording.events.process import ProcessStart
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from inductoscope.recording.events.graphs import GraphLeft
+from inductoscope.recording.events.process import ProcessEnd, ProcessStart
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
 
+After = Callable[..., CheckedSoFar]
 
-def checked(compile_id: str, call: int, verdict: str = "right") -> Event:
+
+@pytest.fixture
+def after(tmp_path: Path) -> After:
+    """What is known of a program that has just recorded these events, too."""
+    folder = create_recording(["python", "train.py"], output=tmp_path / "r")
+    so_far = CheckedSoFar(folder)
+    streams: dict[str, StreamWriter] = {}
+
+    def after(*events: Event, process: str = "main") -> CheckedSoFar:
+        if process not in streams:
+            streams[process] = StreamWriter(folder, first_event=ProcessStart)
+        for event in events:
+            streams[process].emit(event)
+        so_far.look()
+        return so_far
+
+    return after
+
+
+def checked(compile_id: str, call: int = 1, verdict: str = "right") -> Event:
     return CallChecked(compile=compile_id, call=call, verdict=verdict, text="2 values")
 
 
-def test_it_follows_the_recording_while_that_is_written(tmp_path: Path) -> None:
-    folder = create_recording(["python", "train.py"], output=tmp_path / "r")
-    stream = StreamWriter(folder, first_event=ProcessStart)
-    so_far = CheckedSoFar(folder)
-    so_far.look()
-    assert str(so_far) == "no call of a compiled graph has been checked yet"
-    for event in (checked("0/0", 1), checked("0/0", 2), checked("1/0", 1, "within-rounding")):
-        stream.emit(event)
-    so_far.look()
-    assert str(so_far) == "3 calls of 2 compiled graphs checked, all agree"
-    stream.emit(CallsUnchecked(compile="0/0"))
-    so_far.look()
-    assert not so_far.is_complete, "one graph has calls that are still to be checked"
-    stream.emit(checked("1/0", 2, "skipped"))
-    stream.emit(CallsUnchecked(compile="1/0"))
-    so_far.look()
+def gone_on(compile_id: str) -> tuple[Event, ...]:
+    """Called more often than is checked, here twice."""
+    return checked(compile_id, 1), checked(compile_id, 2), CallsUnchecked(compile=compile_id)
+
+
+# --- what is said ---------------------------------------------------------------------------------
+
+
+def test_it_follows_the_recording_while_that_is_written(after: After) -> None:
+    assert str(after()) == "no call of a compiled graph has been checked yet"
+    said = str(after(checked("0/0"), checked("0/0", 2), checked("1/0", 1, "within-rounding")))
+    assert said == "3 calls of 2 compiled graphs checked, all agree"
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "said"),
+    [
+        (["right", "skipped"], "2 calls of 1 compiled graph checked: 1 agrees, 1 could not be com"),
+        (["right", "right", "wrong"], "3 calls of 1 compiled graph checked: 2 agree, 1 does not"),
+        (["error", "wrong"], "2 calls of 1 compiled graph checked: 0 agree, 2 do not"),
+        (["right", "wrong", "unsteady"], "1 agrees, 1 does not, 1 could not be compared"),
+    ],
+)
+def test_what_is_wrong_is_counted_apart_from_what_was_not_compared(
+    after: After, verdicts: list[str], said: str
+) -> None:
+    calls = [checked("0/0", call, verdict) for call, verdict in enumerate(verdicts)]
+    assert said in str(after(*calls))
+
+
+# --- when all calls that are to be checked were made, for --stop ----------------------------------
+
+
+def test_it_is_complete_once_every_graph_was_called_more_often_than_is_checked(
+    after: After,
+) -> None:
+    # Two graphs that take turns.
+    assert not after(checked("0/0"), checked("1/0"), checked("0/0", 2)).is_complete
+    assert not after(CallsUnchecked(compile="0/0")).is_complete, "the other has one more to check"
+    assert after(checked("1/0", 2), CallsUnchecked(compile="1/0")).is_complete
+
+
+def test_a_graph_that_a_recompile_has_replaced_is_not_waited_for(after: After) -> None:
+    """Dynamo compiles a function again for dynamic sizes when it meets a second size."""
+    assert not after(checked("0/0"), checked("0/1"), checked("0/1", 2)).is_complete
+    assert after(CallsUnchecked(compile="0/1")).is_complete
+
+
+def test_a_function_that_is_called_once_is_not_waited_for(after: After) -> None:
+    assert after(checked("0/0"), *gone_on("1/0")).is_complete
+
+
+def test_it_is_not_complete_while_a_new_graph_is_compiled_or_checked(after: After) -> None:
+    assert after(*gone_on("0/0")).is_complete
+    assert not after(CompileStart(compile="0/1")).is_complete
+    captured = GraphLeft(stage="dynamo", compile="0/1", payload="")
+    ended = CompileEnd(compile="0/1", seconds=1.0, outcome="compiled")
+    assert not after(captured, ended).is_complete, "it is about to be called"
+    assert not after(checked("0/1")).is_complete
+    assert after(checked("0/1", 2), CallsUnchecked(compile="0/1")).is_complete
+
+
+@pytest.mark.parametrize("outcome", ["raised", "skipped"])
+def test_a_compile_that_comes_to_nothing_is_not_waited_for(after: After, outcome: str) -> None:
+    captured = GraphLeft(stage="dynamo", compile="0/1", payload="")
+    ended = CompileEnd(compile="0/1", seconds=1.0, outcome=outcome)
+    so_far = after(*gone_on("0/0"), CompileStart(compile="0/1"), captured, ended)
     assert so_far.is_complete
-    assert str(so_far) == "4 calls of 2 compiled graphs checked, 1 not compared"
-    stream.close()
+
+
+def test_every_process_has_to_be_through_with_its_graphs_unless_it_has_ended(after: After) -> None:
+    after(*gone_on("0/0"))
+    assert not after(checked("0/0"), process="another").is_complete
+    assert after(ProcessEnd(dropped=0), process="another").is_complete
+
+
+def test_a_run_in_which_no_call_is_checked_is_not_ended(after: After) -> None:
+    """As one that tries whether the program ends well with results laid out as in eager."""
+    assert not after(CallsUnchecked(compile="0/0")).is_complete

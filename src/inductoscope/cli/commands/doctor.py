@@ -75,8 +75,8 @@ if TYPE_CHECKING:
 @click.option(
     "--stop",
     is_flag=True,
-    help="End the program once the first N calls of each graph are checked; with --sentinel, at "
-    "the first alarm.",
+    help="End the program once the first N calls of each graph in use are checked; with "
+    "--sentinel, at the first alarm.",
 )
 @click.option(
     "--kept",
