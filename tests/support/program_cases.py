@@ -18,7 +18,8 @@ from inductoscope.doctor.outside.runs import Runs
 from inductoscope.doctor.repro.verify import FreshProcesses
 from inductoscope.model.entities import Ending
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallChecked
+from inductoscope.recording.events.checking import CallChecked, CallsUnchecked
+from inductoscope.recording.events.compiling import CompileStart
 from inductoscope.recording.events.process import ProcessStart
 from inductoscope.recording.location import create_recording
 from inductoscope.recording.writer import StreamWriter
@@ -34,6 +35,7 @@ class End:
     output: str = "done"
     over_time: bool = False
     stalled: bool = False
+    calls_done: bool = False
     # Its process did not come to say that it ends.
     died: bool = False
     # Events that it leaves in its recording, and what is found inside it.
@@ -47,6 +49,11 @@ FAILS_OTHERWISE = End(1, "ConnectionError: the server did not answer")
 
 # What a run is asked for by: what stands in for the backend, or one of these two.
 COMPILED, PLAIN = "compiled", "plain"
+
+
+# A graph that was compiled, and one that was called more often than calls are checked.
+COMPILED_ONE = CompileStart(compile="0/0")
+UNCHECKED = CallsUnchecked(compile="0/0")
 
 
 def check(verdict: str = "right", *, is_exact: bool = True, text: str = "2 values") -> CallChecked:
@@ -65,7 +72,8 @@ def leave_behind(end: End, folder: Path) -> ProgramRun:
         stream.close()
     if end.found is not None:
         write_found(end.found, folder / FOLDER)
-    return ProgramRun(Ending(end.exit_code, None, 1.0), folder, end.stalled, end.over_time)
+    ending = Ending(end.exit_code, None, 1.0)
+    return ProgramRun(ending, folder, end.stalled, end.over_time, end.calls_done)
 
 
 @dataclass

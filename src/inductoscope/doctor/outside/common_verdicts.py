@@ -107,14 +107,30 @@ def other_random_numbers(case: ProgramCase, *, is_shown: bool) -> Verdict:
     return result
 
 
-def nothing_wrong_so_far(case: ProgramCase, why: str) -> Verdict:
-    """The program was ended while it was well; `why` begins the summary."""
+def verdict_at_limit(case: ProgramCase) -> Verdict:
+    """The program was ended by a limit that the user has set."""
+    seconds = f"{case.first.ending.seconds:.0f} s"
+    if case.first.calls_done:
+        result = known_so_far(case, f"Stopped after {seconds}, as asked")
+        option = "--stop"
+    else:
+        result = known_so_far(case, f"The time limit was reached after {seconds}")
+        result.partial = True  # With a longer limit it can go on.
+        option = "--time-limit allows more"
+    result.not_checked.append(f"what the program does after the first {seconds} ({option})")
+    return result
+
+
+_AND_ENDED, _AND_RUNNING = ", and the program has ended well", "; the program was still running"
+
+
+def known_so_far(case: ProgramCase, why: str) -> Verdict:
+    """The program, or its examination, was ended before its time; `why` begins the summary."""
     right = case.checks_that_are("right", "within-rounding")
     agree, uncompared = len(right), len(case.checks) - len(right)
     run = case.first
-    if run.failed or run.stalled or case.functions_that_differ:
-        text = f"{why}, before it was known why the program goes wrong."
-        return Verdict(v.UNKNOWN, stages.NO_STAGE, text)
+    if run.failed or run.stalled or case.is_seen_wrong:
+        return _cause_not_known(case, why)
     if not agree:
         text = f"{why}, before any call of a compiled graph was compared with eager."
         result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
@@ -124,11 +140,21 @@ def nothing_wrong_so_far(case: ProgramCase, why: str) -> Verdict:
         text = (
             f"{why}: {count_of(agree, 'call')} of {count_of(graphs, 'compiled graph')} "
             f"{'matches' if agree == 1 else 'match'} eager{others}"
-            + (", and the program has ended well." if run.ended_well else "; it was still running.")
+            f"{_AND_ENDED if run.ended_well else _AND_RUNNING}."
         )
         result = Verdict(v.CLEAN, stages.NO_STAGE, text, "likely")
     _add_uncompared(result, case)
     result.not_checked = what_was_not_checked(case) if case.recording.compiles else []
+    return result
+
+
+def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
+    text = f"{why}, before it was known why the program goes wrong."
+    result = Verdict(v.UNKNOWN, stages.NO_STAGE, text)
+    for function in case.functions_that_differ[:4]:
+        result.add(f"{function.function}: {function.text}", "compared with eager in a fork")
+    for check in case.checks_that_are("wrong", "error")[:4]:
+        result.add(check.text, f"compile {check.compile}, compared with eager")
     return result
 
 

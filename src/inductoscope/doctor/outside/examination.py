@@ -20,7 +20,7 @@ from inductoscope.doctor.instructions import (
     Instructions,
 )
 from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
-from inductoscope.doctor.outside.common_verdicts import nothing_wrong_so_far
+from inductoscope.doctor.outside.common_verdicts import known_so_far
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
@@ -135,7 +135,7 @@ class Doctor:
         if kept is not None and (found is None or not found.reproduces):
             verdict = verdict_on_alarm(read_alarm(kept), kept)
         elif found is None:
-            verdict = nothing_wrong_so_far(self._case_so_far(), "Interrupted")
+            verdict = known_so_far(self._case_so_far(), "Interrupted")
         else:
             verdict = self._proof.verdict_on(found)
         verdict.partial = True

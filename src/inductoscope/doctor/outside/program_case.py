@@ -59,6 +59,11 @@ class ProgramCase:
         """Compiled functions that gave a different result from their Python code."""
         return functions_that_differ(self.recording)
 
+    @property
+    def is_seen_wrong(self) -> bool:
+        """Whether anything in the first run was seen to differ from eager."""
+        return bool(self.functions_that_differ or self.checks_that_are("wrong", "error"))
+
     @cached_property
     def random_operations(self) -> list[str]:
         """Operations in the captured graphs that draw random numbers."""

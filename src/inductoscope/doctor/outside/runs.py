@@ -64,7 +64,7 @@ class Runs:
         self._first_in = self.looking_in
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
-        self._first_ended_well = False
+        self._first_was_well = False
         # Whether the program differentiates a graph more than once.
         self._keeps_graphs = False
         # Runs that several hypotheses ask for, and that need not be made more than once.
@@ -89,7 +89,7 @@ class Runs:
                 instructions, "running it again with graphs kept for another backward pass"
             )
         self._usual_seconds = 60 + 5 * run.ending.seconds
-        self._first_ended_well = run.ending.exit_code == 0
+        self._first_was_well = run.ending.exit_code == 0 or run.calls_done
         return run
 
     def again(
@@ -171,7 +171,7 @@ class Runs:
     def _limits_for(self, instructions: Instructions, seconds: float) -> RunLimits:
         """With a workaround, or after a first run that went well, none has reason to take long."""
         limits = replace(self._limits, seconds=min(self._limits.seconds, seconds))
-        if instructions.workaround or self._first_ended_well:
+        if instructions.workaround or self._first_was_well:
             return replace(limits, seconds=min(limits.seconds, self._usual_seconds))
         return limits
 

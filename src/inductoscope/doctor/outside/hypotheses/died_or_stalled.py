@@ -1,6 +1,7 @@
 """A process died or stalled inside the compiler, or inside a compiled graph.
 
-When it applies: Nothing was found inside the program, and it did not end well.
+When it applies: Nothing was found inside the program, and it did not end well, nor was it ended
+because all calls that were to be checked had been made.
 
 What it runs: The program once more, up to the graph it was in; the search starts there.
 
@@ -24,7 +25,7 @@ from inductoscope.vocabulary import stages
 
 
 def _applies(case: ProgramCase) -> bool:
-    return case.found is None and case.first.ending.exit_code != 0
+    return case.found is None and case.first.ending.exit_code != 0 and not case.first.calls_done
 
 
 def _examine(case: ProgramCase) -> None:

@@ -2,7 +2,7 @@
 
 When it applies: Some results have other strides than in eager, or share memory with other tensors,
 though every value is right; and the program fails, or a function gives a different result from its
-Python code.
+Python code. Not in a program that was ended: no run of it would show that it ends well.
 
 What it runs: The program in eager, and without the tool. Then the program with those results laid
 out as in eager, all of them first, then ever fewer. If it ends well with them, once more to
@@ -42,7 +42,7 @@ _ASPECTS = {"stride": "strides", "sharing": "shared memory"}
 
 def _applies(case: ProgramCase) -> bool:
     fails = case.first.failed or bool(case.functions_that_differ)
-    return case.found is None and fails and bool(_notes(case))
+    return case.found is None and fails and not case.first.was_ended and bool(_notes(case))
 
 
 def _notes(case: ProgramCase) -> list[NotedDifference]:

@@ -1,6 +1,7 @@
 """The program does not end, and no smaller program was found that shows it.
 
-When it applies: The program stalled or ran out of time, and nothing was found.
+When it applies: The program stalled or ran out of time, and nothing was found; nor does a function
+differ in a program that only ran out of time.
 
 What it runs: Nothing: where it was is known from its last stacks.
 
@@ -20,7 +21,8 @@ from inductoscope.vocabulary import verdicts as v
 
 
 def _applies(case: ProgramCase) -> bool:
-    return case.found is None and (case.first.stalled or case.first.over_time)
+    is_late = case.first.over_time and not case.functions_that_differ
+    return case.found is None and (case.first.stalled or is_late)
 
 
 def _examine(case: ProgramCase) -> Verdict:

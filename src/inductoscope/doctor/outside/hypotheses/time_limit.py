@@ -12,7 +12,7 @@ How sure: Likely: what the program does later is not known.
 
 from __future__ import annotations
 
-from inductoscope.doctor.outside.common_verdicts import nothing_wrong_so_far
+from inductoscope.doctor.outside.common_verdicts import verdict_at_limit
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.last_position import last_position
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -23,20 +23,12 @@ def _applies(case: ProgramCase) -> bool:
     was_ended = case.first.calls_done or (
         case.first.over_time and last_position(case.first) is None
     )
-    # What Dynamo captured wrongly is not forgotten because the program was ended.
-    return case.found is None and was_ended and not case.functions_that_differ
+    # What was seen to be wrong is not forgotten because the program was ended.
+    return case.found is None and was_ended and not case.is_seen_wrong
 
 
 def _examine(case: ProgramCase) -> Verdict:
-    seconds = f"{case.first.ending.seconds:.0f} s"
-    if case.first.calls_done:
-        return nothing_wrong_so_far(case, f"Stopped after {seconds}, as asked")
-    result = nothing_wrong_so_far(case, f"The time limit was reached after {seconds}")
-    result.partial = True  # With a longer limit it can go on.
-    result.not_checked.append(
-        f"what the program does after the first {seconds} (--time-limit allows more)"
-    )
-    return result
+    return verdict_at_limit(case)
 
 
 HYPOTHESIS = Hypothesis(_applies, _examine)

@@ -6,7 +6,7 @@ graphs are right.
 What it runs: The program with Dynamo alone, each graph in eager.
 
 What it concludes: Not Inductor, if the function differs with Dynamo alone too, and does not differ
-by itself.
+by itself. Otherwise nothing, or 'unknown' of a program that was ended by a limit.
 
 How sure: Proven by comparing the function with two forks in eager that agree.
 """
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.checks import functions_that_differ
+from inductoscope.doctor.outside.common_verdicts import verdict_at_limit
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
@@ -36,7 +37,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     )
     still = functions_that_differ(load(again.folder))
     if not still:
-        return None
+        return verdict_at_limit(case) if case.first.was_ended else None
     result = Verdict(
         v.NOT_INDUCTOR,
         stages.DYNAMO,

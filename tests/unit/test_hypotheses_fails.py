@@ -1,0 +1,247 @@
+"""What the doctor concludes from a program that fails with every graph right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.instructions import MOVED
+from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.checking import CallableChecked, DifferenceNoted
+from inductoscope.recording.events.compiling import CompileFailed, CompileStart
+from support.program_cases import (
+    COMPILED,
+    COMPILED_ONE,
+    ENDS_WELL,
+    FAILS,
+    FAILS_OTHERWISE,
+    PLAIN,
+    End,
+    check,
+    written_case,
+)
+
+# --- a program that fails with every graph right --------------------------------------------------
+
+Decide = Callable[..., tuple[Verdict, list[str]]]
+
+
+@pytest.fixture
+def decide(tmp_path: Path) -> Decide:
+    """The verdict on a program that failed with these checks, and the runs that it took."""
+
+    def decide(*checks: Event, **ends: list[End]) -> tuple[Verdict, list[str]]:
+        case, asked = written_case(tmp_path, replace(FAILS, events=checks), **ends)
+        return verdict_of_first(case), asked
+
+    return decide
+
+
+def test_a_program_that_fails_in_eager_too_is_its_own_fault(decide: Decide) -> None:
+    verdict, asked = decide(check(), off=[FAILS])
+    assert (verdict.verdict, verdict.stage) == ("not-a-bug", "user")
+    assert "AssertionError: 0.25 is not 0.5" in verdict.summary
+    assert asked == ["off"]
+
+
+def test_a_program_that_ends_well_without_the_tool_blames_nobody(decide: Decide) -> None:
+    verdict, asked = decide(check(), plain=[ENDS_WELL])
+    assert (verdict.verdict, verdict.confidence) == ("unknown", "unknown")
+    assert asked == ["off", PLAIN]
+
+
+def strides(number: int) -> DifferenceNoted:
+    text = f"output {number} has strides (1, 2), in eager (2, 1)"
+    where = f"output {number}"
+    return DifferenceNoted(compile="0/0", call=1, aspect="stride", where=where, text=text)
+
+
+def test_other_strides_are_to_blame_if_the_program_ends_well_with_those_of_eager(
+    decide: Decide,
+) -> None:
+    found = Found("0/0", Failure(WRONG, strides(1).text, aspect="stride"), is_complete=True)
+    runs = [ENDS_WELL, FAILS, ENDS_WELL, End(75, found=found)]  # All of them, each, what does it.
+    verdict, asked = decide(check(), strides(0), strides(1), compiled=runs)
+    assert verdict.verdict == "wrong-result"
+    assert "output 1 has strides (1, 2), in eager (2, 1), and the program needs" in verdict.summary
+    said = [item["what"] for item in verdict.evidence]
+    assert "the program ends well if output 1 of compile 0/0 gets eager's strides" in said
+    assert asked == ["off", PLAIN, COMPILED, COMPILED, COMPILED, COMPILED]
+
+
+def test_other_strides_that_do_not_matter_leave_the_blame_to_others(decide: Decide) -> None:
+    verdict, asked = decide(check(is_exact=False), strides(0), compiled=[FAILS], moved=[FAILS])
+    assert (verdict.verdict, verdict.summary[:9]) == ("not-a-bug", "Rounding:")
+    assert asked == ["off", PLAIN, COMPILED, "eager", MOVED]
+
+
+@pytest.mark.parametrize("ends", [{"off": [FAILS]}, {"plain": [ENDS_WELL]}], ids=["eager", "plain"])
+def test_strides_are_not_to_blame_where_eager_fails_or_compiled_does_not_always(
+    decide: Decide, ends: dict[str, list[End]]
+) -> None:
+    verdict, asked = decide(check(), strides(0), **ends)
+    assert verdict.verdict in ("not-a-bug", "unknown")
+    assert COMPILED not in asked
+
+
+def test_other_strides_in_a_program_that_ends_well_are_no_failure(tmp_path: Path) -> None:
+    events = (COMPILED_ONE, check(), strides(0))
+    case, asked = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
+    assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+    assert [note.where for note in case.noted] == ["output 0"]
+
+
+def test_a_function_that_differs_because_of_shared_memory(tmp_path: Path) -> None:
+    """The program does not look at the result, so it ends well, and is not clean."""
+    differs = CallableChecked(function="f", call=1, verdict="differs", text="value 0 is 2")
+    shares = replace(strides(0), aspect="sharing", text="output 0 shares memory with nothing")
+    found = Found("0/0", Failure(WRONG, shares.text, aspect="sharing"), is_complete=True)
+    first = End(events=(COMPILED_ONE, check(), differs, shares))
+    case, asked = written_case(tmp_path, first, compiled=[ENDS_WELL, End(75, found=found)])
+    assert (verdict_of_first(case).verdict, asked) == ("wrong-result", [COMPILED] * 2)
+
+
+def test_a_check_that_rounding_explains_makes_rounding_likely(decide: Decide) -> None:
+    verdict, asked = decide(check("right"), check("within-rounding", is_exact=False))
+    assert (verdict.verdict, verdict.stage, verdict.confidence) == ("not-a-bug", "none", "likely")
+    assert verdict.summary.startswith("Rounding, most likely: ")
+    # Those that could be shown to do it were asked first.
+    assert asked == ["off", PLAIN, "eager", MOVED, "aot_eager"]
+
+
+def test_rounding_elsewhere_does_not_acquit_dynamo(decide: Decide) -> None:
+    # With other roundings it fails as well, because of Dynamo.
+    verdict, _ = decide(
+        check("within-rounding", is_exact=False), eager=[FAILS, FAILS], moved=[FAILS]
+    )
+    assert (verdict.verdict, verdict.stage) == ("not-inductor", "dynamo")
+
+
+def test_a_run_that_was_ended_has_not_failed(decide: Decide) -> None:
+    """Eager may take much longer than a program that fails at once."""
+    verdict, _ = decide(check(), off=[End(137, "", over_time=True)])
+    assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
+
+
+def test_a_program_that_fails_in_eager_with_other_roundings_asks_for_too_much(
+    decide: Decide,
+) -> None:
+    verdict, asked = decide(check(is_exact=False), moved=[FAILS])
+    assert (verdict.verdict, verdict.confidence) == ("not-a-bug", "proven")
+    assert verdict.summary.startswith("Rounding: ")
+    assert asked == ["off", PLAIN, "eager", MOVED]
+
+
+def test_other_roundings_that_make_it_fail_otherwise_explain_nothing(decide: Decide) -> None:
+    verdict, _ = decide(check(is_exact=False), moved=[FAILS_OTHERWISE])
+    assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
+
+
+def test_where_every_value_is_eagers_rounding_is_not_asked_about(decide: Decide) -> None:
+    verdict, asked = decide(check(is_exact=True), moved=[FAILS])
+    assert verdict.verdict == "wrong-result"
+    assert asked == ["off", PLAIN, "eager", "aot_eager"]
+
+
+@pytest.mark.parametrize(("backend", "stage"), [("eager", "dynamo"), ("aot_eager", "aot")])
+def test_a_level_is_blamed_by_two_runs_in_a_row(decide: Decide, backend: str, stage: str) -> None:
+    verdict, asked = decide(check(), **{backend: [FAILS, FAILS]})
+    assert (verdict.verdict, verdict.stage) == ("not-inductor", stage)
+    assert asked[-3:] == [backend, backend, "off"]
+
+
+@pytest.mark.parametrize(
+    "ends",
+    [
+        {"eager": [FAILS, ENDS_WELL]},
+        {"eager": [FAILS, FAILS_OTHERWISE]},
+        {"eager": [FAILS, FAILS], "off": [ENDS_WELL, FAILS]},
+    ],
+    ids=["ends well the second time", "fails otherwise then", "fails in eager then"],
+)
+def test_a_level_that_is_not_blamed_twice_is_not_blamed(
+    decide: Decide, ends: dict[str, list[End]]
+) -> None:
+    verdict, _ = decide(check(), **ends)
+    assert (verdict.verdict, verdict.stage, verdict.culprit.function) == ("unknown", "none", None)
+
+
+def test_the_run_that_ended_well_is_told(decide: Decide) -> None:
+    verdict, _ = decide(check(), eager=[FAILS, FAILS], off=[ENDS_WELL, FAILS])
+    assert verdict.evidence[0] == {
+        "what": "exit code 1 in one, 0 in the other",
+        "where": "two runs of the program, both without torch.compile",
+    }
+
+
+def test_a_level_that_fails_otherwise_is_not_blamed(decide: Decide) -> None:
+    verdict, _ = decide(
+        check(), check("skipped"), eager=[FAILS_OTHERWISE], aot_eager=[FAILS_OTHERWISE]
+    )
+    assert (verdict.verdict, verdict.confidence) == ("wrong-result", "unknown")
+    assert "matches eager (compared: 1 call)" in verdict.summary
+    assert "not compared: 2 values" in [item["what"] for item in verdict.evidence]
+
+
+# --- operators of the program ---------------------------------------------------------------------
+
+MAKING = """RuntimeError when making fake tensor call
+  Explanation: Dynamo failed to run FX node with fake tensors: call_function \
+mine.pick.default(*(FakeTensor(..., size=(8,)),), **{}): got %s
+  Hint: Your code may result in an error when running in eager."""
+
+
+def refused(message: str, place: Path) -> Verdict:
+    error = CompileFailed(
+        compile="0/0", stage="dynamo", type="TorchRuntimeError", message=message, traceback=""
+    )
+    first = replace(FAILS, events=(CompileStart(compile="0/0", function="f"), error))
+    return verdict_of_first(written_case(place, first)[0])
+
+
+def test_a_fake_implementation_that_raises_is_the_programs_own(tmp_path: Path) -> None:
+    found = refused(MAKING % "AssertionError('rows must come in threes')", tmp_path)
+    assert (found.verdict, found.stage) == ("not-a-bug", "user")
+    assert found.culprit.op == "mine.pick.default"
+    assert "raises AssertionError('rows must come in threes')" in found.summary
+
+
+def test_an_operator_without_a_fake_implementation_is_refused_by_dynamo(tmp_path: Path) -> None:
+    missing = "RuntimeError('There was no fake impl registered. Please use `pick.register_fake`')"
+    found = refused(MAKING % missing, tmp_path)
+    assert (found.verdict, found.stage) == ("not-inductor", "dynamo")
+    assert found.summary.endswith("use register_fake)")
+
+
+def test_a_program_that_asks_for_a_gpu_where_none_is(tmp_path: Path) -> None:
+    """Its failure in eager says nothing about the compiler."""
+    end = End(1, "AssertionError: Torch not compiled with CUDA enabled")
+    found = verdict_of_first(written_case(tmp_path, end, off=[end], plain=[end])[0])
+    assert (found.verdict, found.stage) == ("not-a-bug", "user")
+    assert found.summary.startswith("The program asks for a GPU that this machine (")
+
+
+# --- a program that asks for input ----------------------------------------------------------------
+
+ASKS = End(1, "name? Traceback\nEOFError: EOF when reading a line")
+
+
+@pytest.mark.parametrize("withholds", [True, False])
+def test_input_that_the_doctor_withheld_is_no_mistake_of_the_program(
+    tmp_path: Path, withholds: bool
+) -> None:
+    case, _ = written_case(tmp_path, ASKS, off=[ASKS])
+    case.runs.withholds_input = withholds
+    verdict = verdict_of_first(case)
+    if withholds:
+        assert verdict.verdict == "not-checked"
+        assert "inductoscope doctor SCRIPT < FILE" in verdict.summary
+    else:  # Standard input was /dev/null, as for a job: so it is for the program without the tool.
+        assert (verdict.verdict, verdict.stage) == ("not-a-bug", "user")
