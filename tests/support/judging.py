@@ -1,0 +1,31 @@
+"""Judges one function against another, which stands for the compiled one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from inductoscope.doctor.compare.bug_or_rounding import EagerComparison, judge
+from inductoscope.doctor.compare.case import Case
+from inductoscope.doctor.compare.values import run
+
+Function = Callable[..., Any]
+
+
+def judged(
+    eager: Function, compiled: Function, *inputs: Any, backward: bool = False
+) -> EagerComparison:
+    """What comes of comparing two functions, the second in the place of a compiled one."""
+    return judge(Case(eager, inputs, backward), run(compiled, inputs, backward=backward))
+
+
+def wrong_kinds(comparison: EagerComparison) -> list[str]:
+    """The kinds of what is wrong, in order."""
+    return [difference.kind for difference in comparison.wrong]
+
+
+def numbers(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """Random numbers, the same ones each time."""
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
