@@ -3,6 +3,7 @@
     InductoscopeError            exit code
     ├── UsageError               2: the command line asks for something impossible
     ├── UnreadableRecording      2: not a recording, or one from a newer version
+    ├── UnreadablePackage        2: not a package of AOTInductor, or a damaged or hostile one
     └── ToolFailure              3: the tool could not do its job
 
 The text of an error states the fact with the flag and the value, then what to do next.
@@ -39,6 +40,12 @@ class UsageError(InductoscopeError):
 
 class UnreadableRecording(InductoscopeError):
     """Not a recording, or one that a newer version wrote."""
+
+    exit_code = 2
+
+
+class UnreadablePackage(InductoscopeError):
+    """Not a package of AOTInductor, or a damaged or hostile one."""
 
     exit_code = 2
 

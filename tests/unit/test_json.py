@@ -19,6 +19,7 @@ from support.json_schema import SCHEMAS, violations
 
 LOGS = RECORDINGS.parent / "recorded_logs"
 KERNELS = RECORDINGS.parent / "kernel_files"
+PACKAGES = RECORDINGS.parent / "packages"
 CHAIN, TRAINING = stored("relu_add_sum"), stored("training_step")
 TOOL = [sys.executable, "-m", "inductoscope"]
 
@@ -48,6 +49,8 @@ ANSWERS: dict[str, tuple[str | Path, ...]] = {
     "a finding explained": ("explain", "graph_breaks"),
     "a symptom explained": ("explain", "wrong", "gradient"),
     "a kernel's file": ("kernel", KERNELS / "softmax.txt", "--show", "source"),
+    "a package": ("aoti", PACKAGES / "small.pt2"),
+    "an exported program": ("aoti", PACKAGES / "exported.pt2"),
 }
 
 

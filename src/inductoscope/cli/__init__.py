@@ -32,6 +32,7 @@ COMMANDS: tuple[str, ...] = (
     "logs",
     "attach",
     "kernel",
+    "aoti",
     "env",
     "completion",
 )

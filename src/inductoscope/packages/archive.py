@@ -1,0 +1,212 @@
+"""Reads a zip that a stranger made, without unpacking it.
+
+torch stores what it packages uncompressed, under one folder. Whatever else a zip can hold is
+refused: names that leave the folder, links, two members of one name, and bombs.
+"""
+
+from __future__ import annotations
+
+import mmap
+import stat
+import struct
+import zipfile
+import zlib
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from inductoscope.errors import UnreadablePackage
+
+_MOST_MEMBERS = 100_000
+# torch compresses nothing; someone may have zipped a package again, but not by this much.
+_MOST_RATIO = 50
+_SMALL = 64 << 20  # bytes that are no bomb whatever their ratio
+_MOST_TEXT = 256 << 20
+_MOST_UNPACKED = 2 << 30
+_LOCAL_HEADER = struct.Struct("<4s5H3L2H")
+_CHUNK = 1 << 20
+_AGAIN = "Copy or build it again."
+
+
+@dataclass(frozen=True)
+class PackageMember:
+    """One file of a package."""
+
+    name: str  # its path inside the package, without the folder that holds everything
+    size: int
+    offset: int  # of its local header
+    packed: int
+    is_stored: bool
+    checksum: int
+    stored_name: str
+
+
+@dataclass(frozen=True)
+class Archive:
+    """The members of a zip, which is kept open in memory, not on disk."""
+
+    path: Path
+    root: str
+    members: tuple[PackageMember, ...]
+    _bytes: mmap.mmap = field(repr=False, compare=False)
+
+    def find(self, name: str) -> PackageMember | None:
+        """The member of this name."""
+        return next((member for member in self.members if member.name == name), None)
+
+    def data(self, member: PackageMember) -> memoryview:
+        """The bytes of a member; of a stored one they are not copied."""
+        start = self._start(member)
+        packed = memoryview(self._bytes)[start : start + member.packed]
+        if len(packed) < member.packed:
+            raise damaged(self.path, f"{member.name} is cut off")
+        if member.is_stored:
+            return packed
+        if member.size > _MOST_UNPACKED:
+            raise damaged(self.path, f"{member.name} is compressed and too large to be unpacked")
+        return memoryview(_inflated(self.path, member, packed))
+
+    def text(self, name: str) -> str | None:
+        """A member as text; None if there is none of this name."""
+        member = self.find(name)
+        if member is None:
+            return None
+        if member.size > _MOST_TEXT:
+            raise damaged(self.path, f"{name} has {member.size:,} bytes, too many for a text")
+        return bytes(self.data(member)).decode("utf-8", "replace")
+
+    def check(self) -> None:
+        """Compare every member with its checksum."""
+        for member in self.members:
+            data, found = self.data(member), 0
+            for start in range(0, len(data), _CHUNK):
+                found = zlib.crc32(data[start : start + _CHUNK], found)
+            if found != member.checksum:
+                raise damaged(self.path, f"the checksum of {member.name} does not match its bytes")
+
+    def _start(self, member: PackageMember) -> int:
+        header = self._bytes[member.offset : member.offset + _LOCAL_HEADER.size]
+        try:
+            values = _LOCAL_HEADER.unpack(header)
+        except struct.error:
+            raise damaged(self.path, f"{member.name} is cut off") from None
+        if values[0] != b"PK\x03\x04":
+            raise damaged(self.path, f"{member.name} is not where the list of members says")
+        name_length, extra_length = values[-2:]
+        return int(member.offset + _LOCAL_HEADER.size + name_length + extra_length)
+
+
+def _inflated(path: Path, member: PackageMember, packed: memoryview) -> bytes:
+    """Never more bytes than the list of members announces."""
+    engine = zlib.decompressobj(-zlib.MAX_WBITS)
+    try:
+        data = engine.decompress(packed, member.size + 1)
+    except zlib.error as error:
+        raise damaged(path, f"{member.name} cannot be unpacked ({error})") from None
+    if len(data) != member.size:
+        raise damaged(path, f"{member.name} has another size than the list of members says")
+    return data
+
+
+def damaged(path: Path, what: str) -> UnreadablePackage:
+    """The error for a package that was once a good one."""
+    return UnreadablePackage(f"{path} is damaged: {what}. {_AGAIN}")
+
+
+def open_archive(path: Path) -> Archive:
+    """Open a zip and look at the list of its members; nothing is unpacked."""
+    try:
+        with open(path, "rb") as file:
+            whole = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            listed = zipfile.ZipFile(file).infolist()
+    except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error) as error:
+        raise _not_a_zip(path, error) from None
+    _refuse_hostile(path, listed, len(whole))
+    root = _root(path, listed)
+    members = tuple(_member(item, root) for item in listed if not item.is_dir())
+    return Archive(path, root, members, whole)
+
+
+def _not_a_zip(path: Path, error: Exception) -> UnreadablePackage:
+    with open(path, "rb") as file:
+        start = file.read(4)
+    if not start:
+        return UnreadablePackage(f"{path} is empty. {_AGAIN}")
+    if start == b"PK\x03\x04":
+        return UnreadablePackage(
+            f"{path} is cut off: it begins like a package, and the list of its members, which "
+            f"stands at the end, is missing or broken ({error}). {_AGAIN}"
+        )
+    return UnreadablePackage(
+        f"{path} is not a package: neither a zip (.pt2) nor a shared library (.so). "
+        "torch._inductor.aoti_compile_and_package(exported_program) writes one."
+    )
+
+
+def _member(item: zipfile.ZipInfo, root: str) -> PackageMember:
+    return PackageMember(
+        name=item.filename.removeprefix(root),
+        size=item.file_size,
+        offset=item.header_offset,
+        packed=item.compress_size,
+        is_stored=item.compress_type == zipfile.ZIP_STORED,
+        checksum=item.CRC,
+        stored_name=item.filename,
+    )
+
+
+def _root(path: Path, listed: list[zipfile.ZipInfo]) -> str:
+    """The one folder that holds everything."""
+    tops = {item.filename.partition("/")[0] for item in listed}
+    if len(tops) != 1 or not all("/" in item.filename for item in listed):
+        raise UnreadablePackage(
+            f"{path} is a zip, but not a package: torch puts everything into one folder, and this "
+            f"has {len(tops)} names at the top. torch._inductor.aoti_compile_and_package writes "
+            "packages."
+        )
+    return f"{tops.pop()}/"
+
+
+# --- what torch does not write --------------------------------------------------------------------
+
+
+def _refuse_hostile(path: Path, listed: list[zipfile.ZipInfo], size: int) -> None:
+    if len(listed) > _MOST_MEMBERS:
+        raise _hostile(path, f"it lists {len(listed):,} members")
+    for item in listed:
+        _refuse_member(path, item)
+    names = Counter(item.filename for item in listed)
+    twice = next((name for name, count in names.items() if count > 1), None)
+    if twice is not None:
+        raise _hostile(path, f"two of its members are called {twice!r}")
+    packed = sum(item.compress_size for item in listed)
+    if packed > size:
+        raise _hostile(path, "its members overlap, as in a zip bomb")
+    unpacked = sum(item.file_size for item in listed)
+    if unpacked > max(_SMALL, _MOST_RATIO * size):
+        raise _hostile(path, f"{size:,} bytes would become {unpacked:,}, as in a zip bomb")
+
+
+def _refuse_member(path: Path, item: zipfile.ZipInfo) -> None:
+    name = item.orig_filename
+    parts = PurePosixPath(name.replace("\\", "/")).parts
+    if not parts or name.startswith(("/", "\\")) or ".." in parts or ":" in parts[0]:
+        raise _hostile(path, f"the name {name!r} of a member leads out of its folder")
+    if "\0" in name or "\\" in name:
+        raise _hostile(path, f"the name {name!r} of a member is not one that torch writes")
+    mode = item.external_attr >> 16
+    if mode and not (stat.S_ISREG(mode) or stat.S_ISDIR(mode) or stat.S_IFMT(mode) == 0):
+        raise _hostile(path, f"{name} is a link or a device, not a file")
+    if item.flag_bits & 0x1:
+        raise _hostile(path, f"{name} is encrypted")
+    if item.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise _hostile(path, f"{name} is compressed in a way that torch cannot read")
+    if item.compress_type == zipfile.ZIP_STORED and item.compress_size != item.file_size:
+        raise _hostile(path, f"{name} has two sizes")
+
+
+def _hostile(path: Path, why: str) -> UnreadablePackage:
+    return UnreadablePackage(
+        f"{path} is refused: {why}. torch writes no such package, so do not load it; ask whoever "
+        "gave it to you."
+    )

@@ -1,0 +1,233 @@
+"""What is in a package: models, guards, constants, kernels, custom operators, how it was built.
+
+Nothing in it is executed, and nothing is unpacked to disk.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import UnreadablePackage, UsageError
+from inductoscope.packages.archive import Archive, open_archive
+from inductoscope.packages.elf import SharedLibrary, is_elf, read_library
+from inductoscope.packages.wrapper_text import WrapperText, read_wrapper
+
+_MODELS = "data/aotinductor/"
+_WEIGHTS = "data/weights/"
+_KERNEL_FILES = (".cubin", ".hsaco", ".fatbin", ".spv", ".zebin", ".ptx")
+
+
+@dataclass(frozen=True)
+class PackagedModel:
+    """One model that was compiled ahead of time."""
+
+    name: str
+    metadata: Mapping[str, str]
+    wrapper: WrapperText | None
+    library: SharedLibrary | None
+    library_name: str
+    library_bytes: int
+    operators: tuple[str, ...]  # called through torch's dispatcher, in the order of their numbers
+    kernel_files: tuple[str, ...]  # for GPUs
+    weights_files: Mapping[str, str]  # by constant, for those that are not in the library
+
+    @property
+    def device(self) -> str:
+        """The kind of device that it runs on."""
+        return self.metadata.get("AOTI_DEVICE_KEY", "")
+
+    @property
+    def custom_operators(self) -> tuple[str, ...]:
+        """Operators that torch itself does not have."""
+        own = ("aten::", "prims::", "prim::", "inductor::", "quantized::", "mkldnn::", "c10d::")
+        named = (name for name in self.operators if not name.startswith(own))
+        return tuple(dict.fromkeys(named))
+
+    @property
+    def compute_capability(self) -> str:
+        """Of the GPU that it was built for; empty for a CPU."""
+        return self.metadata.get("AOTI_COMPUTE_CAPABILITY", "")
+
+
+@dataclass(frozen=True)
+class PackagedProgram:
+    """A program that torch.export wrote: not compiled, a graph that eager can run."""
+
+    name: str
+    torch_version: str
+    operators: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Package:
+    """A file that a user named."""
+
+    path: Path
+    kind: str  # package, exported program or library
+    bytes: int
+    format: str
+    version: str
+    models: tuple[PackagedModel, ...]
+    programs: tuple[PackagedProgram, ...]
+    extra: tuple[str, ...]  # files that the user added
+    weights_bytes: int  # of weights outside of libraries
+
+    def model(self, name: str | None) -> PackagedModel:
+        """The model of this name; the only one, or the one called `model`, if none is named."""
+        names = [model.name for model in self.models]
+        if name is None and len(self.models) == 1:
+            return self.models[0]
+        for model in self.models:
+            if model.name == (name or "model"):
+                return model
+        if not names:
+            raise UsageError(
+                f"{self.path} holds no compiled model. Compile the exported program: "
+                "torch._inductor.aoti_compile_and_package(torch.export.load(PATH))."
+            )
+        what = f"no model {name}" if name else f"{len(names)} models"
+        raise UsageError(f"{self.path} holds {what}. Name one with --model: {', '.join(names)}.")
+
+
+def read_package(path: Path, *, verify: bool = True) -> Package:
+    """Read what is in a `.pt2` or a `.so`. `verify` compares all checksums first."""
+    if not path.exists():
+        raise UsageError(f"{path} does not exist.")
+    if not path.is_file():
+        raise UsageError(f"{path} is not a file. Give the .pt2 or .so itself.")
+    try:
+        if is_elf(path):
+            return _library_alone(path)
+        archive = open_archive(path)
+        if verify:
+            archive.check()
+        return _package(archive)
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+
+
+def _library_alone(path: Path) -> Package:
+    """What aot_compile writes; the wrapper stands beside it where the folder was kept."""
+    with open(path, "rb") as file:
+        library = read_library(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), str(path))
+    if not any(name.startswith("AOTInductorModelContainer") for name in library.defined):
+        raise UnreadablePackage(
+            f"{path} is a shared library, but not one of AOTInductor: it has no function "
+            "AOTInductorModelContainerCreate. torch._inductor.aot_compile writes one."
+        )
+    wrapper = _beside(path, ".cpp")
+    metadata = _mapping(_beside(path.with_name(f"{path.stem}_metadata"), ".json"))
+    model = PackagedModel(
+        name=path.stem,
+        metadata={str(key): str(value) for key, value in metadata.items()},
+        wrapper=read_wrapper(wrapper) if wrapper else None,
+        library=library,
+        library_name=path.name,
+        library_bytes=path.stat().st_size,
+        operators=tuple(_operators(_mapping(_beside(path, ".json")))),
+        kernel_files=(),
+        weights_files={},
+    )
+    return Package(path, "library", path.stat().st_size, "", "", (model,), (), (), 0)
+
+
+def _beside(path: Path, suffix: str) -> str:
+    other = path.with_name(path.name.removesuffix(".so") + suffix)
+    try:
+        return other.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+
+
+def _package(archive: Archive) -> Package:
+    names = [member.name for member in archive.members]
+    format_, version = archive.text("archive_format"), archive.text("archive_version")
+    found = {name.removeprefix(_MODELS).partition("/")[0] for name in _in(names, _MODELS)}
+    models = tuple(_model(archive, name) for name in sorted(found))
+    programs = tuple(_programs(archive, names))
+    if not models and not programs:
+        raise UnreadablePackage(
+            f"{archive.path} is a zip, but holds neither a compiled model ({_MODELS}...) nor an "
+            "exported program (models/...). torch._inductor.aoti_compile_and_package writes one."
+        )
+    return Package(
+        path=archive.path,
+        kind="package" if models else "exported program",
+        bytes=archive.path.stat().st_size,
+        format=(format_ or "").strip(),
+        version=(version or "").strip(),
+        models=models,
+        programs=programs,
+        extra=tuple(name.removeprefix("extra/") for name in _in(names, "extra/")),
+        weights_bytes=sum(m.size for m in archive.members if m.name.startswith(_WEIGHTS)),
+    )
+
+
+def _in(names: list[str], folder: str) -> Iterator[str]:
+    return (name for name in names if name.startswith(folder))
+
+
+def _model(archive: Archive, name: str) -> PackagedModel:
+    folder = f"{_MODELS}{name}/"
+    files = [member for member in archive.members if member.name.startswith(folder)]
+    wrapper = _with_end(files, ".wrapper.cpp") or _with_end(files, ".cpp")
+    stem = (wrapper or _with_end(files, ".so")).rpartition(".")[0]
+    library = archive.find(f"{stem}.so") or archive.find(_with_end(files, ".so"))
+    text = archive.text(wrapper) if wrapper else None
+    metadata = _mapping(archive.text(f"{stem}_metadata.json"))
+    weights = _mapping(archive.text(f"{folder}weights_config.json"))
+    return PackagedModel(
+        name=name,
+        metadata={str(key): str(value) for key, value in metadata.items()},
+        wrapper=read_wrapper(text) if text else None,
+        library=read_library(archive.data(library), library.name) if library else None,
+        library_name=library.name.rpartition("/")[2] if library else "",
+        library_bytes=library.size if library else 0,
+        operators=tuple(_operators(_mapping(archive.text(f"{stem}.json")))),
+        kernel_files=tuple(
+            file.name.removeprefix(folder) for file in files if file.name.endswith(_KERNEL_FILES)
+        ),
+        weights_files={
+            str(key): str(value[0]) for key, value in weights.items() if isinstance(value, list)
+        },
+    )
+
+
+def _with_end(files: list[Any], end: str) -> str:
+    return next((file.name for file in files if file.name.endswith(end)), "")
+
+
+def _operators(listed: Mapping[str, Any]) -> Iterator[str]:
+    nodes = listed.get("nodes")
+    for entry in nodes if isinstance(nodes, list) else ():
+        node = entry.get("node") if isinstance(entry, dict) else None
+        if isinstance(node, dict) and isinstance(node.get("target"), str):
+            yield node["target"]
+
+
+def _programs(archive: Archive, names: list[str]) -> Iterator[PackagedProgram]:
+    for name in _in(names, "models/"):
+        if not name.endswith(".json"):
+            continue
+        program = _mapping(archive.text(name))
+        targets = re.findall(r'"target": "torch\.ops\.([\w.]+)"', archive.text(name) or "")
+        yield PackagedProgram(
+            name=name.removeprefix("models/").removesuffix(".json"),
+            torch_version=str(program.get("torch_version", "")),
+            operators=tuple(dict.fromkeys(targets)),
+        )
+
+
+def _mapping(text: str | None) -> Mapping[str, Any]:
+    """A JSON object; anything else counts as an empty one."""
+    try:
+        found = json.loads(text) if text else {}
+    except (ValueError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}

@@ -1,0 +1,283 @@
+"""Reads the C++ wrapper that a package keeps beside its library: inputs, constants, calls, flags.
+
+The text is read with patterns, line by line, and never compiled. What a pattern does not find is
+missing in the answer, and nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from inductoscope.packages.guards import InputGuard, PackageGuards, SizeRange, Symbol
+
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True)
+class PackagedConstant:
+    """A weight or buffer."""
+
+    name: str  # as in the model, such as l.weight
+    variable: str  # as in the wrapper, such as l_weight
+    dtype: str
+    device: str
+    shape: tuple[int, ...]
+    bytes: int
+    kind: str  # parameter, buffer, tensor constant or folded constant
+    is_folded: bool = False
+    written_by: tuple[str, ...] = ()  # kernels that change it in place
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One call that the model makes, in its order."""
+
+    number: int
+    name: str
+    kind: str  # kernel (generated), library (an operator of torch) or operator (custom)
+    aten: tuple[str, ...] = ()  # the operators that it computes
+    operator: int | None = None  # which entry of the list of custom operators it calls
+    writes: tuple[str, ...] = ()  # variables that a generated C++ kernel may write to
+
+
+@dataclass(frozen=True)
+class WrapperText:
+    """What the wrapper says."""
+
+    guards: PackageGuards
+    outputs: tuple[str, ...]
+    constants: tuple[PackagedConstant, ...]
+    calls: tuple[KernelCall, ...]
+    compile_command: str
+    link_command: str
+    in_spec: str  # how arguments are flattened
+    out_spec: str
+    has_weights: bool | None  # whether the constants are in the library; None if it does not say
+
+    @property
+    def compile_flags(self) -> tuple[str, ...]:
+        """The flags of the compiler, without the folders of headers."""
+        return flags_of(self.compile_command)
+
+
+def read_wrapper(text: str) -> WrapperText:
+    """Everything that the wrapper's text says."""
+    body = _run_body(text)
+    names = _inputs(text)
+    calls = tuple(_calls(body))
+    constants = tuple(_constants(text, calls))
+    return WrapperText(
+        guards=PackageGuards(tuple(_guards(text, body, names)), tuple(_symbols(body))),
+        outputs=tuple(re.findall(r'outputs_info_\[\d+\]\.name = "([^"]*)"', text)),
+        constants=constants,
+        calls=calls,
+        compile_command=_command(text, "Compile cmd"),
+        link_command=_command(text, "Link cmd"),
+        in_spec=_raw_string(text, "in_spec_"),
+        out_spec=_raw_string(text, "out_spec_"),
+        has_weights=_has_weights(text),
+    )
+
+
+def _run_body(text: str) -> str:
+    """The function that runs the model, from its first line to its last."""
+    start = re.search(r"^void \w+::run_impl\(", text, re.MULTILINE)
+    if start is None:
+        return ""
+    end = re.search(r"^\} // \w+::run_impl", text[start.start() :], re.MULTILINE)
+    return text[start.start() : start.start() + end.start()] if end else text[start.start() :]
+
+
+def _inputs(text: str) -> dict[int, str]:
+    found = re.findall(r'inputs_info_\[(\d+)\]\.name = "([^"]*)"', text)
+    return {int(number): name for number, name in found}
+
+
+# --- guards ---------------------------------------------------------------------------------------
+
+_DTYPE = re.compile(r"int32_t (\w+)_expected_dtype = aoti_torch_dtype_(\w+)\(\);")
+_EXACT = re.compile(r"if \((-?\d+)L* != (\w+)_(size|stride)\[(\d+)\]\)")
+_LEAST = re.compile(r"if \((\w+)_size\[(\d+)\] < (\d+)\)")
+_MOST = re.compile(r"if \((\w+)_size\[(\d+)\] > (\d+)\)")
+_DEVICE = re.compile(r'<< (\w+)_expected_device_type << "\d+\((\w+)\), "')
+_ASSERTED = re.compile(r"assert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}, \"input\"\)")
+_ALIGNED = re.compile(r"reinterpret_cast<std::uintptr_t>\((\w+)\.data_ptr\(\)\) & \((\d+) ?- ?1\)")
+_SYMBOL = re.compile(r"^\s*(?:const )?int64_t (\w+) = ([^;]+);", re.MULTILINE)
+
+
+def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]:
+    checks = text[: text.find(body)] if body else text
+    dtypes = dict(_DTYPE.findall(checks))
+    devices = dict(_DEVICE.findall(checks))
+    sizes, strides = _ranges(checks), _fixed(checks, "stride")
+    asserted = {name: (one, other) for name, one, other in _ASSERTED.findall(body)}
+    aligned = {name: int(number) for name, number in _ALIGNED.findall(body)}
+    for index, name in sorted(names.items()):
+        guard = InputGuard(
+            index=index,
+            name=name,
+            dtype=dtypes.get(name, ""),
+            sizes=sizes.get(name, {}),
+            strides=strides.get(name, {}),
+            device=devices.get(name, ""),
+            aligned_to=aligned.get(name, 0),
+        )
+        if name in asserted:
+            one, other = (_listed(part) for part in asserted[name])
+            if len(one) == len(other):
+                guard = replace(
+                    guard, size_expressions=one, stride_expressions=other, has_rank=True
+                )
+        yield guard
+
+
+def _listed(text: str) -> tuple[str, ...]:
+    """The items of a C++ list; one with a call in it is left as it is, and means nothing."""
+    items, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if character == "," and depth == 0:
+            items.append(text[start:at])
+            start = at + 1
+    return tuple(item.strip() for item in (*items, text[start:]) if item.strip())
+
+
+def _fixed(checks: str, what: str) -> dict[str, dict[int, int]]:
+    found: dict[str, dict[int, int]] = {}
+    for value, name, kind, dimension in _EXACT.findall(checks):
+        if kind == what:
+            found.setdefault(name, {})[int(dimension)] = int(value)
+    return found
+
+
+def _ranges(checks: str) -> dict[str, dict[int, SizeRange]]:
+    found = {
+        name: {dimension: SizeRange(size, size) for dimension, size in sizes.items()}
+        for name, sizes in _fixed(checks, "size").items()
+    }
+    for name, dimension, least in _LEAST.findall(checks):
+        found.setdefault(name, {})[int(dimension)] = SizeRange(least=int(least))
+    for name, dimension, most in _MOST.findall(checks):
+        before = found.setdefault(name, {}).get(int(dimension), SizeRange())
+        if int(most) < _NO_LIMIT:
+            found[name][int(dimension)] = replace(before, most=int(most))
+    return found
+
+
+def _symbols(body: str) -> Iterator[Symbol]:
+    """Symbols are computed from the inputs before the first kernel runs."""
+    head = body.partition("inputs.clear();")[0]
+    for name, expression in _SYMBOL.findall(head):
+        yield Symbol(name, expression.strip())
+
+
+# --- constants ------------------------------------------------------------------------------------
+
+_CONSTANT = re.compile(r"constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
+_KINDS = {"Parameter": "parameter", "Buffer": "buffer", "TensorConstant": "tensor constant"}
+
+
+def _constants(text: str, calls: tuple[KernelCall, ...]) -> Iterator[PackagedConstant]:
+    rows: dict[int, dict[str, str]] = {}
+    for number, name, value in _CONSTANT.findall(text):
+        rows.setdefault(int(number), {})[name] = value
+    for row in rows.values():
+        variable = row.get("name", "").strip('"')
+        kind = row.get("type", "").rpartition("::")[2].rstrip(")")
+        yield PackagedConstant(
+            name=row.get("original_fqn", row.get("name", "")).strip('"'),
+            variable=variable,
+            dtype=row.get("dtype", "").removeprefix("cached_torch_dtype_"),
+            device=row.get("device_type", "").removeprefix("cached_torch_device_type_"),
+            shape=_integers(row.get("shape", "")),
+            bytes=next(iter(_integers(row.get("data_size", ""))), 0),
+            kind=_KINDS.get(kind, "folded constant" if row.get("from_folded") == "true" else kind),
+            is_folded=row.get("from_folded") == "true",
+            written_by=tuple(dict.fromkeys(c.name for c in calls if variable in c.writes)),
+        )
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"-?\d+", text))
+
+
+def _has_weights(text: str) -> bool | None:
+    """The last argument of the model's base class, where it has one."""
+    found = re.search(
+        r": AOTInductorModelBase\([^{]*?std::move\(cubin_dir\),\s*(true|false)\)", text
+    )
+    return None if found is None else found.group(1) == "true"
+
+
+# --- calls ----------------------------------------------------------------------------------------
+
+_CALLS = (
+    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d+)")),
+    ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
+    ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
+    ("kernel", re.compile(r"^\s*call_(\w+)\(")),
+    ("kernel", re.compile(r"^\s*((?:cpp|triton|cuda|cutlass)_\w+)\(")),
+)
+_ATEN = re.compile(r"Original ATen: \[([^\]]*)\]")
+_WRITTEN = re.compile(r"(?<!const )\b[\w:]+\*\)\((\w+)\.data_ptr\(\)\)")
+
+
+def _calls(body: str) -> Iterator[KernelCall]:
+    aten: tuple[str, ...] = ()
+    number = 0
+    for line in body.splitlines():
+        found = _ATEN.search(line)
+        if found is not None:
+            aten = tuple(word.strip() for word in found.group(1).split(",") if word.strip())
+            continue
+        call = _call(line, number, aten)
+        if call is not None:
+            yield call
+            number, aten = number + 1, ()
+
+
+def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
+    for kind, pattern in _CALLS:
+        found = pattern.search(line)
+        if found is None:
+            continue
+        if kind == "operator":
+            return KernelCall(number, "", kind, aten, operator=int(found.group(1)))
+        # Only generated C++ kernels say by their types what they write to.
+        writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
+        return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))
+    return None
+
+
+# --- the rest -------------------------------------------------------------------------------------
+
+
+def _command(text: str, title: str) -> str:
+    found = re.search(rf"^// {title}\n// (.*)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
+def _raw_string(text: str, name: str) -> str:
+    found = re.search(rf'\b{name} = R"\((.*)\)";$', text, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def flags_of(command: str) -> tuple[str, ...]:
+    """Flags of a compiler's command line that change what it makes."""
+    try:
+        words = shlex.split(command)
+    except ValueError:
+        words = command.split()
+    kept, skip = [], False
+    for word in words:
+        if word == "-D":
+            skip = True
+        elif skip:
+            kept.append(f"-D{word}")
+            skip = False
+        elif word.startswith("-") and not word.startswith(("-I", "-L", "-W", "-o", "-include")):
+            kept.append(word)
+    return tuple(dict.fromkeys(kept))

@@ -1,0 +1,307 @@
+"""`inductoscope aoti FILE`: a package is read as a stranger's file, and nothing in it is run."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inductoscope.errors import UnreadablePackage
+from inductoscope.packages.elf import ElfFile, read_library
+from inductoscope.packages.fitting import Fit, fits
+from inductoscope.packages.package import Package, read_package
+from inductoscope.packages.this_machine import LocalMachine
+from support.examples import inductoscope
+
+DATA = Path(__file__).parents[1] / "data" / "packages"
+SMALL, EXPORTED = DATA / "small.pt2", DATA / "exported.pt2"
+
+# The machine that the stored package was built on.
+BUILDER = LocalMachine("linux", "aarch64", frozenset({"asimd"}), "2.36", None, "2.13.0", ())
+
+
+@pytest.fixture(scope="module")
+def package() -> Package:
+    return read_package(SMALL)
+
+
+def test_what_is_in_a_package(package: Package) -> None:
+    (model,) = package.models
+    assert model.wrapper is not None
+    assert model.device == "cpu"
+    assert model.custom_operators == ("shop::twice",)
+    assert [constant.name for constant in model.wrapper.constants] == [
+        "linear.weight",
+        "table",
+        "calls",
+    ]
+    (changed,) = (c for c in model.wrapper.constants if c.written_by)
+    assert (changed.name, changed.kind) == ("calls", "buffer")
+    assert [call.kind for call in model.wrapper.calls] == [
+        "kernel",
+        "library",
+        "kernel",
+        "operator",
+        "kernel",
+    ]
+    assert "-march=native" in model.wrapper.compile_flags
+    assert model.library is not None
+    assert "libtorch_cpu.so" in model.library.needed
+    assert "aoti_torch_cpu_addmm_out" in model.library.undefined
+    assert "AOTInductorModelContainerRun" in model.library.defined
+
+
+def test_the_command_lists_it_and_executes_nothing() -> None:
+    answer = inductoscope("aoti", SMALL)
+    assert "input 0       arg4_1: float32, [s77: 2 to 64, 16]" in answer.stdout
+    assert "3   custom operator shop::twice" in answer.stdout
+    assert "Nothing in the file was executed." in answer.stdout
+
+
+def test_an_exported_program_says_how_to_compile_it() -> None:
+    answer = inductoscope("aoti", EXPORTED)
+    assert answer.exit_code == 1
+    assert "exported with torch 2.13" in answer.stdout
+    assert "holds an exported program and no compiled model" in answer.stdout
+
+
+# --- does it fit ----------------------------------------------------------------------------------
+
+
+def on(here: LocalMachine, package: Package) -> dict[str, Fit]:
+    found = fits(package, package.models[0], here)
+    return {fit.what: fit for fit in sorted(found, key=lambda fit: fit.fits is not False)[::-1]}
+
+
+def test_it_fits_the_machine_that_built_it(package: Package) -> None:
+    assert all(fit.fits is not False for fit in on(BUILDER, package).values())
+
+
+def test_another_processor_is_told_from_the_library_itself(package: Package) -> None:
+    fit = on(replace(BUILDER, processor="x86_64"), package)["processor"]
+    assert fit.fits is False
+    assert fit.text == "built for aarch64; this is x86_64"
+    assert fit.established.startswith("read from the ELF header of ")
+
+
+def test_instructions_that_the_processor_lacks(package: Package) -> None:
+    model = replace(package.models[0], metadata={"AOTI_CPU_ISA": "AVX512"})
+    other = replace(package, models=(model,))
+    here = replace(BUILDER, processor_flags=frozenset({"avx2", "fma"}))
+    fit = on(here, other)["instructions"]
+    assert fit.fits is False
+    assert "lacks avx512f" in fit.text
+
+
+def test_a_package_for_a_gpu(package: Package, tmp_path: Path) -> None:
+    metadata = {"AOTI_DEVICE_KEY": "cuda", "AOTI_COMPUTE_CAPABILITY": "90"}
+    cuda = replace(package, models=(replace(package.models[0], metadata=metadata),))
+    assert on(BUILDER, cuda)["GPU"].text == "no NVIDIA GPU is visible here"
+    newer = on(replace(BUILDER, gpus=(("B200", "10.0"),)), cuda)["GPU"]
+    assert newer.fits is False
+    assert newer.text == "its kernels are for compute capability 9.0; B200 has 10.0"
+    assert on(replace(BUILDER, gpus=(("H200", "9.0"),)), cuda)["GPU"].fits
+    (tmp_path / "lib").mkdir()
+    without = on(replace(BUILDER, torch_folder=tmp_path), cuda)["device"]
+    assert without.text == "runs on cuda; the installed torch 2.13.0 was built without it"
+
+
+def test_an_older_c_library(package: Package) -> None:
+    fit = on(replace(BUILDER, c_library="2.31"), package)["C library"]
+    assert fit.fits is False
+    assert fit.text == "needs glibc 2.34; this machine has 2.31"
+
+
+def test_a_package_of_a_newer_torch_calls_what_this_one_lacks(
+    package: Package, tmp_path: Path
+) -> None:
+    """A torch whose libraries offer what the stored library offers, which is no shim at all."""
+    (tmp_path / "lib").mkdir()
+    with zipfile.ZipFile(SMALL) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".so"))
+        (tmp_path / "lib" / "libtorch_cpu.so").write_bytes(archive.read(name))
+    fit = on(replace(BUILDER, torch_folder=tmp_path), package)["torch"]
+    assert fit.fits is False
+    assert "so it cannot be loaded" in fit.text
+    assert "aoti_torch_" in fit.text
+
+
+# --- damaged and hostile files --------------------------------------------------------------------
+
+
+def repacked(
+    target: Path, change: Callable[[zipfile.ZipInfo, bytes], bytes] = lambda item, data: data
+) -> Path:
+    """The stored package with its members changed."""
+    with zipfile.ZipFile(SMALL) as old, zipfile.ZipFile(target, "w") as new:
+        for item in old.infolist():
+            data = change(item, old.read(item))
+            new.writestr(item, data)
+    return target
+
+
+def with_member(target: Path, name: str, data: bytes = b"", mode: int = 0) -> Path:
+    shutil.copy(SMALL, target)
+    with zipfile.ZipFile(target, "a") as archive:
+        item = zipfile.ZipInfo(name)
+        item.external_attr = mode << 16
+        item.compress_type = zipfile.ZIP_DEFLATED
+        archive.writestr(item, data)
+    return target
+
+
+def other_processor(item: zipfile.ZipInfo, data: bytes) -> bytes:
+    if not item.filename.endswith(".so"):
+        return data
+    return data[:18] + struct.pack("<H", 243) + data[20:]
+
+
+def test_a_library_for_another_processor_is_named_by_its_header(tmp_path: Path) -> None:
+    answer = inductoscope("aoti", repacked(tmp_path / "other.pt2", other_processor))
+    assert answer.exit_code == 1
+    assert "NO: built for riscv64; this is " in answer.stdout
+    assert "other.pt2 cannot run on this machine: " in " ".join(answer.stdout.split())
+
+
+def cut(tmp_path: Path) -> Path:
+    target = tmp_path / "cut.pt2"
+    target.write_bytes(SMALL.read_bytes()[:50_000])
+    return target
+
+
+def flipped(tmp_path: Path) -> Path:
+    whole = bytearray(repacked(tmp_path / "plain.pt2").read_bytes())
+    whole[30_000] ^= 0xFF
+    target = tmp_path / "flipped.pt2"
+    target.write_bytes(whole)
+    return target
+
+
+def text(tmp_path: Path) -> Path:
+    target = tmp_path / "text.pt2"
+    target.write_text("not a package")
+    return target
+
+
+def empty(tmp_path: Path) -> Path:
+    target = tmp_path / "empty.pt2"
+    target.touch()
+    return target
+
+
+def any_zip(tmp_path: Path) -> Path:
+    target = tmp_path / "any.zip"
+    with zipfile.ZipFile(target, "w") as archive:
+        archive.writestr("folder/readme.txt", "hello")
+    return target
+
+
+def any_library(tmp_path: Path) -> Path:
+    import _ctypes
+
+    target = tmp_path / "any.so"
+    shutil.copy(_ctypes.__file__, target)
+    return target
+
+
+def broken_library(tmp_path: Path) -> Path:
+    def change(item: zipfile.ZipInfo, data: bytes) -> bytes:
+        return data[:5000] if item.filename.endswith(".so") else data
+
+    return repacked(tmp_path / "broken.pt2", change)
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (cut, "is cut off: it begins like a package"),
+        (flipped, "is damaged: "),
+        (text, "is not a package: neither a zip (.pt2) nor a shared library (.so)"),
+        (empty, "is empty. Copy or build it again."),
+        (any_zip, "holds neither a compiled model"),
+        (any_library, "is a shared library, but not one of AOTInductor"),
+        (broken_library, "is not a shared library that can be read"),
+    ],
+)
+def test_what_is_not_a_package_gets_a_sentence(
+    make: Callable[[Path], Path], sentence: str, tmp_path: Path
+) -> None:
+    answer = inductoscope("aoti", make(tmp_path))
+    assert answer.exit_code == 2
+    assert sentence in answer.stderr
+    assert answer.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "mode", "sentence"),
+    [
+        ("../../outside", b"", 0, "leads out of its folder"),
+        ("/etc/passwd", b"", 0, "leads out of its folder"),
+        ("small/..\\outside", b"", 0, "leads out of its folder"),
+        ("small/link", b"/etc/passwd", stat.S_IFLNK | 0o777, "is a link or a device"),
+        ("small/archive_version", b"0", 0, "two of its members are called"),
+        ("small/bomb", bytes(200 << 20), 0, "as in a zip bomb"),
+    ],
+    ids=["above", "absolute", "backslash", "link", "twice", "bomb"],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_a_hostile_zip_is_refused(
+    name: str, data: bytes, mode: int, sentence: str, tmp_path: Path
+) -> None:
+    answer = inductoscope("aoti", with_member(tmp_path / "hostile.pt2", name, data, mode))
+    assert answer.exit_code == 2
+    assert "is refused: " in answer.stderr
+    assert sentence in answer.stderr
+
+
+def test_members_that_overlap_are_refused(tmp_path: Path) -> None:
+    """As in the bombs that unpack one stretch of bytes many times."""
+    inner = io.BytesIO()
+    with zipfile.ZipFile(inner, "w") as archive:
+        archive.writestr("small/a", bytes(1000))
+        first = archive.infolist()[0]
+        for number in range(5):
+            again = zipfile.ZipInfo(f"small/{number}")
+            again.header_offset, again.CRC = first.header_offset, first.CRC
+            again.compress_size = again.file_size = first.file_size
+            archive.filelist.append(again)
+    target = tmp_path / "overlapping.pt2"
+    target.write_bytes(inner.getvalue())
+    assert "its members overlap" in inductoscope("aoti", target).stderr
+
+
+def test_any_damage_to_a_library_is_an_error_of_ours(tmp_path: Path) -> None:
+    with zipfile.ZipFile(SMALL) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".so"))
+        library = archive.read(name)
+    for at in range(0, 0x1000, 7):
+        changed = bytearray(library[:60_000])
+        changed[at] ^= 0xFF
+        with contextlib.suppress(UnreadablePackage):  # Any other error is a fault of the reader.
+            read_library(memoryview(bytes(changed)), name)
+
+
+def test_a_symbol_is_found_by_its_hash() -> None:
+    with zipfile.ZipFile(SMALL) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".so"))
+        library = ElfFile(memoryview(archive.read(name)))
+    defined = [symbol for symbol, is_defined, _, _ in library.symbols() if is_defined]
+    assert len(defined) > 100
+    assert all(library.has_symbol(symbol) for symbol in defined)
+    assert not library.has_symbol("aoti_torch_cpu_addmm_out")  # It is needed, not offered.
+
+
+def test_a_script_is_for_the_doctor(tmp_path: Path) -> None:
+    script = tmp_path / "train.py"
+    script.touch()
+    answer = inductoscope("aoti", script)
+    assert answer.exit_code == 2
+    assert f"inductoscope doctor {script}" in answer.stderr
