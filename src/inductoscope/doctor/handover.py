@@ -37,6 +37,9 @@ class Found:
     is_complete: bool = False
     # The backend that failed, if it is not Inductor.
     backend: str = ""
+    # How the graph reached Inductor; and whether it fails through torch.compile, whatever that was.
+    flow: str = ""
+    shows_in_torch_compile: bool = True
     # What to do, where the machine is to blame and not the compiler.
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 from typing import Any
 
 from inductoscope.capture.failures import record_error
@@ -17,15 +18,29 @@ from inductoscope.capture.observe import (
 from inductoscope.capture.scope import SCOPE
 from inductoscope.recording.events.compiling import CompileEnd, CompileStart
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 from inductoscope.vocabulary.frames import is_users
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _numbers = itertools.count()
+_known: weakref.WeakKeyDictionary[Any, str] = weakref.WeakKeyDictionary()
+
+
+def compile_id_of(module: Any) -> str:
+    """The id of the compile of a module, the same for all who ask; torch itself has none."""
+    if module not in _known:
+        _known[module] = f"aoti/{next(_numbers)}"
+    return _known[module]
+
+
+def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
+    """What `compile_fx_aot` was given to compile."""
+    return args[0] if args else kwargs["model_"]
 
 
 def _start(args: Arguments, kwargs: Keywords) -> Any:
-    module = args[0] if args else kwargs["model_"]
-    compile_id = f"aoti/{next(_numbers)}"
+    module = module_to_compile(args, kwargs)
+    compile_id = compile_id_of(module)
     file, line = _calling_line()
     SCOPE.emit(
         CompileStart(
@@ -33,7 +48,7 @@ def _start(args: Arguments, kwargs: Keywords) -> Any:
             function=_name(module),
             file=file,
             line=line,
-            flow="AOTInductor",
+            flow=AOT_INDUCTOR,
         )
     )
     SCOPE.begin_ahead_of_time(compile_id)

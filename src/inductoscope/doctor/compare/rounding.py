@@ -57,6 +57,16 @@ def perturbed_rounding(seed: int) -> _PerturbedRounding:
     return _PerturbedRounding(seed)
 
 
+def with_perturbed_rounding(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The same in eager, with the result of every inexact operation changed a little."""
+
+    def call(*arguments: Any) -> Any:
+        with perturbed_rounding(seed=0):
+            return function(*arguments)
+
+    return call
+
+
 def usual_rounding(seed: int) -> _UsualRounding:
     """Inside it, the result of every inexact operation is changed as rounding usually does."""
     return _UsualRounding(seed)

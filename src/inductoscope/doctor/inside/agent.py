@@ -20,6 +20,7 @@ from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.program_settings import set_by_the_tool
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
+from inductoscope.doctor.inside.package_hooks import package_hooks
 from inductoscope.doctor.inside.threads import ThreadLimit
 from inductoscope.doctor.instructions import (
     FOLDER,
@@ -176,5 +177,6 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             records="each compiled graph, compared with the same graph in eager",
             wraps=(Wrap(name, replacement),),
         ),
+        *package_hooks(instructions, place),
         *((_COPYING,) if instructions.investigate else ()),
     )

@@ -29,7 +29,7 @@ from inductoscope.doctor.compare.bug_or_rounding import (
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, snapshot
-from inductoscope.doctor.compare.rounding import perturbed_rounding
+from inductoscope.doctor.compare.rounding import with_perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
@@ -55,6 +55,7 @@ from inductoscope.recording.events.checking import (
     GraphCall,
     GraphReturned,
 )
+from inductoscope.vocabulary.flows import JUST_IN_TIME
 
 TORCH_NAMES = {
     "torch._dynamo": ("lookup_backend",),
@@ -73,11 +74,11 @@ def checked_graph(
 ) -> Callable[..., Any]:
     """What replaces the compiled graph."""
     compile_id = current_compile_id() or "?"
-    graph = _CheckedGraph(snapshot(module), compile_id, instructions, place, *how_compiled(output))
+    graph = CheckedGraph(snapshot(module), compile_id, instructions, place, *how_compiled(output))
     if instructions.backend == "eager":
         return graph.module
     if instructions.backend == MOVED:
-        return _with_perturbed_rounding(graph.module)
+        return with_perturbed_rounding(graph.module)
     if instructions.backend:
         return torch._dynamo.lookup_backend(instructions.backend)(module, examples)
     if instructions.stop_at == compile_id:
@@ -95,18 +96,10 @@ def checked_graph(
     return graph
 
 
-def _with_perturbed_rounding(module: GraphModule) -> Callable[..., Any]:
-    """The graph in eager, with the result of every inexact operation changed a little."""
-
-    def call(*arguments: Any) -> Any:
-        with perturbed_rounding(seed=0):
-            return module(*arguments)
-
-    return call
-
-
 @dataclass
-class _CheckedGraph:
+class CheckedGraph:
+    """A graph, what it was compiled to, and how its calls are checked."""
+
     module: GraphModule
     compile_id: str
     instructions: Instructions
@@ -121,7 +114,10 @@ class _CheckedGraph:
     calls: int = 0
     # Inputs of the first call, for which the graph was compiled, and what was said of their sizes.
     first: tuple[Any, ...] | None = None
-    _marks: tuple[MarkedSize, ...] = ()
+    marks: tuple[MarkedSize, ...] = ()
+    # How it reached Inductor, and which inputs a package keeps to itself.
+    flow: str = JUST_IN_TIME
+    constants: frozenset[str] = frozenset()
     _checking: list[bool] = field(default_factory=list)
     # The call that is being checked, in main memory.
     _spare: Candidate | None = None
@@ -140,12 +136,7 @@ class _CheckedGraph:
         self.error = error
 
     def __call__(self, *arguments: Any) -> Any:
-        if not self._checking and not is_traced(arguments):
-            self._checking.append(True)
-            try:
-                SCOPE.guard(self._check, arguments)
-            finally:
-                self._checking.pop()
+        self.check(arguments)
         if self.error is not None:
             raise self.error
         if self.compiled is None:
@@ -155,9 +146,19 @@ class _CheckedGraph:
             return call_as_in_eager(self.module, self.compiled, arguments, wanted)
         return self.compiled(*arguments)
 
+    def check(self, arguments: tuple[Any, ...]) -> None:
+        """Compare a call with eager, unless it is made by such a comparison itself."""
+        if self._checking or is_traced(arguments):
+            return
+        self._checking.append(True)
+        try:
+            SCOPE.guard(self._check, arguments)
+        finally:
+            self._checking.pop()
+
     def _check(self, arguments: tuple[Any, ...]) -> None:
-        if self.calls == 0:
-            self._marks = marked_sizes(self.module, arguments)
+        if self.calls == 0 and not self.flow:
+            self.marks = marked_sizes(self.module, arguments)
         if self.held_back is not None:
             self._found(self.held_back, arguments, self._kept_call(arguments))
             return
@@ -175,7 +176,7 @@ class _CheckedGraph:
         SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
-            self.first = tuple(kept)
+            self.first = self.first or tuple(kept)
             self._check_inductor_random_numbers(tuple(kept))
         self._keep_in_main_memory(tuple(kept))
         try:
@@ -198,7 +199,7 @@ class _CheckedGraph:
             self._spare = kept_in_main_memory(self._candidate(arguments))
 
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
-        if self.backend or not self.instructions.investigate or not can_fork():
+        if not self._is_watchable or not can_fork():
             return
         from inductoscope.doctor.inside.inductor_random_numbers import (
             failure_with_inductor_random_numbers,
@@ -312,14 +313,17 @@ class _CheckedGraph:
             self._note("unsteady", f"{comparison.reason}: {texts}{self._uninitialised()}")
             return
         self._note("within-rounding", texts)
-        if self.calls == 1 and self.instructions.investigate and not self.backend:
+        if self.calls == 1 and self._is_watchable:
             # Rounding upstream may hide an operation that is wrong on its own.
             self._look_closer(arguments)
 
+    @property
+    def _is_watchable(self) -> bool:
+        """Whether to look closer at a call that seems right: Inductor just compiled it here."""
+        return self.instructions.investigate and not self.backend and not self.flow
+
     def _uninitialised(self) -> str:
-        names = [
-            str(node.target) for node in self.module.graph.nodes if "empty" in str(node.target)
-        ]
+        names = [str(n.target) for n in self.module.graph.nodes if "empty" in str(n.target)]
         return f"; the graph reads uninitialised memory ({names[0]})" if names else ""
 
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
@@ -377,9 +381,11 @@ class _CheckedGraph:
             dynamic=dynamic,
             options=self.options,
             config=without_setting(inductor_settings()),
-            marks=self._marks,
-            earlier=self.first if self.calls > 1 else None,
+            marks=self.marks,
+            earlier=self.first if self.calls > 1 or self.flow else None,
             counts=tuple({note.aspect for note in self.instructions.counts_of(self.compile_id)}),
+            flow=self.flow,
+            constants=self.constants,
         )
 
 

@@ -10,8 +10,8 @@ import math
 import signal
 import time
 import traceback
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.doctor.compare.graphs import as_function
@@ -55,6 +55,7 @@ from inductoscope.doctor.search.wrong_result_location import (
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.flows import JUST_IN_TIME
 
 # How long a compile may take before it counts as a hang, and the shortest limit while candidates
 # are tried; both are longer if a native compiler or a kernel may be running.
@@ -73,6 +74,14 @@ def investigate(
     """All that can be found out in this process and its forks."""
     Investigation(candidate, failure, found, place, instructions).run()
     return found
+
+
+@dataclass(frozen=True)
+class _Way:
+    """A candidate that may show the failure, and what to say while it is tried."""
+
+    text: str
+    candidate: Candidate
 
 
 class Investigation:
@@ -105,6 +114,8 @@ class Investigation:
         )
         self._smallest = candidate
         self._location = Location()
+        # How the program itself reaches Inductor.
+        self._flow = found.flow = candidate.flow
 
     def run(self) -> None:
         """All steps."""
@@ -162,15 +173,14 @@ class Investigation:
 
     def _reproduce(self) -> None:
         """The failure must show in a fork before the search starts."""
-        self._say(f"reproducing it in a fork ({self._whole.size} nodes)")
-        earlier = self._whole.earlier
-        self._whole = replace(self._whole, earlier=None)
-        again = self._oracle.failure(self._whole)
-        if earlier is not None and (again is None or not _is_again(again, self._failure)):
-            self._say("it may need an earlier call; trying with that call")
-            self._whole = replace(self._whole, earlier=earlier)
-            again = self._oracle.failure(self._whole)
-        self._found.reproduces = again is not None and _is_again(again, self._failure)
+        again = None
+        for way in self._ways_to_show_it():
+            self._say(way.text)
+            again = self._oracle.failure(way.candidate)
+            self._found.reproduces = again is not None and _is_again(again, self._failure)
+            if self._found.reproduces:
+                self._whole = way.candidate
+                break
         if not self._found.reproduces:
             self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
@@ -181,6 +191,18 @@ class Investigation:
                 self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
+
+    def _ways_to_show_it(self) -> Iterator[_Way]:
+        """The candidate as it may fail alone, the cheapest to try first."""
+        alone = replace(self._whole, earlier=None)
+        if alone.flow:
+            candidate = replace(alone, flow=JUST_IN_TIME, constants=frozenset())
+            yield _Way(f"trying the same graph with torch.compile ({alone.size} nodes)", candidate)
+            yield _Way(f"reproducing it with {alone.flow} in a fork", alone)
+        else:
+            yield _Way(f"reproducing it in a fork ({alone.size} nodes)", alone)
+        if self._whole.earlier is not None:
+            yield _Way("it may need an earlier call; trying with that call", self._whole)
 
     def _said_alone(self, again: Failure | None) -> str:
         if again is not None:
@@ -256,9 +278,12 @@ class Investigation:
                 self._location = smallest
         else:
             self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
+        if self._whole.flow and not self._location.is_known:
+            self._location = replace(self._location, stage=stages.WRAPPER, how=_ONLY_IN_PACKAGE)
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
-        self._found.replaced = replaced_parts([self._location.operation, *self._found.operations])
+        named = [self._location.operation, *self._location.names]
+        self._found.replaced = replaced_parts([*named, *self._found.operations])
         if self._smallest.device and self._failure.kind in (WRONG, NAN):
             candidate = self._smallest
             answer = self._oracle.forks.ask(lambda: device_evidence(candidate))
@@ -270,7 +295,7 @@ class Investigation:
             if not all([*self._smallest.recipes, *self._smallest.earlier_recipes]):
                 raise ToolFailure("a script cannot hold an input of this size or type")
             own = own_passes_text() if self._location.own_pass else ""
-            candidate = self._repeatable()
+            candidate = self._as_in_program(self._repeatable())
             self._found.script = script_text(
                 candidate, self._failure, self._title(), own_passes=own
             )
@@ -290,14 +315,25 @@ class Investigation:
             return smallest
         return replace(smallest, config={**smallest.config, "fallback_random": True})
 
+    def _as_in_program(self, smallest: Candidate) -> Candidate:
+        """Through AOTInductor, if that is what the program uses and if it fails there as well."""
+        self._found.shows_in_torch_compile = not smallest.flow
+        if smallest.flow == self._flow:
+            return smallest
+        candidate = replace(smallest, flow=self._flow)
+        self._say(f"trying the smallest graph with {self._flow}")
+        again = self._oracle.failure(candidate, label=" in full")
+        return candidate if again is not None and again.is_same_as(self._failure) else smallest
+
     def _title(self) -> str:
         operations = ", ".join(self._found.operations[:4])
+        compiler = self._flow or "torch.compile"
         kinds = {
-            WRONG: "torch.compile gives a different result from eager",
-            NAN: "torch.compile gives NaN or Inf where eager is finite",
-            ERROR: f"torch.compile fails with {self._failure.aspect}",
-            SIGNAL: f"torch.compile ends the process with {self._failure.aspect}",
-            HANG: "torch.compile never finishes",
+            WRONG: f"{compiler} gives a different result from eager",
+            NAN: f"{compiler} gives NaN or Inf where eager is finite",
+            ERROR: f"{compiler} fails with {self._failure.aspect}",
+            SIGNAL: f"{compiler} ends the process with {self._failure.aspect}",
+            HANG: f"{compiler} never finishes",
         }
         return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
 
@@ -318,6 +354,11 @@ class Investigation:
             self._whole, self._found, self._location, known, self._oracle
         )
         self._save()
+
+
+_ONLY_IN_PACKAGE = (
+    "the same graph is right with torch.compile: its kernels are the same, its C++ wrapper is not"
+)
 
 
 def _is_in_kernel(failure: Failure) -> bool:

@@ -221,8 +221,8 @@ def _nothing_compared(case: ProgramCase) -> Verdict:
     if all(compile_.flow for compile_ in compiles):
         names = ", ".join(dict.fromkeys(compile_.function for compile_ in compiles))
         text = (
-            f"Nothing was checked: {compiles[0].flow} compiled {names} into a package, and calls "
-            "of a package are not compared with eager."
+            f"Nothing was checked: {compiles[0].flow} compiled {names}, and no process of the "
+            f"program that did so has called it{why}."
         )
     result = Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     _add_uncompared(result, case)

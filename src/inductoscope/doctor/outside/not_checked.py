@@ -45,8 +45,11 @@ def _graphs_never_called(case: ProgramCase) -> list[str]:
 
 
 def _python_code(case: ProgramCase) -> list[str]:
+    compiles = case.recording.compiles
     if case.recording.callable_checks:
         return []
+    if compiles and all(one.flow for one in compiles):
+        return ["whether torch.export captured what the Python code says"]
     return ["whether Dynamo captured what the Python code says: only its graphs were compared"]
 
 

@@ -15,12 +15,14 @@ import torch
 
 from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
-from inductoscope.doctor.repro.python_text import function_text, literal
+from inductoscope.doctor.repro.package_text import options_text, packaged_text
+from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.input_recipes import shared_name
 from inductoscope.doctor.search.marked_sizes import marked_inputs
 from inductoscope.doctor.search.program_settings import to_be_made
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 _LINE = 96
 # A compile that takes longer hangs, even in a process that has to load the compiler first.
@@ -36,6 +38,7 @@ def script_text(candidate: Candidate, failure: Failure, title: str, *, own_passe
         _settings(_config(candidate)),
         function,
         *_inputs_of_calls(candidate, parameters),
+        packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
         _run(candidate, failure),
         _main(candidate, failure),
     ]
@@ -68,7 +71,11 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard.append("time")
     if candidate.device and failure.kind in (SIGNAL, HANG):
         standard.append("os")
+    if candidate.flow == AOT_INDUCTOR:
+        standard.append("tempfile")
     of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
+    if candidate.flow == AOT_INDUCTOR:
+        of_torch.append("torch._inductor")
     groups = [sorted(standard), of_torch]
     texts = ["\n".join(f"import {name}" for name in group) for group in groups if group]
     if "os" in standard:
@@ -144,7 +151,8 @@ def _run(candidate: Candidate, failure: Failure) -> str:
     lines = ["def run(function):", "    arguments = inputs()"]
     if candidate.earlier is not None:
         lines = ["def call(function, arguments):"]
-    lines += _marks(candidate)
+    if candidate.flow != AOT_INDUCTOR:
+        lines += _marks(candidate)
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
     lines.append("    outputs = function(*arguments)")
@@ -217,12 +225,13 @@ _SHARING = [
 
 
 def _compile(candidate: Candidate) -> str:
+    if candidate.flow == AOT_INDUCTOR:
+        return "packaged"
     extra = ""
     if candidate.dynamic is not None:
         extra += f", dynamic={candidate.dynamic}"
     if candidate.options:
-        options = ", ".join(f"{name!r}: {literal(v)}" for name, v in candidate.options.items())
-        extra += f", options={{{options}}}"
+        extra += f", options={options_text(candidate)}"
     return f"torch.compile(fn{extra})"
 
 

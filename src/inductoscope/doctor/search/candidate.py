@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.capture.program_settings import MarkedSize
+from inductoscope.vocabulary.flows import JUST_IN_TIME
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Candidate:
     # inputs and attributes that belong in main memory all the same.
     device: str = ""
     on_cpu: frozenset[str] = frozenset()
+    # How it reaches Inductor, and the inputs that a package holds as constants.
+    flow: str = JUST_IN_TIME
+    constants: frozenset[str] = frozenset()
 
     @property
     def operations(self) -> list[torch.fx.Node]:

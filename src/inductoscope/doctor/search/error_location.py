@@ -17,7 +17,6 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import (
     EagerFails,
-    compiled,
     compiling,
     examine,
     no_further_than,
@@ -94,7 +93,7 @@ def _in_passes(candidate: Candidate) -> Location:
     # The backward graph is compiled when the forward one has run.
     end = contextlib.nullcontext() if candidate.backward else no_further_than(stages.LOWERING)
     with compiling(candidate), passes.watching(), end, contextlib.suppress(Exception):
-        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
+        run_compiled(candidate, seen.compiled(candidate))
     found = first_break(passes, seen.inputs)
     if found is not None:
         return location_at_pass(found, "the graph was run in eager before and after each pass")
@@ -127,7 +126,7 @@ def _wrong_before_it_fails(candidate: Candidate) -> Location:
 
     watch = KernelWatch(on_divergence=keep)
     with compiling(candidate), watch.watching(), contextlib.suppress(Exception):
-        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
+        run_compiled(candidate, seen.compiled(candidate))
     return found[0]
 
 

@@ -26,6 +26,7 @@ from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.values import Outcome, is_plain, run
 from inductoscope.doctor.failure import Failure
+from inductoscope.doctor.search.ahead_of_time import OWN_OPTIONS, compiled_ahead_of_time
 from inductoscope.doctor.search.axis import patched
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import (
@@ -38,6 +39,7 @@ from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import is_for_gpu, placed
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 TORCH_NAMES = {
     "torch._dynamo": ("reset",),
@@ -96,10 +98,17 @@ class EagerFails(Exception):
 def compiled(
     candidate: Candidate, backend: str | Callable[..., Any] | None = None
 ) -> Callable[..., Any]:
-    """The candidate's graph through torch.compile; options are for Inductor itself."""
-    how = {"backend": backend} if backend else {"options": dict(candidate.options) or None}
+    """The candidate's graph, compiled the way it names; options are for Inductor itself."""
+    if candidate.flow == AOT_INDUCTOR and backend is None:
+        return compiled_ahead_of_time(candidate)
+    how = {"backend": backend} if backend else {"options": _options(candidate) or None}
     function = torch.compile(candidate.module, dynamic=candidate.dynamic, **how)
     return marking(candidate.module, candidate.marks, function)
+
+
+def _options(candidate: Candidate) -> dict[str, Any]:
+    given = candidate.options.items()
+    return {name: value for name, value in given if not name.startswith(OWN_OPTIONS)}
 
 
 @contextlib.contextmanager
@@ -288,6 +297,7 @@ def digest(candidate: Candidate) -> str:
         hasher.update(_fingerprint(value).encode())
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
     hasher.update(repr([*settings, *candidate.counts, *candidate.marks]).encode())
+    hasher.update(repr([candidate.flow, sorted(candidate.constants)]).encode())
     return hasher.hexdigest()
 
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import Node
+from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.doctor.codec import decode
@@ -26,8 +26,9 @@ from inductoscope.doctor.compare.graphs import as_function, input_names, snapsho
 from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch, WatchedGraph
 from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
-from inductoscope.doctor.compare.values import is_plain, run
+from inductoscope.doctor.compare.values import copy_values, is_plain, run
 from inductoscope.doctor.location import Location
+from inductoscope.doctor.search.ahead_of_time import compiled_ahead_of_time
 from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.forks import ForkAnswer, Forks
@@ -37,6 +38,7 @@ from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.suspects import operations_wrong_alone
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 from inductoscope.vocabulary.frames import frames_in, innermost_users
 
 TORCH_NAMES = {
@@ -129,7 +131,7 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     passes, kernels = PassWatch(), KernelWatch()
     seen = Retraced()
     with compiling(candidate), passes.watching(), kernels.watching():
-        run_compiled(candidate, compiled(candidate, seen.backend(candidate.options)))
+        run_compiled(candidate, seen.compiled(candidate))
     known = {**seen.inputs, **kernels.known_inputs}
     found = first_divergence(passes, known, aspect)
     if found is not None:
@@ -172,13 +174,23 @@ def _at_declaration(graph: WatchedGraph) -> Location:
 
 
 class Retraced:
-    """The graph that Dynamo captures from the candidate; its nodes have other names."""
+    """The graph that is captured from the candidate once more; its nodes have other names."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self.inputs: dict[str, Any] = {}
 
-    def backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
+    def compiled(self, candidate: Candidate) -> Callable[..., Any]:
+        """The candidate's graph, compiled the way it names."""
+        if candidate.flow == AOT_INDUCTOR:
+            return compiled_ahead_of_time(candidate, self._keep_exported)
+        return compiled(candidate, self._backend(candidate.options))
+
+    def _keep_exported(self, module: GraphModule, given: tuple[Any, ...]) -> None:
+        self.nodes = [node for node in snapshot(module).graph.nodes if is_operation(node)]
+        self.inputs = dict(zip(input_names(module), copy_values(list(given)), strict=True))
+
+    def _backend(self, options: Mapping[str, Any]) -> Callable[..., Any]:
         """Inductor, keeping the graph and its inputs."""
 
         def compile_graph(module: Any, examples: Any) -> Any:

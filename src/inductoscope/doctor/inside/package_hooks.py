@@ -1,0 +1,133 @@
+"""Hooks around AOTInductor: what it compiles, which package holds it, and who calls that.
+
+Nothing here imports torch, which is still being imported when they are installed.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+
+_COMPILE = TorchName("torch._inductor.compile_fx", "compile_fx_aot")
+_PACKAGE = TorchName("torch._inductor.package.package", "package_aoti")
+_LOAD = TorchName("torch._inductor.package.package", "load_package")
+_CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
+_REPLACE = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.load_constants")
+_LOAD_LIBRARY = TorchName("torch._export", "aot_load")
+# Of the function that compiles.
+_PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
+
+
+def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
+    """The hooks that have calls of packages compared with the programs they were made from."""
+
+    def compiling(original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def compile_ahead_of_time(*args: Any, **kwargs: Any) -> Any:
+            if not _is_watched():
+                return original(*args, **kwargs)
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            given = {**dict(zip(_PARAMETERS, args, strict=False)), **kwargs}
+            with PACKAGES.compiling(given, instructions, place) as done:
+                return done(original(*args, **kwargs))
+
+        return compile_ahead_of_time
+
+    return (
+        Hook(
+            stage=stages.AOT,
+            records="what AOTInductor compiles, so that calls of it can be compared with eager",
+            wraps=(Wrap(_COMPILE, compiling),),
+        ),
+        Hook(
+            stage=stages.RUNTIME,
+            records="packages of AOTInductor: written, loaded and called",
+            wraps=(
+                Wrap(_PACKAGE, _packaging),
+                Wrap(_LOAD, _loading),
+                Wrap(_CALL, _calling),
+                Wrap(_REPLACE, _replacing_constants),
+            ),
+        ),
+        Hook(
+            stage=stages.RUNTIME,
+            records="libraries of AOTInductor: loaded and called",
+            wraps=(Wrap(_LOAD_LIBRARY, _loading_library),),
+        ),
+    )
+
+
+def _is_watched() -> bool:
+    return SCOPE.active and not SCOPE.is_redirected
+
+
+def _packaging(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def package_aoti(archive_file: Any, aoti_files: Any) -> Any:
+        result = original(archive_file, aoti_files)
+        if _is_watched():
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            SCOPE.guard(PACKAGES.note_package, archive_file, aoti_files)
+        return result
+
+    return package_aoti
+
+
+def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load_package(path: Any, model_name: str = "model", *args: Any, **kwargs: Any) -> Any:
+        model = original(path, model_name, *args, **kwargs)
+        if _is_watched():
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)
+        return model
+
+    return load_package
+
+
+def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def call(model: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_watched():
+            return original(model, *args, **kwargs)
+        from inductoscope.doctor.inside.checked_package import PACKAGES
+
+        return PACKAGES.called(model, functools.partial(original, model), args, kwargs)
+
+    return call
+
+
+def _replacing_constants(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load_constants(model: Any, constants_map: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(model, constants_map, *args, **kwargs)
+        if _is_watched():
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            SCOPE.guard(PACKAGES.note_constants, model, constants_map)
+        return result
+
+    return load_constants
+
+
+def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def aot_load(so_path: str, device: str) -> Any:
+        loaded = original(so_path, device)
+        if not _is_watched():
+            return loaded
+        from inductoscope.doctor.inside.checked_package import checked_library
+
+        return checked_library(loaded, so_path)
+
+    return aot_load

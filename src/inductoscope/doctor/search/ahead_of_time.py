@@ -1,0 +1,127 @@
+"""A candidate through AOTInductor: exported, compiled into a library, loaded and called.
+
+A candidate has its weights as inputs. Those that it names as constants are stored in the library,
+as in the program's own package; the others are passed to it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.doctor.compare.graphs import as_function, input_names
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.marked_sizes import marked_inputs
+
+TORCH_NAMES = {
+    "torch._C._aoti": ("AOTIModelContainerRunnerCpu",),
+    "torch._inductor": ("aot_compile",),
+    "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
+    "torch.utils._pytree": ("tree_unflatten",),
+}
+
+# Settings of AOTInductor have no meaning for torch.compile.
+OWN_OPTIONS = "aot_inductor."
+# Called with the graph that is compiled, whose nodes have other names, and with its inputs.
+Seen = Callable[[GraphModule, tuple[Any, ...]], None]
+
+_numbers = itertools.count()
+
+
+class Program(torch.nn.Module):
+    """The candidate's graph, which keeps some of its inputs as constants."""
+
+    def __init__(self, candidate: Candidate, inputs: tuple[Any, ...]) -> None:
+        super().__init__()
+        self._names = input_names(candidate.module)
+        self._stored = {name for name in self._names if name in candidate.constants}
+        self._function = as_function(candidate.module)
+        for name, value in zip(self._names, inputs, strict=True):
+            if name in self._stored:
+                self.register_buffer(f"stored_{name}", value.detach())
+
+    def forward(self, *given: Any) -> Any:
+        """The graph's outputs."""
+        rest = iter(given)
+        values = [
+            getattr(self, f"stored_{name}") if name in self._stored else next(rest)
+            for name in self._names
+        ]
+        return self._function(*values)
+
+    def given(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs that are passed to it."""
+        named = zip(self._names, inputs, strict=True)
+        return tuple(value for name, value in named if name not in self._stored)
+
+
+def compiled_ahead_of_time(candidate: Candidate, seen: Seen | None = None) -> Callable[..., Any]:
+    """The candidate's graph as a library that AOTInductor has made; compiled on its first call."""
+    loaded: list[Callable[..., Any]] = []
+
+    def call(*arguments: Any) -> Any:
+        if not loaded:
+            loaded.append(_loaded(candidate, arguments, seen))
+        return loaded[0](*arguments)
+
+    return call
+
+
+def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) -> Callable[..., Any]:
+    program = Program(candidate, inputs)
+    given = program.given(inputs)
+    with torch.no_grad():
+        exported = torch.export.export(
+            program, given, dynamic_shapes=(_dynamic_shapes(candidate, given),), strict=False
+        )
+        module = exported.module()
+        if seen is not None:
+            seen(module, given)
+        path = torch._inductor.aot_compile(module, given, options=_options(candidate))
+    runner = _runner(str(path), given)
+    structure = exported.call_spec.out_spec
+
+    def call(*arguments: Any) -> Any:
+        from torch.utils._pytree import tree_unflatten
+
+        tensors = [a for a in program.given(arguments) if isinstance(a, torch.Tensor)]
+        return tree_unflatten(runner.run(tensors), structure)
+
+    return call
+
+
+def _runner(path: str, given: tuple[Any, ...]) -> Any:
+    device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
+    if device == "cpu":
+        return torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
+    runner = torch._C._aoti.AOTIModelContainerRunnerCuda
+    return runner(path, 1, device)
+
+
+def _options(candidate: Candidate) -> dict[str, Any]:
+    """A library of its own for every compile: one that is loaded must not be written again."""
+    from torch._inductor.runtime.cache_dir_utils import cache_dir
+
+    folder = Path(cache_dir()) / "ahead_of_time" / f"{os.getpid()}-{next(_numbers)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    return {**candidate.options, f"{OWN_OPTIONS}output_path": f"{folder}/"}
+
+
+def _dynamic_shapes(candidate: Candidate, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What may vary of each input that is passed."""
+    names = [name for name in input_names(candidate.module) if name not in candidate.constants]
+    shapes: dict[str, dict[int, Any]] = {name: {} for name in names}
+    for _, mark in marked_inputs(candidate.module, candidate.marks):
+        if mark.input in shapes:
+            hint = torch.export.Dim.AUTO
+            shapes[mark.input][mark.dimension] = hint(**mark.bounds) if mark.bounds else hint
+    return tuple(
+        shapes[name] if isinstance(value, torch.Tensor) else None
+        for name, value in zip(names, given, strict=True)
+    )
