@@ -20,10 +20,9 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.marked_sizes import marked_inputs
 
 TORCH_NAMES = {
-    "torch._C._aoti": ("AOTIModelContainerRunnerCpu",),
+    "torch._export": ("aot_load",),
     "torch._inductor": ("aot_compile",),
     "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
-    "torch.utils._pytree": ("tree_unflatten",),
 }
 
 # Settings of AOTInductor have no meaning for torch.compile.
@@ -34,7 +33,7 @@ Seen = Callable[[GraphModule, tuple[Any, ...]], None]
 _numbers = itertools.count()
 
 
-class Program(torch.nn.Module):
+class ExportableGraph(torch.nn.Module):
     """The candidate's graph, which keeps some of its inputs as constants."""
 
     def __init__(self, candidate: Candidate, inputs: tuple[Any, ...]) -> None:
@@ -74,7 +73,7 @@ def compiled_ahead_of_time(candidate: Candidate, seen: Seen | None = None) -> Ca
 
 
 def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) -> Callable[..., Any]:
-    program = Program(candidate, inputs)
+    program = ExportableGraph(candidate, inputs)
     given = program.given(inputs)
     with torch.no_grad():
         exported = torch.export.export(
@@ -84,24 +83,13 @@ def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) ->
         if seen is not None:
             seen(module, given)
         path = torch._inductor.aot_compile(module, given, options=_options(candidate))
-    runner = _runner(str(path), given)
-    structure = exported.call_spec.out_spec
+    device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
+    function = torch._export.aot_load(str(path), device)
 
     def call(*arguments: Any) -> Any:
-        from torch.utils._pytree import tree_unflatten
-
-        tensors = [a for a in program.given(arguments) if isinstance(a, torch.Tensor)]
-        return tree_unflatten(runner.run(tensors), structure)
+        return function(*program.given(arguments))
 
     return call
-
-
-def _runner(path: str, given: tuple[Any, ...]) -> Any:
-    device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
-    if device == "cpu":
-        return torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
-    runner = torch._C._aoti.AOTIModelContainerRunnerCuda
-    return runner(path, 1, device)
 
 
 def _options(candidate: Candidate) -> dict[str, Any]:
