@@ -85,21 +85,17 @@ class Proof:
         self.verification = checked = self.fresh.verify(path, ["eager: ok"])
         verdict.repro = Repro(str(path), checked.is_verified, checked.failed, checked.of, 0)
 
-    def _follow_proof(self, verdict: Verdict, found: Found) -> None:
+    def _follow_proof(self, verdict: Verdict) -> None:
         """A reproducer that does not fail every time proves less than the program shows."""
         checked = self.verification
         if checked is None or checked.is_verified:
             return
-        verdict.confidence = "likely" if verdict.confidence == "proven" else verdict.confidence
-        why = (
-            "it fails now and then"
-            if checked.failed
-            else "the failure needs something that the program has set or replaced, and that is "
-            "not in the script"
-        )
+        is_lowered = verdict.confidence == "proven"
+        verdict.confidence = "likely" if is_lowered else verdict.confidence
         verdict.add(
-            f"the reproducer failed in {checked.failed} of {checked.of} fresh processes: {why}",
-            "so the verdict is likely, not proven",
+            f"the reproducer failed in {checked.failed} of {checked.of} fresh processes: it may "
+            "fail now and then, or need something that is not in the script",
+            "so the verdict is likely, not proven" if is_lowered else "",
         )
 
     def verdict_on(self, found: Found) -> Verdict:
@@ -113,7 +109,7 @@ class Proof:
                 self.verification.of,
                 found.nodes,
             )
-            self._follow_proof(result, found)
+            self._follow_proof(result)
         elif found.no_script:
             result.add(f"no script could be written: {found.no_script}")
         result.workaround = self.workaround
