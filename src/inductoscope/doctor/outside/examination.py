@@ -104,7 +104,7 @@ class Doctor:
             failure=failure_of_alarm(alarm),
             kept=str(kept.absolute()),
         )
-        first = self._runs.again(instructions, "running the program up to the call that was kept")
+        first = self._runs.first(instructions, "running the program up to the call that was kept")
         found = read_found(first.folder / FOLDER)
         self._case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
         if found is not None and found.reproduces:

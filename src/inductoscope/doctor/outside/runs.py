@@ -31,6 +31,7 @@ Say = Callable[[str], None]
 # What torch says of a graph that was compiled, for the check, to be differentiated once.
 _DIFFERENTIATED_AGAIN = "compiled with non-empty donated buffers"
 
+_CHECKED = "running the program with every compiled graph checked against eager"
 _IN_EAGER = "the program failed although every graph is right; running it without torch.compile"
 _WITHOUT_TOOL = "running the program once without the tool"
 
@@ -61,7 +62,8 @@ class Runs:
         self.count = 0
         # The recording of the latest run that investigates.
         self.looking_in = self._new_folder() if is_resumed else folder
-        self._first_in = self.looking_in
+        # The recording of the run on which the verdict is based.
+        self._based_on = self.looking_in
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
         self._first_was_well = False
@@ -73,24 +75,27 @@ class Runs:
 
     @property
     def output(self) -> str:
-        """The file with what the program printed in the first run; empty if there was none."""
-        path = output_of(self._first_in)
+        """The file with what the program printed when it was examined; empty if there is none."""
+        path = output_of(self._based_on)
         return str(path) if path.exists() else ""
 
-    def first(self, instructions: Instructions) -> ProgramRun:
+    def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
         """The first run, on which everything else is based."""
-        self._listener.say("running the program with every compiled graph checked against eager")
-        self._listener.say(f"it prints to {output_of(self.looking_in)}")
-        run = self._run(instructions, self.looking_in)
+        self._listener.say(why)
+        run = self._run_base(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:
             self._keeps_graphs = True
-            run = self.again(
-                instructions, "running it again with graphs kept for another backward pass"
-            )
+            self._listener.say("running it again with graphs kept for another backward pass")
+            run = self._run_base(instructions, self._new_folder())
         self._usual_seconds = 60 + 5 * run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
         return run
+
+    def _run_base(self, instructions: Instructions, folder: Path) -> ProgramRun:
+        self.looking_in = self._based_on = folder
+        self._listener.say(f"it prints to {output_of(folder)}")
+        return self._run(instructions, folder)
 
     def again(
         self, instructions: Instructions, why: str, seconds: float | None = None
