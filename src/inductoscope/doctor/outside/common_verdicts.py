@@ -17,6 +17,7 @@ from inductoscope.doctor.outside.this_machine import (
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
 from inductoscope.model.entities import Recording
+from inductoscope.processes.last_words import last_lines
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
@@ -35,7 +36,7 @@ def not_a_bug(summary: str, checks: Sequence[Check], confidence: Confidence = "p
 
 def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     """The program fails without torch.compile too."""
-    last = [line for line in eager.output.strip().splitlines() if line.strip()][-3:]
+    last = last_lines(eager.output, 3)
     said = _how_it_ended(eager, last)
     why = "The program fails without torch.compile too, so the compiler is not to blame"
     if asks_for_missing_gpu(said):

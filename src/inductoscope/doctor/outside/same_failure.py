@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.processes.last_words import last_lines
 
 
 def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
@@ -16,5 +17,5 @@ def fails_alike(one: ProgramRun, other: ProgramRun) -> bool:
 
 def _last_words(run: ProgramRun) -> str:
     """The last line that was printed, without numbers, which may differ."""
-    lines = run.output.strip().splitlines()
+    lines = last_lines(run.output, 1)
     return re.sub(r"[-+.\d]+(e[-+]?\d+)?", "#", lines[-1]) if lines else ""

@@ -17,6 +17,7 @@ from inductoscope.capture.scope import describe_launcher
 from inductoscope.errors import ToolFailure
 from inductoscope.kernels.target import Target
 from inductoscope.model.entities import Recording
+from inductoscope.processes.last_words import last_lines
 from inductoscope.processes.limited import (
     ChildEvent,
     ChildLimits,
@@ -167,7 +168,7 @@ def _why_not(ended: ChildResult) -> str:
         return "the time for compiling was up"
     if ended.signal:
         return f"the compiler died of {ended.signal}"
-    last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
+    last = last_lines(ended.output, 1) or ["no word of why"]
     return f"the compiler ended with exit code {ended.exit_code}: {last[0][:300]}"
 
 
