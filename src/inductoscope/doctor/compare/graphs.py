@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from inductoscope.doctor.compare.values import copy_values, same_generators, sam
 TORCH_NAMES = {
     "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
 }
+
+
+_NOTHING: Mapping[str, Any] = MappingProxyType({})
 
 
 def snapshot(module: GraphModule) -> GraphModule:
@@ -47,6 +51,20 @@ def graph_code(module: GraphModule) -> str:
 def input_names(module: GraphModule) -> list[str]:
     """The names of the graph's inputs, in order."""
     return [node.name for node in module.graph.nodes if node.op == "placeholder"]
+
+
+def named_inputs(module: GraphModule, values: Sequence[Any]) -> dict[str, Any]:
+    """Values for the graph's inputs, in order, by name. C++ code gets numbers as tensors."""
+    nodes = [node for node in module.graph.nodes if node.op == "placeholder"]
+    return {
+        node.name: value.item() if is_number(node) and isinstance(value, torch.Tensor) else value
+        for node, value in zip(nodes, values, strict=False)
+    }
+
+
+def is_number(node: Node) -> bool:
+    """Whether an input of a graph is a number."""
+    return isinstance(node.meta.get("val"), (int, float, torch.SymInt, torch.SymFloat))
 
 
 def inputs_for(module: GraphModule, known: Mapping[str, Any]) -> list[Any]:
@@ -88,27 +106,36 @@ class NodeValues:
         return [run[name] for run in self.perturbed if isinstance(run.get(name), torch.Tensor)]
 
 
-def node_values(module: GraphModule, inputs: Sequence[Any]) -> NodeValues:
-    """Run the graph in all three ways; a way that fails stays empty."""
+def node_values(
+    module: GraphModule, inputs: Sequence[Any], held: Mapping[str, Any] = _NOTHING
+) -> NodeValues:
+    """Run the graph in all three ways; a way that fails stays empty.
+
+    `held` has values for attributes of the module that are not what the module has.
+    """
     found = NodeValues()
-    found.eager = values_in_eager(module, inputs)
+    found.eager = values_in_eager(module, inputs, held)
     with contextlib.suppress(Exception):
         wide = copy_values(inputs, dtype=torch.float64)
-        found.float64 = _all_values(module, wide, float64_mode())
+        found.float64 = _all_values(module, wide, float64_mode(), held)
     for seed in range(SAMPLES):
         with contextlib.suppress(Exception):
             found.perturbed.append(
-                _all_values(module, copy_values(inputs), perturbed_rounding(seed))
+                _all_values(module, copy_values(inputs), perturbed_rounding(seed), held)
             )
     return found
 
 
-def values_in_eager(module: GraphModule, inputs: Sequence[Any]) -> dict[str, Any]:
+def values_in_eager(
+    module: GraphModule, inputs: Sequence[Any], held: Mapping[str, Any] = _NOTHING
+) -> dict[str, Any]:
     """The value of every node in eager, by name."""
-    return _all_values(module, copy_values(inputs), contextlib.nullcontext())
+    return _all_values(module, copy_values(inputs), contextlib.nullcontext(), held)
 
 
-def _all_values(module: GraphModule, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:
+def _all_values(
+    module: GraphModule, inputs: Sequence[Any], mode: Any, held: Mapping[str, Any]
+) -> dict[str, Any]:
     values: dict[str, Any] = {}
 
     class Keeping(Interpreter):
@@ -116,6 +143,11 @@ def _all_values(module: GraphModule, inputs: Sequence[Any], mode: Any) -> dict[s
             value = super().run_node(n)
             values[n.name] = value.clone() if isinstance(value, torch.Tensor) else value
             return value
+
+        def fetch_attr(self, target: str) -> Any:
+            # A graph may write to what the module holds.
+            value = held[target] if target in held else super().fetch_attr(target)
+            return value.clone() if isinstance(value, torch.Tensor) else value
 
     with torch.no_grad(), same_generators(), same_transforms(), mode:
         Keeping(module).run(*inputs, enable_io_processing=False)

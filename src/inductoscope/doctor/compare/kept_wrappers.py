@@ -8,7 +8,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
-from inductoscope.doctor.compare.kernels import LoadedWrapper, WatchedGraph, described
+from inductoscope.doctor.compare.kernels import LoadedWrapper
+from inductoscope.doctor.compare.watched_graphs import WatchedGraph, described
 
 
 class KeptWrappers:

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.graphs import as_function
-from inductoscope.doctor.compare.guarded_memory import GuardedMemory
+from inductoscope.doctor.compare.guarded_memory import GuardedMemory, is_dense
 from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.values import Outcome, is_plain, run
+from inductoscope.doctor.compare.values import Outcome, run
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.oracle import compiled, compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
@@ -28,7 +28,7 @@ def device_evidence(candidate: Candidate) -> list[str]:
 def _in_guarded_memory(candidate: Candidate) -> list[str]:
     memory = GuardedMemory(keeps_blocks=True)
     inputs = tuple(
-        memory.guarded(value, f"input {number}") if _is_dense(value) else value
+        memory.guarded(value, f"input {number}") if is_dense(value) else value
         for number, value in enumerate(candidate.inputs)
     )
     there = replace(candidate, inputs=inputs)
@@ -49,11 +49,6 @@ def _in_guarded_memory(candidate: Candidate) -> list[str]:
 def _unguarded(candidate: Candidate) -> Outcome:
     with compiling(candidate, in_filled_memory=False):
         return run_compiled(candidate, compiled(candidate))
-
-
-def _is_dense(value: Any) -> bool:
-    # Torch keeps the strides of tensors alone that are dense and do not overlap.
-    return is_plain(value) and torch.empty_like(value).stride() == value.stride()
 
 
 def _has_new_nan(eager: Outcome, outcome: Outcome) -> bool:

@@ -8,9 +8,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch
+from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.node_metadata import first_false_metadata
 from inductoscope.doctor.compare.passes import PassWatch, first_break
+from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate

@@ -9,8 +9,12 @@ import sympy
 import torch
 
 from inductoscope.doctor.compare.bug_or_rounding import is_close
-from inductoscope.doctor.compare.kernels import KernelDivergence, WatchedGraph, planned_dtype
 from inductoscope.doctor.compare.loop_bodies import CannotEvaluate, evaluate
+from inductoscope.doctor.compare.watched_graphs import (
+    KernelDivergence,
+    WatchedGraph,
+    planned_dtype,
+)
 from inductoscope.vocabulary import stages
 
 TORCH_NAMES = {

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from inductoscope.doctor.compare.graphs import inputs_for
-from inductoscope.doctor.compare.kernels import KernelDivergence
+from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.failure import FEW_NODES, NAN, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.oracle import Oracle, examine

@@ -23,10 +23,11 @@ from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.custom_operators import first_false_declaration
 from inductoscope.doctor.compare.decompositions import first_wrong_decomposition
 from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
-from inductoscope.doctor.compare.kernels import KernelDivergence, KernelWatch, WatchedGraph
+from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.passes import PassDivergence, PassWatch, first_divergence
 from inductoscope.doctor.compare.tensor_metadata import strides_that_matter
 from inductoscope.doctor.compare.values import copy_values, is_plain, run
+from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.ahead_of_time import compiled_ahead_of_time
 from inductoscope.doctor.search.candidate import Candidate, is_operation

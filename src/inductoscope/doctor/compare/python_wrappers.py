@@ -1,0 +1,156 @@
+"""The Python wrapper of a compiled graph, rewritten so that it reports what it does.
+
+It announces every kernel call and hands over every buffer that the kernel got.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import types
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from inductoscope.doctor.compare.cpp_reports import Reports
+
+# Names that the rewritten wrapper calls; no generated wrapper uses them itself.
+_BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
+
+_NO_KERNELS = (
+    "assert_",
+    "empty_strided",
+    "reinterpret_tensor",
+    "args.clear",
+    "len",
+    "as_strided",
+    _BEGIN,
+)
+
+
+def with_reports(path: str, written: Sequence[str] = ()) -> tuple[types.CodeType, dict[str, int]]:
+    """The code of a wrapper that reports what it does, and how often it reports each buffer.
+
+    Inputs that are `written` are reported like buffers.
+    """
+    with open(path, encoding="utf-8") as file:
+        tree = ast.parse(file.read())
+    announce = _Announce(written)
+    changed = ast.fix_missing_locations(announce.visit(tree))
+    return compile(changed, path, "exec"), announce.mentions
+
+
+def names_for(reports: Reports) -> dict[str, Any]:
+    """The functions that a rewritten wrapper calls."""
+    return {_BEGIN: reports.begin, _BEFORE: reports.before, _AFTER: reports.after}
+
+
+def replace_functions(module: Any, path: str, code: types.CodeType, names: dict[str, Any]) -> None:
+    """Execute the rewritten wrapper and let the module call it."""
+    fresh = types.ModuleType(module.__name__)
+    fresh.__dict__.update(names, __file__=path)
+    exec(code, fresh.__dict__)
+    for name in ("call", "runner", "Runner", "recursively_apply_fns"):
+        if name in fresh.__dict__:
+            setattr(module, name, fresh.__dict__[name])
+
+
+@contextlib.contextmanager
+def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
+    """While this is active, the functions of a loaded wrapper have the code of the rewritten one.
+
+    Whoever holds one of the functions then calls the rewritten code.
+    """
+    vars(module).update(names)
+    codes = _codes_of_functions(code)
+    with contextlib.ExitStack() as stack:
+        for name, function in _functions_of(module).items():
+            if name in codes:
+                stack.callback(setattr, function, "__code__", function.__code__)
+                function.__code__ = codes[name]
+        yield
+
+
+def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
+    """The code of every function of a module, by its qualified name."""
+    found: dict[str, types.CodeType] = {}
+    for item in code.co_consts:
+        if isinstance(item, types.CodeType):
+            inner = {f"{item.co_name}.{name}": c for name, c in _codes_of_functions(item).items()}
+            found |= {item.co_name: item, **inner}
+    return found
+
+
+def _functions_of(module: Any) -> dict[str, types.FunctionType]:
+    """The functions of a wrapper that call kernels."""
+    runner = vars(getattr(module, "Runner", object)).get("call")
+    found = {"Runner.call": runner, **vars(module)}
+    return {
+        name: value
+        for name, value in found.items()
+        if isinstance(value, types.FunctionType)
+        and (name in ("call", "Runner.call") or name.startswith("partition"))
+    }
+
+
+class _Announce(ast.NodeTransformer):
+    """Adds the reports to every function named `call` and to partitions."""
+
+    def __init__(self, written: Sequence[str]) -> None:
+        # How often each buffer is reported.
+        self.mentions: dict[str, int] = {}
+        self._written = written
+        self._last_kernel = ""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if node.name == "call" or node.name.startswith("partition"):
+            node.body = self._announced(node.body, is_entry=node.name == "call")
+        return node
+
+    def _announced(self, body: list[ast.stmt], *, is_entry: bool) -> list[ast.stmt]:
+        found: list[ast.stmt] = []
+        if is_entry:
+            found += ast.parse(f"{_BEGIN}(args)").body
+        for statement in body:
+            if isinstance(statement, (ast.With, ast.If, ast.For)):
+                statement.body = self._announced(statement.body, is_entry=False)
+                found.append(statement)
+                continue
+            kernel, buffers = _kernel_call(statement, self._written)
+            if kernel:
+                self._last_kernel = kernel
+                found += ast.parse(f"{_BEFORE}({kernel!r})").body
+            found.append(statement)
+            if buffers:
+                given = ", ".join(f"{name!r}: {name}" for name in buffers)
+                found += ast.parse(f"{_AFTER}({self._last_kernel!r}, {{{given}}})").body
+                for name in buffers:
+                    self.mentions[name] = self.mentions.get(name, 0) + 1
+        return found
+
+
+def _kernel_call(statement: ast.stmt, written: Sequence[str]) -> tuple[str, list[str]]:
+    """The kernel that a statement calls, and the buffers that it gets or returns."""
+    if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
+        return "", _buffers(statement.targets, ())  # One of several results.
+    if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(
+        statement.value, ast.Call
+    ):
+        return "", []
+    name = ast.unparse(statement.value.func)
+    if name.startswith(_NO_KERNELS):
+        return "", []
+    call = statement.value
+    parts: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
+    if isinstance(statement, ast.Assign):
+        parts += statement.targets
+    return name.removesuffix(".run"), _buffers(parts, written)
+
+
+def _buffers(parts: Any, written: Sequence[str]) -> list[str]:
+    names = {
+        item.id
+        for part in parts
+        for item in ast.walk(part)
+        if isinstance(item, ast.Name) and (item.id.startswith("buf") or item.id in written)
+    }
+    return sorted(names)
