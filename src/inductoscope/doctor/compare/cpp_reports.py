@@ -44,7 +44,7 @@ class Reports(Protocol):
 
 
 @dataclass(frozen=True)
-class Request:
+class WantedBuffer:
     """A buffer that a wrapper needs: its name, sizes, strides, and a tensor of its type."""
 
     name: str
@@ -53,7 +53,7 @@ class Request:
     like: torch.Tensor
 
 
-Allocator = Callable[[Request], torch.Tensor]
+Allocator = Callable[[WantedBuffer], torch.Tensor]
 
 
 @dataclass
@@ -121,8 +121,8 @@ def _allocate(
         return 0
 
     def allocate() -> None:
-        request = Request(name.decode(), sizes[:ndim], strides[:ndim], prototype)
-        made[0] = _handle(allocator(request))
+        wanted = WantedBuffer(name.decode(), sizes[:ndim], strides[:ndim], prototype)
+        made[0] = _handle(allocator(wanted))
 
     return _done(allocate)
 

@@ -105,10 +105,10 @@ class GuardedMemory:
             code.value = wrapper.text
             cpp_reports.allocate_with(self._for_cpp, wrapper.name)
 
-    def _for_cpp(self, request: cpp_reports.Request) -> torch.Tensor:
-        like = request.like
-        name = f"buffer {request.name} of shape {tuple(request.sizes)}"
-        return self._allocate(request.sizes, request.strides, like.dtype, str(like.device), name)
+    def _for_cpp(self, wanted: cpp_reports.WantedBuffer) -> torch.Tensor:
+        like = wanted.like
+        name = f"buffer {wanted.name} of shape {tuple(wanted.sizes)}"
+        return self._allocate(wanted.sizes, wanted.strides, like.dtype, str(like.device), name)
 
     def _allocator(self, device: str) -> Any:
         def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:

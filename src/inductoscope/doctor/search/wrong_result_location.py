@@ -145,6 +145,8 @@ def _in_compile(candidate: Candidate, aspect: str, closely: bool) -> Location:
     for graph in kernels.graphs if aspect in _FORM else ():
         if (place := _at_declaration(graph)).is_known:
             return place
+    if not any(graph.checked for graph in kernels.graphs):
+        return Location(text="the compiled code did not report its buffers")
     text = "every buffer equals its node, but the outputs of the graph differ"
     return Location(text=text, graphs_are_right=True)
 
