@@ -169,7 +169,7 @@ def _handle(tensor: torch.Tensor) -> int:
 _HANDLES, _SIZES = POINTER(c_void_p), POINTER(c_int64)
 
 
-class _Calls(ctypes.Structure):
+class _CallTable(ctypes.Structure):
     """The same fields as `Calls` in the text that `cpp_wrappers` adds."""
 
     _fields_ = (
@@ -193,9 +193,9 @@ class _Calls(ctypes.Structure):
     )
 
 
-_TABLE = _Calls(
+_TABLE = _CallTable(
     *(
-        dict(_Calls._fields_)[name](function)
+        dict(_CallTable._fields_)[name](function)
         for name, function in (
             ("begin", _begin),
             ("before", _before),
