@@ -2,101 +2,112 @@
 
 from __future__ import annotations
 
-import re
 import signal
 
 from battery.endings.ending import (
     ATTACH,
     DOCTOR,
+    LOGS,
     REPORT,
     RUN,
     SHOW,
+    SHOW_EXAMINED,
+    Interruption,
     ProgramEnding,
     Said,
 )
+from battery.endings.programs import COMPILED, ENDLESS_COMPILE, WAITS, training
 
-_WRITTEN = Said(0, r"page\.")
+_WRITTEN = Said(0, r"^page\.html \(\d")
+_HAS_ENDED = Said(2, r"^inductoscope: There is no process \d+")
+_IS_STUCK = Said(1, r"^pid \d+ has made no progress for 5 s")
+_RUNS = Said(0, r"^pid \d+ is making progress: its own code pauses and goes on")
+_NO_END = Said(1, r"^after compilation: every compile finished, but the log does not show that")
+_ENDED = Said(0, r"^clean: the program ended and every compile finished")
 
-_COMPILED = """\
-import sys, torch
-@torch.compile
-def f(x):
-    return torch.sin(x) * 2 + 1
-y = f(torch.ones(8))
-"""
-
-_TRAINING = """\
-import time, torch
-model = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU())
-compiled = torch.compile(model)
-for step in range(100_000):
-    compiled(torch.randn(4, 8)).sum().backward()
-    if step == 12:
-        print("now", flush=True)
-    time.sleep(0.05)
-"""
-
-_ENDLESS_COMPILE = """\
-import threading, torch
-import torch._inductor.graph
-def stuck(self, *args, **kwargs):
-    print("now", flush=True)
-    threading.Event().wait()
-torch._inductor.graph.GraphLowering.codegen = stuck
-torch.compile(lambda x: x.sin() + 1)(torch.ones(8))
-"""
+_IS_NOTEBOOK = Said(2, r"^inductoscope: notebook\.ipynb is a notebook, which Python cannot run")
+_NOTHING_YET = Said(4, r"^not-checked: Interrupted, before any call of a compiled graph was comp")
 
 
-def _read(run: Said, **more: Said) -> dict[str, Said]:
-    """What `run` says is what `show` begins with; the page is always written."""
-    has_problem = re.search("failed|killed|SIGALRM|in eager", run.first_line) is not None
-    shown = Said(int(has_problem), run.first_line)
-    return {RUN: run, SHOW: shown, REPORT: _WRITTEN, **more}
+def _said(
+    run: Said,
+    doctor: Said,
+    logs: Said,
+    attach: Said = _HAS_ENDED,
+    *,
+    shown: int = 0,
+) -> dict[str, Said]:
+    """What `show` begins with is what `run` said, and the doctor's verdict; a page is written."""
+    verdict = doctor.first_line.removeprefix("^").partition(":")[0]
+    return {
+        RUN: run,
+        SHOW: Said(shown, run.first_line),
+        REPORT: _WRITTEN,
+        DOCTOR: doctor,
+        SHOW_EXAMINED: Said(int(doctor.exit_code == 1 or shown), f"^doctor: {verdict}"),
+        LOGS: logs,
+        ATTACH: attach,
+    }
+
+
+def _everywhere(number: int) -> dict[str, Interruption]:
+    return {command: Interruption(number) for command in (RUN, DOCTOR, LOGS)}
 
 
 ENDINGS: tuple[ProgramEnding, ...] = (
     ProgramEnding(
         "success",
         "it ends well",
-        _COMPILED,
-        _read(
-            Said(0, r"inductoscope: the program ended with exit code 0"),
-            doctor=Said(0, r"clean: Nothing found on this machine .*: 1 call of 1 compiled graph"),
-            logs=Said(0, r"the program ended and every compile finished"),
+        COMPILED,
+        _said(
+            Said(0, r"^inductoscope: the program ended with exit code 0"),
+            Said(0, r"^clean: Nothing found on this machine .*: 1 call of 1 compiled graph"),
+            _ENDED,
         ),
     ),
     ProgramEnding(
         "own-exception",
         "its own exception, outside compiled code",
-        _COMPILED + 'raise ValueError("my own mistake")\n',
-        _read(
-            Said(1, r"inductoscope: the program failed with ValueError at script\.py:\d+, outside"),
-            doctor=Said(1, r"not-a-bug: The program fails without torch\.compile too.*ValueError"),
+        COMPILED + 'raise ValueError("my own mistake")\n',
+        _said(
+            Said(1, r"^inductoscope: the program failed with ValueError at script\.py:6, outside"),
+            Said(1, r"^not-a-bug: The program fails without torch\.compile too.*ValueError: my"),
+            Said(1, r"^error: an exception, not a hang: ValueError: my own mistake"),
+            shown=1,
         ),
     ),
     ProgramEnding(
         "exit-code",
         "its own exit code",
-        _COMPILED + "sys.exit(3)\n",
-        _read(
-            Said(3, r"inductoscope: the program ended with exit code 3"),
-            doctor=Said(1, r"not-a-bug: The program fails without torch\.compile too"),
+        COMPILED + "sys.exit(3)\n",
+        _said(
+            Said(3, r"^inductoscope: the program ended with exit code 3"),
+            Said(1, r"^not-a-bug: The program fails without torch\.compile too.*exit code 3"),
+            _ENDED,
         ),
     ),
     ProgramEnding(
         "signal",
         "killed by SIGKILL from outside",
-        _TRAINING,
-        _read(Said(128 + signal.SIGKILL, r"inductoscope: the program was killed by SIGKILL")),
-        signal=signal.SIGKILL,
+        training(400),
+        _said(
+            Said(128 + signal.SIGKILL, r"^inductoscope: the program was killed by SIGKILL"),
+            Said(1, r"TODO"),
+            _NO_END,
+            _RUNS,
+            shown=1,
+        ),
+        interruptions=_everywhere(signal.SIGKILL),
     ),
     ProgramEnding(
         "timer",
         "its own timer (SIGALRM)",
-        _COMPILED + "import signal, time\nsignal.alarm(1)\ntime.sleep(30)\n",
-        _read(
-            Said(128 + signal.SIGALRM, r"inductoscope: the program was .*SIGALRM"),
-            doctor=Said(1, r"not-a-bug: .*SIGALRM|not-a-bug: The program fails without"),
+        COMPILED + "import signal, time\nsignal.alarm(1)\ntime.sleep(30)\n",
+        _said(
+            Said(128 + signal.SIGALRM, r"^inductoscope: the program was stopped by SIGALRM"),
+            Said(1, r"^not-a-bug: The program fails without .* killed by SIGALRM"),
+            _NO_END,
+            shown=1,
         ),
     ),
     ProgramEnding(
@@ -109,9 +120,11 @@ def f(x):
     return torch.zeros(1 << 46) + x.sum()
 f(torch.ones(3))
 """,
-        _read(
-            Said(1, r"inductoscope: the program failed with RuntimeError inside compiled graph"),
-            doctor=Said(1, r"not-a-bug: .*not enough memory|not-a-bug: The program fails without"),
+        _said(
+            Said(1, r"^inductoscope: the program failed with RuntimeError inside compiled graph"),
+            Said(1, r"^not-a-bug: The program fails without .* not enough memory"),
+            Said(1, r"^error: an exception, not a hang: RuntimeError: .*not enough memory"),
+            shown=1,
         ),
     ),
     ProgramEnding(
@@ -125,12 +138,13 @@ def broken(*args, **kwargs):
 lowering.lowerings[torch.ops.aten.tanh.default] = broken
 torch.compile(lambda x: x.tanh() + 1)(torch.ones(8))
 """,
-        _read(
-            Said(1, r"inductoscope: the program failed with .* while .* was compiled"),
-            doctor=Said(1, r"crash: The compiler, or a kernel it generated, crashed"),
-            logs=Said(1, r".*(raised|error|failed)"),
+        _said(
+            Said(1, r"^inductoscope: the program failed with InductorError while .* was compiled"),
+            Said(1, r"^crash: The compiler, or a kernel it generated, crashed .*aten\.tanh"),
+            Said(1, r"^error: an exception, not a hang: .*InductorError"),
+            shown=1,
         ),
-        doctor_options=("--proofs", "1", "--no-workaround"),
+        options={DOCTOR: ("--proofs", "1", "--no-workaround")},
     ),
     ProgramEnding(
         "crash",
@@ -146,66 +160,108 @@ def _(x):
     return torch.empty_like(x)
 torch.compile(lambda x: die(x.sin()) + 1)(torch.ones(8))
 """,
-        _read(Said(128 + signal.SIGSEGV, r"inductoscope: the program was killed by SIGSEGV")),
+        _said(
+            Said(128 + signal.SIGSEGV, r"^inductoscope: the program was killed by SIGSEGV"),
+            Said(1, r"^not-a-bug: The program fails without torch\.compile too.* by SIGSEGV"),
+            _NO_END,
+            shown=1,
+        ),
     ),
     ProgramEnding(
         "hang",
-        "the compiler never ends",
-        _ENDLESS_COMPILE,
-        {
-            DOCTOR: Said(1, r"hang: The program hangs"),
-            ATTACH: Said(1, r".*(stuck|not moved|no progress|makes no)"),
+        "the compiler never ends (`run` is stopped with Ctrl-C)",
+        ENDLESS_COMPILE,
+        _said(
+            Said(128 + signal.SIGINT, r"^inductoscope: stall 1: no progress for 8 s"),
+            Said(1, r"^hang: The program hangs at script\.py:\d, in stuck"),
+            Said(
+                1, r"^Inductor before autotuning: the last line of its compile comes from lowering"
+            ),
+            _IS_STUCK,
+        ),
+        interruptions={
+            RUN: Interruption(signal.SIGINT, after="inductoscope: "),
+            LOGS: Interruption(signal.SIGKILL),
         },
-        doctor_options=("--stall", "8", "--proofs", "1", "--no-workaround"),
+        options={
+            RUN: ("--stall", "8"),
+            DOCTOR: ("--stall", "8", "--proofs", "1", "--no-workaround"),
+        },
     ),
     ProgramEnding(
         "limit",
-        "it is still running at the time limit",
-        _TRAINING,
-        {
-            DOCTOR: Said(0, r"clean: The time limit was reached after \d+ s: 8 calls"),
-            ATTACH: Said(0, r".*"),
+        "it is still running at the time limit (a SIGTERM for `run`)",
+        training(),
+        _said(
+            Said(128 + signal.SIGTERM, r"^inductoscope: the program was stopped by SIGTERM"),
+            Said(0, r"^clean: The time limit was reached after \d+ s: 8 calls of 1 compiled"),
+            _NO_END,
+            _RUNS,
+        ),
+        interruptions={
+            RUN: Interruption(signal.SIGTERM),
+            LOGS: Interruption(signal.SIGTERM),
         },
-        doctor_options=("--time-limit", "45"),
+        options={DOCTOR: ("--time-limit", "45")},
     ),
     ProgramEnding(
         "ctrl-c-before",
         "Ctrl-C before anything is compiled",
-        'import time, torch\nprint("now", flush=True)\ntime.sleep(60)\n' + _COMPILED,
-        _read(Said(128 + signal.SIGINT, r"inductoscope: the program was stopped by SIGINT")),
-        signal=signal.SIGINT,
+        f"import torch{WAITS}{COMPILED}",
+        _said(
+            Said(128 + signal.SIGINT, r"^inductoscope: the program was stopped by SIGINT"),
+            _NOTHING_YET,
+            Said(1, r"^interrupted: interrupted in user code; the log shows no compile"),
+            _IS_STUCK,
+        ),
+        interruptions=_everywhere(signal.SIGINT),
     ),
     ProgramEnding(
         "ctrl-c-compiling",
         "Ctrl-C while it compiles",
-        _ENDLESS_COMPILE,
-        _read(Said(128 + signal.SIGINT, r"inductoscope: the program was stopped by SIGINT")),
-        signal=signal.SIGINT,
+        ENDLESS_COMPILE,
+        _said(
+            Said(128 + signal.SIGINT, r"^inductoscope: the program was .* while it compiled"),
+            _NOTHING_YET,
+            Said(1, r"^Inductor before autotuning: interrupted in lowering"),
+            _IS_STUCK,
+        ),
+        interruptions=_everywhere(signal.SIGINT),
     ),
     ProgramEnding(
         "ctrl-c-running",
         "Ctrl-C in the middle of training",
-        _TRAINING,
-        _read(
-            Said(128 + signal.SIGINT, r"inductoscope: the program was stopped by SIGINT"),
-            doctor=Said(0, r"clean: Interrupted: \d+ calls of 1 compiled graph match eager"),
+        training(),
+        _said(
+            Said(128 + signal.SIGINT, r"^inductoscope: the program was stopped by SIGINT"),
+            Said(0, r"^clean: Interrupted: \d+ calls of 1 compiled graph match eager"),
+            Said(1, r"^after compilation: interrupted in user code"),
+            _RUNS,
         ),
-        signal=signal.SIGINT,
+        interruptions=_everywhere(signal.SIGINT),
     ),
     ProgramEnding(
         "ctrl-c-late",
         "Ctrl-C after the last compiled call",
-        _COMPILED + 'import time\nprint("now", flush=True)\ntime.sleep(60)\n',
-        _read(Said(128 + signal.SIGINT, r"inductoscope: the program was stopped by SIGINT")),
-        signal=signal.SIGINT,
+        f"{COMPILED}{WAITS}",
+        _said(
+            Said(128 + signal.SIGINT, r"^inductoscope: the program was stopped by SIGINT"),
+            Said(0, r"^clean: Interrupted: 1 call of 1 compiled graph matches eager"),
+            Said(1, r"^after compilation: interrupted in user code"),
+            _IS_STUCK,
+        ),
+        interruptions=_everywhere(signal.SIGINT),
     ),
     ProgramEnding(
         "nothing-compiled",
-        "torch.compile is not used",
+        "`torch.compile` is not used",
         "import torch\nprint(torch.ones(3).sum())\n",
-        _read(
-            Said(0, r"inductoscope: the program ended with exit code 0"),
-            doctor=Said(4, r"not-checked: Nothing was compiled, so nothing was checked"),
+        _said(
+            Said(
+                0, r"^inductoscope: the program ended with exit code 0 .*; no compile was recorded"
+            ),
+            Said(4, r"^not-checked: Nothing was compiled, so nothing was checked"),
+            Said(2, r"^inductoscope: Found no torch log line in .* or it compiled nothing"),
         ),
     ),
     ProgramEnding(
@@ -221,16 +277,22 @@ def f(x):
     return x
 f(torch.ones(8))
 """,
-        _read(
-            Said(0, r"inductoscope: your function f ran in eager"),
-            doctor=Said(4, r"not-checked: Nothing was checked: your function f ran in eager"),
+        _said(
+            Said(0, r"^inductoscope: your function f ran in eager"),
+            Said(4, r"^not-checked: Nothing was checked: your function f ran in eager"),
+            Said(0, r"^clean: the program ended; the log shows no compile"),
+            shown=1,
         ),
     ),
     ProgramEnding(
         "cache-hits",
         "every compile comes from the cache",
-        _COMPILED,
-        _read(Said(0, r"inductoscope: the program ended with exit code 0")),
+        COMPILED,
+        _said(
+            Said(0, r"^inductoscope: the program ended with exit code 0"),
+            Said(0, r"^clean: Nothing found on this machine .*: 1 call of 1 compiled graph"),
+            _ENDED,
+        ),
         twice=True,
     ),
     ProgramEnding(
@@ -245,21 +307,25 @@ exported = torch.export.export(Model(), (torch.ones(8),))
 with tempfile.TemporaryDirectory() as folder:
     torch._inductor.aoti_compile_and_package(exported, package_path=f"{folder}/m.pt2")
 """,
-        _read(
-            Said(0, r"inductoscope: the program ended with exit code 0"),
-            doctor=Said(
-                4, r"not-checked: Nothing was checked: AOTInductor compiled Model into a package"
-            ),
+        _said(
+            Said(0, r"^inductoscope: the program ended with exit code 0"),
+            Said(4, r"^not-checked: Nothing was checked: AOTInductor compiled Model into a pack"),
+            _ENDED,
         ),
     ),
     ProgramEnding(
         "subprocess",
         "a child process fails, and its parent says so",
         "import subprocess, sys\ncode = '''"
-        + _COMPILED
+        + COMPILED
         + 'raise ValueError("in the child")\n'
         + "'''\nsys.exit(subprocess.run([sys.executable, '-c', code]).returncode)\n",
-        _read(Said(1, r"inductoscope: .*failed with ValueError")),
+        _said(
+            Said(1, r"^inductoscope: .*failed with ValueError"),
+            Said(1, r"^not-a-bug: The program fails without torch\.compile too.*ValueError: in"),
+            Said(1, r"^error: an exception, not a hang: ValueError: in the child"),
+            shown=1,
+        ),
     ),
     ProgramEnding(
         "ranks",
@@ -274,21 +340,33 @@ if os.environ["RANK"] == "1":
     raise ValueError("on this rank alone")
 dist.barrier()
 """,
-        _read(Said(1, r"inductoscope: rank 1 failed with ValueError")),
+        _said(
+            Said(1, r"^inductoscope: rank 1 failed with ValueError"),
+            Said(1, r"^not-a-bug: The program fails without .*ValueError: on this .*\(rank 1\)"),
+            Said(1, r"^error: an exception, not a hang: ValueError: on this rank alone"),
+            shown=1,
+        ),
         command=("PYTHON", "-m", "torch.distributed.run", "--nproc-per-node", "2", "SCRIPT"),
     ),
     ProgramEnding(
         "notebook",
-        "recorded from inside, as in a notebook",
-        """\
+        "a notebook, which records itself",
+        f"""\
 import inductoscope, torch
 f = torch.compile(lambda x: x.sin() + 1)
-with inductoscope.record(output="recorded"):
+with inductoscope.record():
     f(torch.ones(8))
-""",
-        {SHOW: Said(0, r"inductoscope: recorded from inside the program")},
+{WAITS}""",
+        {
+            RUN: _IS_NOTEBOOK,
+            SHOW: Said(0, r"^inductoscope: recorded from inside the program"),
+            REPORT: _WRITTEN,
+            DOCTOR: _IS_NOTEBOOK,
+            LOGS: _NO_END,
+            ATTACH: _IS_STUCK,
+        },
+        interruptions={LOGS: Interruption(signal.SIGTERM)},
+        command=("NOTEBOOK",),
+        without={SHOW_EXAMINED: "the doctor refuses a notebook, so it has recorded nothing"},
     ),
 )
-
-# What no machine without a GPU can show.
-NOT_HERE = (("device out of memory", "needs a GPU; see docs/gpu.md"),)

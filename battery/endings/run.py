@@ -3,71 +3,64 @@
 from __future__ import annotations
 
 import argparse
-import datetime
 import sys
 import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from battery.endings.catalogue import ENDINGS, NOT_HERE
+from battery.endings.catalogue import ENDINGS
+from battery.endings.commands import Commands
 from battery.endings.ending import COMMANDS
+from battery.endings.page import render_page
 from battery.endings.trial import Heard, try_ending
-from battery.markdown import plain, row
 from battery.paths import without_folders
 
+# Compiled once, it leaves a cache in which torch has found out what the machine can.
+_PROBE = "import torch\ntorch.compile(lambda x: x.exp2())(torch.ones(4))\n"
 
-def main() -> int:
+
+def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", metavar="NAME", help="endings that contain NAME")
     parser.add_argument("--commands", default="", metavar="NAME,NAME", help="only these commands")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--jobs", type=int, default=2, help="endings at a time")
-    chosen = parser.parse_args()
+    parser.add_argument("--keep", type=Path, help="a new folder for all that is printed")
+    chosen = parser.parse_args(words)
     only = [name for name in chosen.commands.split(",") if name]
+    unknown = sorted({*only} - {*COMMANDS})
+    if unknown:
+        parser.error(f"no such command: {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
     wanted = [ending for ending in ENDINGS if chosen.only in ending.name]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(chosen.jobs) as pool:
-        tried = pool.map(lambda one: list(try_ending(one, Path(folder) / one.name, only)), wanted)
+    if not wanted:
+        names = ", ".join(ending.name for ending in ENDINGS)
+        parser.error(f"no ending contains {chosen.only!r}; there are {names}")
+    with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(chosen.jobs) as pool:
+        folder = chosen.keep or Path(temporary)
+        probed = _probe(folder / "probe")
+        tried = pool.map(lambda one: list(try_ending(one, folder / one.name, only, probed)), wanted)
         heard = [one for some in tried for one in _printed(some)]
     if chosen.markdown:
-        chosen.markdown.write_text(without_folders(_page(heard)), "utf-8")
-    return 0 if all(one.is_right for one in heard) else 1
+        chosen.markdown.write_text(without_folders(render_page(heard)), "utf-8")
+    return 0 if heard and all(one.is_right for one in heard) else 1
+
+
+def _probe(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    (folder / "probe.py").write_text(_PROBE)
+    code, output = Commands(folder).run([sys.executable, "probe.py"])
+    if code:
+        raise SystemExit(f"torch.compile does not work on this machine:\n{output}")
+    return folder / "cache"
 
 
 def _printed(heard: Sequence[Heard]) -> Sequence[Heard]:
     for one in heard:
         state = "right" if one.is_right else "WRONG"
-        where = f"{one.ending:18} {one.command:7} {one.exit_code:3}"
+        where = f"{one.ending:18} {one.command:13} {one.exit_code:3}"
         print(f"{state}  {where}  {one.first_line[:150]}", flush=True)
     return heard
-
-
-def _page(heard: Sequence[Heard]) -> str:
-    right = sum(one.is_right for one in heard)
-    day = datetime.date.today().isoformat()
-    parts = [
-        "# What is said in every ending",
-        f"Written by `make endings`, on {day}: {len(ENDINGS)} programs, {len(heard)} commands, "
-        f"{right} of them say what they have to. Each cell is the exit code and the first line of "
-        "what the command printed in a terminal of 80 columns.",
-    ]
-    for ending in ENDINGS:
-        mine = {one.command: one for one in heard if one.ending == ending.name}
-        if mine:
-            parts.append(f"## {ending.what[0].upper()}{ending.what[1:]}")
-            parts.append("\n".join(_rows(mine)))
-    missing = "\n".join(f"- {what}: {why}" for what, why in NOT_HERE)
-    return "\n\n".join([*parts, "## Not here", missing]) + "\n"
-
-
-def _rows(mine: dict[str, Heard]) -> list[str]:
-    rows = [row(["command", "exit code", "first line"]), row(["---"] * 3)]
-    for command in COMMANDS:
-        if command in mine:
-            one = mine[command]
-            mark = "" if one.is_right else " **(wrong)**"
-            rows.append(row([f"`{command}`", str(one.exit_code), plain(one.first_line) + mark]))
-    return rows
 
 
 if __name__ == "__main__":

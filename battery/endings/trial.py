@@ -2,30 +2,33 @@
 
 from __future__ import annotations
 
-import os
+import json
 import re
-import signal
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from battery.endings.commands import Commands
 from battery.endings.ending import (
     ATTACH,
+    COMMANDS,
     DOCTOR,
     LOGS,
+    READY,
     REPORT,
     RUN,
     SHOW,
+    SHOW_EXAMINED,
     ProgramEnding,
     Said,
 )
+from inductoscope.hangs.logs.answer import Kind
+from inductoscope.vocabulary.verdicts import VERDICTS
 
 _TOOL = (sys.executable, "-m", "inductoscope")
-_SECONDS = 240.0
-_TIME_TO_START = 120.0
+_SCRIPT, _NOTEBOOK = "script.py", "notebook.ipynb"
 
 
 @dataclass(frozen=True)
@@ -39,19 +42,16 @@ class Heard:
     is_right: bool
 
 
-def try_ending(ending: ProgramEnding, folder: Path, only: Sequence[str] = ()) -> Iterator[Heard]:
-    """What every command of an ending says; `only` names commands."""
-    wanted = [name for name in ending.said if not only or name in only]
-    place = _Place(ending, folder)
-    recorded = any(name in (RUN, SHOW, REPORT) for name in wanted)
-    if recorded and RUN in ending.said:
-        ran = place.recorded()
-        if RUN in wanted:
-            yield _judged(ending, RUN, *ran)
-    elif recorded:
-        place.plainly()
-    for command in wanted:
-        if command != RUN:
+def try_ending(
+    ending: ProgramEnding, folder: Path, only: Sequence[str] = (), probed: Path | None = None
+) -> Iterator[Heard]:
+    """What every command says about an ending.
+
+    `only` names commands; `probed` is a cache in which torch has found out what the machine can.
+    """
+    place = _Place(ending, folder, probed)
+    for command in COMMANDS:
+        if command in ending.said and (not only or command in only):
             yield _judged(ending, command, *place.asked(command))
 
 
@@ -62,14 +62,16 @@ def _judged(ending: ProgramEnding, command: str, code: int, output: str) -> Hear
     return Heard(ending.name, command, code, line, is_right)
 
 
-_BEGINS = re.compile(
-    r"(inductoscope|doctor|clean|not-[\w-]+|compile-error|crash|hang|wrong-result|unknown|nan): "
-)
+_WORDS = ("inductoscope", "doctor", *(v.name for v in VERDICTS), *(kind.value for kind in Kind))
+_BEGINS = re.compile(rf"(?:{'|'.join(map(re.escape, _WORDS))}): ")
+# What `attach` says before it looks.
+_FIRST_OF_ALL = re.compile(r"inductoscope: watching .* for [\d.]+ s$")
 
 
 def first_line(output: str) -> str:
     """The first line of what the tool itself says, with the lines that it goes on in."""
     lines = [line.rstrip() for line in output.splitlines()]
+    lines = [line for line in lines if not _FIRST_OF_ALL.match(line)]
     start = next((n for n, line in enumerate(lines) if _BEGINS.match(line)), None)
     if start is None:
         return next((line for line in lines if line), "")
@@ -82,137 +84,106 @@ def _is_next(line: str) -> bool:
 
 
 class _Place:
-    """A folder in which one ending is tried."""
+    """A folder in which one ending is tried; what one command has written, others read."""
 
-    def __init__(self, ending: ProgramEnding, folder: Path) -> None:
+    def __init__(self, ending: ProgramEnding, folder: Path, probed: Path | None) -> None:
         self._ending, self._folder = ending, folder
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "script.py").write_text(ending.script)
-
-    def recorded(self) -> tuple[int, str]:
-        """The program under `run`, the second time if once is not enough."""
-        for time_ in range(2 if self._ending.twice else 1):
-            output = self._folder / f"recording-{time_}"
-            words = [*_TOOL, "run", "--output", str(output), *self._ending.run_options]
-            found = self._run([*words, *self._program], output.with_suffix(".txt"))
-        self._recording = output
-        return found
-
-    def plainly(self) -> None:
-        self._run([sys.executable, "script.py"], self._folder / "plain.txt")
-        self._recording = self._folder / "recorded"
+        (folder / _SCRIPT).write_text(ending.script)
+        if ending.is_notebook:
+            (folder / _NOTEBOOK).write_text(json.dumps(_notebook(ending.script)))
+        self._commands = Commands(folder, probed)
+        self._recording: Path | None = None
+        self._ended: int | None = None
 
     def asked(self, command: str) -> tuple[int, str]:
-        """What another command says."""
-        printed = self._folder / f"{command}.txt"
-        if command == SHOW:
-            return self._run([*_TOOL, SHOW, str(self._recording)], printed)
-        if command == REPORT:
-            page = str(self._folder / "page.html")
-            words = [*_TOOL, REPORT, str(self._recording), "-o", page, "--assembly", "0"]
-            return self._run(words, printed)
-        if command == DOCTOR:
-            words = [*_TOOL, DOCTOR, "--output", str(self._folder / "examined")]
-            return self._run([*words, *self._ending.doctor_options, *self._program], printed)
-        if command == ATTACH:
-            return self._attached(printed)
-        assert command == LOGS
-        log = self._folder / "log.txt"
-        self._run([sys.executable, "script.py"], log, {"TORCH_LOGS": "+inductor,dynamo"})
-        return self._run([*_TOOL, LOGS, str(log)], printed)
+        """The exit code of a command, and all that it printed."""
+        ways: dict[str, Callable[[], tuple[int, str]]] = {
+            RUN: self._run,
+            SHOW: lambda: self._read(SHOW, self._recorded()),
+            REPORT: lambda: self._read(REPORT, self._recorded(), "-o", "page.html"),
+            DOCTOR: self._examine,
+            SHOW_EXAMINED: lambda: self._read(SHOW, self._examined()),
+            LOGS: lambda: self._read(LOGS, self._log()),
+            ATTACH: self._attach,
+        }
+        return ways[command]()
+
+    # --- under the tool ---------------------------------------------------------------------------
+
+    def _run(self) -> tuple[int, str]:
+        """The second time if once is not enough."""
+        for time in range(2 if self._ending.twice else 1):
+            self._recording = self._folder / f"recording-{time}"
+            found = self._under(RUN, self._recording)
+        return found
+
+    def _examine(self) -> tuple[int, str]:
+        return self._under(DOCTOR, self._folder / "examined")
+
+    def _under(self, command: str, output: Path) -> tuple[int, str]:
+        options = self._ending.options.get(command, ())
+        words = [*_TOOL, command, "--output", str(output), *options, *self._program]
+        interruption = self._ending.interruptions.get(command)
+        # The doctor keeps what the program prints.
+        return self._commands.run(words, interruption, f"{output.name}/**/output.txt")
+
+    # --- on its own -------------------------------------------------------------------------------
+
+    def _log(self) -> Path:
+        """What the program prints when torch logs."""
+        ran = self._commands.run_plainly(
+            self._without_tool, self._ending.interruptions.get(LOGS), TORCH_LOGS="+inductor"
+        )
+        self._ended = ran.pid
+        return ran.printed
+
+    def _attach(self) -> tuple[int, str]:
+        words = [*_TOOL, ATTACH, "--seconds", "5"]
+        if f'print("{READY}"' in self._ending.script:
+            return self._commands.run_beside(self._without_tool, words)
+        if self._ended is None:
+            self._log()
+        return self._commands.run([*words, str(self._ended)])
+
+    # --- what was written -------------------------------------------------------------------------
+
+    def _recorded(self) -> Path:
+        """What `run` recorded, or the program itself."""
+        if self._ending.is_notebook:
+            self._commands.run_beside(self._without_tool, ["true"])
+            return self._commands.last_recording
+        if self._recording is None:
+            self._run()
+        assert self._recording is not None
+        return self._recording
+
+    def _examined(self) -> Path:
+        folder = self._folder / "examined"
+        if not folder.exists():
+            self._examine()
+        return folder
+
+    def _read(self, command: str, what: Path, *options: str) -> tuple[int, str]:
+        return self._commands.run([*_TOOL, command, str(what), *options])
 
     @property
     def _program(self) -> list[str]:
-        names = {"SCRIPT": "script.py", "PYTHON": sys.executable}
+        names = {"SCRIPT": _SCRIPT, "NOTEBOOK": _NOTEBOOK, "PYTHON": sys.executable}
         return [names.get(word, word) for word in self._ending.command]
 
-    def _run(
-        self, words: Sequence[str], printed: Path, more: Mapping[str, str] | None = None
-    ) -> tuple[int, str]:
-        with printed.open("wb") as output:
-            child = self._start(words, output, more)
-            if self._ending.signal is not None and self._is_program(words):
-                self._send_when_ready(child, printed)
-            try:
-                code = child.wait(_SECONDS)
-            except subprocess.TimeoutExpired:
-                os.killpg(child.pid, signal.SIGKILL)
-                code = child.wait()
-        text = printed.read_text("utf-8", "replace").replace(f"{self._folder}/", "")
-        return (128 - code if code < 0 else code), text
-
-    def _start(
-        self, words: Sequence[str], output: object, more: Mapping[str, str] | None = None
-    ) -> subprocess.Popen[bytes]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("TORCH", "INDUCTOSCOPE"))}
-        environment = {
-            **kept,
-            "COLUMNS": "80",
-            "TORCHINDUCTOR_CACHE_DIR": str(self._folder / "cache"),
-            "INDUCTOSCOPE_RECORDINGS": str(self._folder / "recordings"),
-            **self._ending.environment,
-            **(more or {}),
-        }
-        return subprocess.Popen(
-            words,
-            cwd=self._folder,
-            env=environment,
-            stdout=output,  # type: ignore[arg-type]
-            stderr=subprocess.STDOUT,
-            stdin=subprocess.DEVNULL,
-            start_new_session=True,
-            # A shell lets what it starts in the background ignore Ctrl-C.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-        )
-
-    def _is_program(self, words: Sequence[str]) -> bool:
-        return "script.py" in words
-
-    def _send_when_ready(self, child: subprocess.Popen[bytes], printed: Path) -> None:
-        """Send the signal as a terminal does, to the whole group, once the program says "now".
-
-        SIGKILL cannot be passed on, so it goes to the program alone.
-        """
-        number = self._ending.signal
-        assert number is not None
-        if not self._says_now(child, printed):
-            return
-        if number == signal.SIGKILL:
-            os.kill(_youngest_script(child.pid), number)
-        else:
-            os.killpg(child.pid, number)
-
-    def _says_now(self, child: subprocess.Popen[bytes], printed: Path) -> bool:
-        """Wait until the program has said it, wherever the command puts what it prints."""
-        end = time.monotonic() + _TIME_TO_START
-        while child.poll() is None and time.monotonic() < end:
-            # The doctor keeps what the program prints.
-            examined = DOCTOR in child.args  # type: ignore[operator]
-            kept = self._folder.glob("examined/**/output.txt") if examined else ()
-            texts = (path.read_text("utf-8", "replace") for path in (printed, *kept))
-            if any("now" in text.splitlines() for text in texts):
-                time.sleep(0.3)
-                return True
-            time.sleep(0.1)
-        return False
-
-    def _attached(self, printed: Path) -> tuple[int, str]:
-        """What `attach` says of the program while it runs."""
-        running = self._folder / "running.txt"
-        with running.open("wb") as output:
-            child = self._start([sys.executable, "script.py"], output)
-            try:
-                self._says_now(child, running)
-                with printed.open("wb") as answer:
-                    words = [*_TOOL, ATTACH, str(child.pid), "--seconds", "5"]
-                    code = self._start(words, answer).wait(_SECONDS)
-            finally:
-                os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
-        return code, printed.read_text("utf-8", "replace")
+    @property
+    def _without_tool(self) -> list[str]:
+        words = self._program
+        return words if words[0] == sys.executable else [sys.executable, _SCRIPT]
 
 
-def _youngest_script(pid: int) -> int:
-    """The process that runs the script, below the tool."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return int(children[0]) if children else pid
+def _notebook(code: str) -> dict[str, Any]:
+    cell = {
+        "cell_type": "code",
+        "execution_count": None,
+        "metadata": {},
+        "outputs": [],
+        "source": code.splitlines(keepends=True),
+    }
+    return {"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}

@@ -228,6 +228,7 @@ def test_killing_the_tool_leaves_the_program_and_its_recording(workplace: Workpl
         (("no-such-program",), "neither a script"),
         (("-m",), "-m needs an argument"),
         (("folder",), "without a __main__.py"),
+        (("cells.ipynb",), "cells.ipynb is a notebook"),
     ],
 )
 def test_what_cannot_be_run_is_said_and_exits_with_2(

@@ -33,7 +33,9 @@ def examined(tmp_path: Path) -> Path:
 def test_show_begins_with_the_verdict_and_blames_nobody_for_how_the_doctor_ended_it(
     examined: Path,
 ) -> None:
-    said = inductoscope("show", examined).stdout
+    answer = inductoscope("show", examined)
+    assert answer.exit_code == 1
+    said = answer.stdout
     assert said.splitlines()[0] == "doctor: wrong-result"
     assert "aten.tanh.default" in said
     assert "the doctor ended the program after 3.0 s: it made no progress" in said

@@ -55,6 +55,8 @@ def place_of(name: str) -> int:
         ("unchecked_call", "machine_cannot_compile"),
         # A graph that runs for ever in eager too must not be blamed on the compiler.
         ("hangs_in_eager", "proven_failure"),
+        ("proven_failure", "dies_in_eager"),
+        ("dies_in_eager", "unproven_failure"),
         ("proven_failure", "only_under_the_tool"),
         ("only_under_the_tool", "unproven_failure"),
         # Whatever was found ends the examination before anybody else is blamed.

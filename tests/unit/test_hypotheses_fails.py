@@ -51,6 +51,15 @@ def test_a_program_that_fails_in_eager_too_is_its_own_fault(decide: Decide) -> N
     assert asked == ["off"]
 
 
+def test_the_rank_that_failed_first_is_the_reason(decide: Decide) -> None:
+    printed = (
+        "[rank1]: ValueError: bad batch\n[rank0]: RuntimeError: Connection closed by peer\n"
+        "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n"
+    )
+    verdict, _ = decide(check(), off=[End(1, printed)])
+    assert verdict.summary.endswith("not to blame: ValueError: bad batch (rank 1)")
+
+
 def test_a_program_that_ends_well_without_the_tool_blames_nobody(decide: Decide) -> None:
     verdict, asked = decide(check(), plain=[ENDS_WELL])
     assert (verdict.verdict, verdict.confidence) == ("unknown", "unknown")

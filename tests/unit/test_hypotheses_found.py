@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, HANG, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found, GraphWorkaround
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.recording.events.compiling import StageStart
@@ -106,3 +107,21 @@ def test_a_process_that_died_in_a_graph_is_returned_to(tmp_path: Path) -> None:
     verdict = verdict_of_first(case)
     assert (verdict.verdict, verdict.stage) == ("crash", "lowering")
     assert asked == [COMPILED, PLAIN]
+
+
+@pytest.mark.parametrize(
+    ("eager", "verdict", "asked_for"),
+    [
+        (End(139, signal=signal.SIGSEGV), "not-a-bug", ["off"]),
+        (End(134, signal=signal.SIGABRT), "crash", ["off", PLAIN]),
+        (ENDS_WELL, "crash", ["off", PLAIN]),
+    ],
+    ids=["dies in eager too", "dies otherwise", "lives in eager"],
+)
+def test_a_graph_that_kills_its_process_is_run_in_eager(
+    tmp_path: Path, eager: End, verdict: str, asked_for: list[str]
+) -> None:
+    """The investigation ran the user's operator as well, and died of it."""
+    found = Found("0/0", Failure(SIGNAL, "died", stage="runtime", aspect="SIGSEGV"))
+    case, asked = written_case(tmp_path, End(75, found=found), off=[eager], plain=[FAILS])
+    assert (verdict_of_first(case).verdict, asked) == (verdict, asked_for)

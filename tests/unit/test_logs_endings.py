@@ -306,6 +306,35 @@ def test_the_recompile_limit_is_told_from_its_warning_alone(tmp_path: Path) -> N
     assert "the others still run compiled" in answer.title
 
 
+def test_a_graph_from_the_cache_is_compiled(tmp_path: Path) -> None:
+    """Where AOTAutograd's part is cached too, no other line says that the compile is over."""
+    log = LogText().torch("fx graph cache hit for key fabc", level="I", module="codecache.py")
+    later = judged(tmp_path, log)
+    assert (later.kind, later.is_problem) == (Kind.RUN_TIME, True)
+    log.torch("Cache Metrics:", level="I", module="remote_cache.py", own=False)
+    assert judged(tmp_path, log).kind is Kind.CLEAN
+
+
+def test_an_interruption_before_any_compile_is_not_after_compilation(tmp_path: Path) -> None:
+    log = LogText()
+    log.torch("compile_threads set to 2", level="I", module="config.py", own=False)
+    stack = ("Traceback (most recent call last):", '  File "/home/user/train.py", line 4, in load')
+    answer = judged(tmp_path, log, *stack, "KeyboardInterrupt")
+    assert answer.kind is Kind.INTERRUPTED
+    assert answer.title == "interrupted in user code; the log shows no compile"
+
+
+def test_a_program_that_compiles_nothing_is_not_said_to_have_finished_compiles(
+    tmp_path: Path,
+) -> None:
+    begun = {"level": "I", "module": "config.py", "own": False}
+    ended = {"level": "I", "module": "remote_cache.py", "own": False}
+    log = LogText().torch("compile_threads set to 2", **begun)  # type: ignore[arg-type]
+    answer = judged(tmp_path, log.torch("Cache Metrics: None", **ended))  # type: ignore[arg-type]
+    assert (answer.kind, answer.is_problem) == (Kind.CLEAN, False)
+    assert answer.title == "the program ended; the log shows no compile"
+
+
 def test_a_compiler_that_hangs_is_headed_by_what_it_is() -> None:
     answer = only_answer(RECORDED / "stall_in_compiler.log.gz")
     assert f"{answer.kind.value}: {answer.title}" == (

@@ -189,7 +189,7 @@ def test_a_crash_after_compiling_suspects_a_kernel(findings: Find) -> None:
         "The program was killed by SIGSEGV, outside the compiler, after 1 compiled graph"
     )
     assert found.stage == "runtime"
-    assert "A compiled kernel may be the cause." in found.advice
+    assert "A compiled kernel may be the cause: 'inductoscope doctor'" in found.advice
 
 
 def test_a_crash_with_nothing_compiled_points_elsewhere(findings: Find) -> None:

@@ -411,3 +411,14 @@ def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:
     (tmp_path / "recording" / "stall-3.json").write_text("[not a stall")
     findings = list(stall.check(load(tmp_path / "recording")))
     assert [finding.is_problem for finding in findings] == [True, False]
+
+
+def test_a_stall_that_ctrl_c_ended_is_a_problem(tmp_path: Path) -> None:
+    begun = {"kind": "compile-start", "compile": "0/0", "function": "step"}
+    interrupted = {"kind": "error", "stage": "codegen", "type": "KeyboardInterrupt", "message": ""}
+    folder = write_recording(tmp_path / "recording", begun, {**interrupted, "compile": "0/0"})
+    data = {"number": 1, "seconds": 5.0, "compile": "0/0", "moved": {"after": 9.0}}
+    (folder / "stall-1.json").write_text(json.dumps(data))
+    (finding,) = stall.check(load(folder))
+    assert finding.is_problem
+    assert finding.title.startswith("No progress for 5 s or more")

@@ -69,6 +69,12 @@ def resolve_command(words: Sequence[str]) -> list[str]:
                 f"{sys.executable} has installed)."
             )
         return [sys.executable, *words]
+    if first.endswith(".ipynb"):
+        raise UsageError(
+            f"{first} is a notebook, which Python cannot run. In its cells, use `with "
+            "inductoscope.record():` or inductoscope.check(function, *inputs); or make a script of "
+            f"it: jupyter nbconvert --to script {first}"
+        )
     if first.endswith((".py", ".pyc", ".pyz")) or _is_python_text(Path(first)):
         return [sys.executable, *_existing_script(first, words)]
     return _program(first, words)

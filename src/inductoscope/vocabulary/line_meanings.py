@@ -16,6 +16,7 @@ class LineMeaning(str, Enum):
     BACKEND_DONE = "the backend has returned"
     INDUCTOR = "Inductor begins with a graph"
     INDUCTOR_DONE = "Inductor has compiled a graph"
+    FROM_CACHE = "a compiled graph comes from the cache"
     SETTINGS = "the settings of Inductor follow"
     KERNEL = "a kernel for a GPU is generated"
     CODE = "the code of all kernels is generated"

@@ -231,6 +231,13 @@ PATTERNS: tuple[LogPattern, ...] = (
         module="torch/_inductor/compile_fx.py",
     ),
     LogPattern(
+        "fx graph cache hit for key %s",
+        "INFO",
+        "a graph was compiled before; where AOTAutograd's part is cached too, no line follows",
+        LineMeaning.FROM_CACHE,
+        module="torch/_inductor/codecache.py",
+    ),
+    LogPattern(
         "FX graph cache hash details for key %s:\\n%s",
         "DEBUG",
         "Inductor's settings follow",
@@ -344,13 +351,7 @@ def check_pattern(pattern: LogPattern, source: str, *, version: str) -> PatternC
     nearest = _nearest(pattern.text, calls)
     if nearest is None:
         return PatternCheck(pattern, Presence.MISSING)
-    return PatternCheck(
-        pattern,
-        Presence.MISSING,
-        line=nearest.line,
-        level=nearest.level,
-        nearest=nearest.text,
-    )
+    return PatternCheck(pattern, Presence.MISSING, nearest.line, nearest.level, nearest.text)
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ _SHOWN = {
 INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
 
 
+def was_interrupted(compile_: Compile) -> bool:
+    """Whether somebody ended it from outside, most often with Ctrl-C."""
+    return any(error.type in INTERRUPTIONS for error in compile_.errors)
+
+
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per exception that left the compiler."""
     for compile_ in recording.compiles:

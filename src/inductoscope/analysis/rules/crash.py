@@ -15,9 +15,9 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 
-from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
+from inductoscope.analysis.rules.compile_error import was_interrupted
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Compile, Process, Recording
+from inductoscope.model.entities import Process, Recording
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
@@ -92,15 +92,11 @@ def _elsewhere(recording: Recording, compiled: int) -> str:
     """Where a program was that was not inside a stage."""
     if any(process.stopped for process in recording.processes):
         return "but it is not known where: the recording had stopped before"
-    if any(_interrupted(compile_) for compile_ in recording.compiles):
+    if any(was_interrupted(compile_) for compile_ in recording.compiles):
         return "while it compiled"
     if compiled:
         return f"outside the compiler, after {count_of(compiled, 'compiled graph')}"
     return "outside the compiler"
-
-
-def _interrupted(compile_: Compile) -> bool:
-    return any(error.type in INTERRUPTIONS for error in compile_.errors)
 
 
 def _last_steps(recording: Recording) -> Iterator[str]:
@@ -160,7 +156,7 @@ def _advice(number: int, in_compiler: bool, compiled: bool) -> str:
         return "The compiler itself died. Look at the stage with 'inductoscope show'."
     if compiled:
         return (
-            "A compiled kernel may be the cause. Run again without torch.compile: if it survives, "
-            "look at the kernels with 'inductoscope show --stage kernel'."
+            "A compiled kernel may be the cause: 'inductoscope doctor' runs the program again and "
+            "finds out."
         )
     return "Nothing had been compiled, so look outside torch.compile first."

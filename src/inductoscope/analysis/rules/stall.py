@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from inductoscope.analysis.rules.compile_error import was_interrupted
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.hangs.choices.analysis import analyse
 from inductoscope.hangs.choices.stuck_choices import stuck_choices
@@ -29,7 +30,11 @@ from inductoscope.vocabulary.verdicts import Confidence
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding for each stall; one that resolved by itself is a note."""
     folder = Path(recording.path)
+    interrupted = {c.id for c in recording.compiles if was_interrupted(c)}
     for stall in kept_stalls(folder):
+        # Ctrl-C makes a program move, but resolves nothing.
+        if stall.get("compile") in interrupted:
+            stall = {**stall, "moved": None}
         yield _finding(stall, folder)
 
 

@@ -112,9 +112,9 @@ def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:
 def _no_torch_line(paths: tuple[str, ...]) -> str:
     where = paths[0] if len(paths) == 1 else f"{len(paths)} files"
     return (
-        f"Found no torch log line in {where}: another tool wrote it, or the program ran without "
-        'TORCH_LOGS. Run the program with TORCH_LOGS="+inductor" and add 2>&1, because torch logs '
-        "to standard error."
+        f"Found no torch log line in {where}: another tool wrote it, the program ran without "
+        'TORCH_LOGS, or it compiled nothing. Run the program with TORCH_LOGS="+inductor" and add '
+        "2>&1, because torch logs to standard error."
     )
 
 

@@ -88,7 +88,17 @@ def command(
             if view.get("target"):
                 _print_target(printer, view["target"])
             render(printer, view)
-    sys.exit(1 if any(finding["is_problem"] for finding in view.get("findings", ())) else 0)
+    sys.exit(1 if _reports_problem(view) else 0)
+
+
+def _reports_problem(view: dict[str, Any]) -> bool:
+    """Whether a finding is a problem, or the doctor found one."""
+    from inductoscope.doctor.verdict import exit_code
+
+    verdict = view.get("verdict")
+    if verdict is not None and exit_code(verdict["verdict"]) == 1:
+        return True
+    return any(finding["is_problem"] for finding in view.get("findings", ()))
 
 
 def _list_recordings() -> tuple[Any, Any]:

@@ -71,13 +71,25 @@ def _how_it_ended(run: ProgramRun, last_lines: list[str]) -> str:
     return f". It ends with exit code {run.ending.exit_code}{line}"
 
 
-_EXCEPTION = re.compile(r"^[\w.]*(?:Error|Exception|Interrupt|Exit): .*", re.MULTILINE)
+_EXCEPTION = re.compile(
+    r"^(?:\[rank(?P<rank>\d+)\]: )?(?P<text>[\w.]*(?:Error|Exception|Interrupt|Exit): .*)",
+    re.MULTILINE,
+)
+# What a launcher says after one of its ranks has failed.
+_OF_LAUNCHER = "torch.distributed.elastic."
 
 
 def _exception_in(output: str) -> str:
-    """The line that names the exception; torch adds advice after it."""
-    found = _EXCEPTION.findall(output)
-    return str(found[-1]) if found else ""
+    """The line that names the exception; torch adds advice after it.
+
+    Of several ranks, the one that failed first: the others fail because it is gone.
+    """
+    every = list(_EXCEPTION.finditer(output))
+    found = [match for match in every if not match["text"].startswith(_OF_LAUNCHER)] or every
+    on_ranks = [match for match in found if match["rank"]]
+    if on_ranks:
+        return f"{on_ranks[0]['text']} (rank {on_ranks[0]['rank']})"
+    return str(found[-1]["text"]) if found else ""
 
 
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:

@@ -39,7 +39,15 @@ _BEGINNINGS = {
     LineMeaning.INDUCTOR: stages.INDUCTOR,
     LineMeaning.BACKEND_DONE: stages.DYNAMO,
 }
+_AUTOTUNING = (stages.AUTOTUNE, stages.BENCHMARK)
 _SUBMISSIONS = (LineMeaning.GROUP, LineMeaning.SUBMITTED_TO_THREAD, LineMeaning.SUBMITTED_TO_POOL)
+# A log with one of these would show that the program ended.
+_OF_INDUCTOR = (
+    LineMeaning.INDUCTOR_DONE,
+    LineMeaning.FROM_CACHE,
+    LineMeaning.RUN,
+    LineMeaning.GROUP,
+)
 _STAGE_KINDS = {
     stages.DYNAMO: Kind.DYNAMO,
     stages.AOT: Kind.AOT,
@@ -136,9 +144,12 @@ def _interrupted(program: ProgramFold) -> Answer | None:
     if interrupt is None:
         return None
     stage, frame = interrupt.stage
-    if stage in (stages.AUTOTUNE, stages.BENCHMARK):
+    if stage in _AUTOTUNING:
         kind = Kind.INTERRUPTED
         title = f"{_seen_in(interrupt)} {WORDS[stage]}; the log names no choice"
+    elif stage in (stages.RUNTIME, stages.USER) and not _shows_compile(program):
+        kind = Kind.INTERRUPTED
+        title = f"{_seen_in(interrupt)} {WORDS.get(stage, stage)}; the log shows no compile"
     else:
         kind = _STAGE_KINDS.get(stage, Kind.INDUCTOR)
         title = f"{_seen_in(interrupt)} {WORDS.get(stage, stage)}"
@@ -149,8 +160,14 @@ def _interrupted(program: ProgramFold) -> Answer | None:
         confidence="proven" if interrupt.sure else "likely",
         stage=stage,
         evidence=failure_evidence(interrupt, frame),
-        advice=_CHOICE_ADVICE if kind is Kind.INTERRUPTED else _stage_advice(stage),
+        advice=_stage_advice(stage) if stage not in _AUTOTUNING else _CHOICE_ADVICE,
     )
+
+
+def _shows_compile(program: ProgramFold) -> bool:
+    """AOTInductor compiles under no id, but begins and ends as any other compile does."""
+    seen = {*program.last_seen} - {LineMeaning.RUN, LineMeaning.ENDING}
+    return bool(program.compiles or program.phases.records or seen)
 
 
 _CHOICE_ADVICE = (
@@ -174,7 +191,9 @@ def _clean(program: ProgramFold) -> Answer | None:
         return None
     return Answer(
         kind=Kind.CLEAN,
-        title="the program ended and every compile finished",
+        title="the program ended and every compile finished"
+        if _shows_compile(program)
+        else "the program ended; the log shows no compile",
         program=program.program,
         confidence="proven",
         is_problem=False,
@@ -299,10 +318,7 @@ def _kernels(program: ProgramFold, compile_: CompileProgress) -> Answer:
 
 def _compiled(program: ProgramFold) -> Answer | None:
     """Every compile that the log holds is done, but no line says that the program ended."""
-    told = any(
-        meaning in program.last_seen
-        for meaning in (LineMeaning.INDUCTOR_DONE, LineMeaning.RUN, LineMeaning.GROUP)
-    )
+    told = any(meaning in program.last_seen for meaning in _OF_INDUCTOR)
     if not program.compiles or not program.compiles[-1].done or not told:
         return None
     seen = dict.fromkeys((program.compiles[-1].last, program.last))
@@ -343,8 +359,8 @@ def _stage_advice(stage: str) -> tuple[str, ...]:
         )
     if stage in (stages.RUNTIME, stages.USER):
         return (
-            "It is not the compiler: a kernel does not return, a collective waits for another "
-            "rank, or the program itself hangs",
+            "It was not compiling: if it hangs, then a kernel does not return, a collective waits "
+            "for another rank, or the program itself hangs",
             "While it hangs: inductoscope attach PID",
         )
     if stage == stages.CPP_COMPILE:

@@ -73,16 +73,16 @@ class CompileProgress:
         bounds = [meaning for meaning in self.last_seen if meaning in _BOUNDS]
         if not bounds:
             return LineMeaning.OUTPUT in self.last_seen
-        return bounds[-1] in (LineMeaning.INDUCTOR_DONE, LineMeaning.BACKEND_DONE)
+        return bounds[-1] in _ENDS
 
 
+_ENDS = (LineMeaning.INDUCTOR_DONE, LineMeaning.FROM_CACHE, LineMeaning.BACKEND_DONE)
 _BOUNDS = (
+    *_ENDS,
     LineMeaning.TRACING,
     LineMeaning.TRACED,
     LineMeaning.BACKEND,
-    LineMeaning.BACKEND_DONE,
     LineMeaning.INDUCTOR,
-    LineMeaning.INDUCTOR_DONE,
 )
 # Their loggers tell when a compile is done, so a log with their lines would show that. One of
 # these is often asked for alone.

@@ -138,7 +138,7 @@ def print_summary(printer: Printer, view: View) -> None:
         print_stored_verdict(printer, view["verdict"], view["recording"])
     printer.heading(f"inductoscope: {view['headline']}")
     ended = view["state"].partition("the program ended ")[2]
-    if ended and view["headline"] != view["state"]:
+    if ended and not view["headline"].startswith(view["state"]):
         printer.pair("ended", ended)
     if view["torch"]:
         printer.pair("torch", view["torch"])
@@ -178,7 +178,9 @@ def _headline(recording: Recording, findings: list[Finding]) -> str:
     if not endings or (recording.ending is not None and recording.ending.exit_code == 0):
         endings = [finding.title for finding in findings if finding.rule in UNCOMPILED]
     if not endings:
-        return _state(recording)
+        state = _state(recording)
+        is_over = recording.ending is not None and not recording.compiles
+        return f"{state}; no compile was recorded" if is_over else state
     return f"{endings[0][0].lower()}{endings[0][1:]}"
 
 

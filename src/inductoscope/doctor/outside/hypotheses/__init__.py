@@ -13,6 +13,7 @@ from inductoscope.doctor.outside.hypotheses import (
     compile_refused,
     cuda_graphs,
     died_or_stalled,
+    dies_in_eager,
     dynamo_alone,
     fails_in_eager,
     fails_now_and_then,
@@ -52,6 +53,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     machine_cannot_compile.HYPOTHESIS,
     hangs_in_eager.HYPOTHESIS,
     proven_failure.HYPOTHESIS,
+    dies_in_eager.HYPOTHESIS,
     only_under_the_tool.HYPOTHESIS,
     unproven_failure.HYPOTHESIS,
     # No compiled graph is known to be wrong.
