@@ -37,7 +37,7 @@ def main(words: Sequence[str] | None = None) -> int:
         names = ", ".join(ending.name for ending in ENDINGS)
         parser.error(f"no ending contains {chosen.only!r}; there are {names}")
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(chosen.jobs) as pool:
-        folder = chosen.keep or Path(temporary)
+        folder = (chosen.keep or Path(temporary)).absolute()
         probed = _probe(folder / "probe")
         tried = pool.map(lambda one: list(try_ending(one, folder / one.name, only, probed)), wanted)
         heard = [one for some in tried for one in _printed(some)]
