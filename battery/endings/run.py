@@ -22,7 +22,9 @@ _PROBE = "import torch\ntorch.compile(lambda x: x.exp2())(torch.ones(4))\n"
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--only", default="", metavar="NAME", help="endings that contain NAME")
+    parser.add_argument(
+        "--only", default="", metavar="NAME,NAME", help="endings that contain a NAME"
+    )
     parser.add_argument("--commands", default="", metavar="NAME,NAME", help="only these commands")
     parser.add_argument("--markdown", type=Path, help="also write the table to this file")
     parser.add_argument("--jobs", type=int, default=2, help="endings at a time")
@@ -32,10 +34,12 @@ def main(words: Sequence[str] | None = None) -> int:
     unknown = sorted({*only} - {*COMMANDS})
     if unknown:
         parser.error(f"no such command: {', '.join(unknown)}; there are {', '.join(COMMANDS)}")
-    wanted = [ending for ending in ENDINGS if chosen.only in ending.name]
+    wanted = [one for one in ENDINGS if any(part in one.name for part in chosen.only.split(","))]
     if not wanted:
         names = ", ".join(ending.name for ending in ENDINGS)
         parser.error(f"no ending contains {chosen.only!r}; there are {names}")
+    if chosen.keep and chosen.keep.exists():
+        parser.error(f"{chosen.keep} exists already")
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(chosen.jobs) as pool:
         folder = (chosen.keep or Path(temporary)).absolute()
         probed = _probe(folder / "probe")
