@@ -197,6 +197,25 @@ def test_all_errors_are_in_the_tree_of_the_module() -> None:
         assert f"{error.exit_code}: " in (module.__doc__ or "")
 
 
+def typed_in_a_shell(words: str) -> tuple[int, str]:
+    """The exit code and what is on standard error."""
+    command = f"{sys.executable} -m inductoscope {words}"
+    done = subprocess.run(command, shell=True, capture_output=True, text=True, check=False)
+    return done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("more", ["", "--json -"])
+def test_a_closed_standard_output_changes_no_exit_code(more: str) -> None:
+    failed = stored("refused_by_compiler")
+    assert typed_in_a_shell(f"show {failed} {more} >&-") == (1, "")
+
+
+@pytest.mark.parametrize("more", ["", "--json -"])
+def test_a_full_disk_is_said_once_and_is_no_success(more: str) -> None:
+    said = "inductoscope: the output cannot be written: No space left on device\n"
+    assert typed_in_a_shell(f"show {CHAIN} {more} > /dev/full") == (3, said)
+
+
 # --- run, on programs without torch ---------------------------------------------------------------
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import importlib
 import io
 import os
@@ -13,7 +15,7 @@ from typing import NoReturn, TextIO
 
 import click
 
-from inductoscope.errors import InductoscopeError
+from inductoscope.errors import InductoscopeError, ToolFailure
 from inductoscope.version import __version__
 from inductoscope.views.report.plain_text import visible
 from inductoscope.vocabulary.spelling import did_you_mean, nearest
@@ -40,6 +42,8 @@ COMMANDS: tuple[str, ...] = (
 # What shells report for Ctrl-C and for a reader that has left: 128 plus the signal's number.
 _INTERRUPTED = 130
 _NO_READER = 141
+# A file that is open cannot be written any more, standard output most likely.
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 
 class _LazyGroup(click.Group):
@@ -110,13 +114,28 @@ def _cli() -> None:
 
 def main() -> None:
     """Run the command line; a reader that leaves early, as in `| head`, ends it quietly."""
+    _open_closed_streams()
     try:
         _run()
-    finally:
+    except SystemExit as ending:
         try:
             sys.stdout.flush()
         except BrokenPipeError:
             _leave_without_reader()
+        except OSError as error:
+            # An exit code that already says that something is wrong stays.
+            _leave_unwritten(error, ending.code)
+        raise
+
+
+def _open_closed_streams() -> None:
+    """What is closed, as by `>&-`, takes what is printed and drops it.
+
+    Otherwise the next file that is opened would get its number, and what is printed with it. A
+    program that is started finds it closed all the same: no child inherits these.
+    """
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
 
 
 def _has_no_reader(stream: TextIO) -> bool:
@@ -129,9 +148,20 @@ def _has_no_reader(stream: TextIO) -> bool:
 
 
 def _leave_without_reader() -> NoReturn:
-    # What is still to be written goes nowhere, or Python would complain when it ends.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _drop_output()
     sys.exit(_NO_READER)
+
+
+def _leave_unwritten(error: OSError, code: str | int | None = None) -> NoReturn:
+    _drop_output()
+    click.echo(f"inductoscope: the output cannot be written: {error.strerror}", err=True)
+    sys.exit(code or ToolFailure.exit_code)
+
+
+def _drop_output() -> None:
+    """What is still to be written goes nowhere, or Python would complain when it ends."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _run() -> NoReturn:
@@ -147,6 +177,10 @@ def _run() -> NoReturn:
     except click.ClickException as error:
         _with_one_suggestion(error).show()
         sys.exit(error.exit_code)
+    except OSError as error:
+        if error.errno not in _NO_SPACE:
+            raise
+        _leave_unwritten(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("inductoscope: interrupted", err=True)
         sys.exit(_INTERRUPTED)
