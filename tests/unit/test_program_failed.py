@@ -126,6 +126,61 @@ def test_a_thread_is_named_and_the_program_may_still_end_well(tmp_path: Path) ->
     assert shown.stdout.startswith("inductoscope: the program ended with exit code 0")
 
 
+KILLED = {"kind": "exited", "pid": 7, "exit_code": 139, "signal": 11, "seconds": 2.0}
+STOPPED = {"kind": "exited", "pid": 7, "exit_code": 130, "signal": 2, "seconds": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("ended", "headline"),
+    [
+        (KILLED, "the program was killed by SIGSEGV, outside the compiler"),
+        (STOPPED, "the program was stopped by SIGINT, outside the compiler"),
+        ({**FAILED, "exit_code": 3}, "the program"),  # … ended with exit code 3
+    ],
+)
+def test_a_thread_is_not_why_the_program_ended(
+    tmp_path: Path, ended: dict[str, Any], headline: str
+) -> None:
+    event = uncaught(type="KeyError", stack=STACK, thread="loader")
+    said = first_line(tmp_path, *COMPILED, event, ended, stack=MAIN)
+    assert said == f"inductoscope: {headline}"
+    found = [one.title for one in diagnose(load(tmp_path / "recording")) if one.is_problem]
+    assert "Thread loader of the program failed with KeyError at train.py:9" in found[-1]
+
+
+def with_a_child(folder: Path, ended: dict[str, Any], stack: str, *argv: str) -> str:
+    """What is said on a program whose child, which runs `argv`, left an exception uncaught."""
+    found = write_recording(
+        folder / "recording", LAUNCHED, ended, payloads={**PAYLOADS, STACK: stack}
+    )
+    child = {**PROCESS, "pid": 21, "parent": 7, "argv": ["python", *argv]}
+    events = enumerate((child, TORCH, uncaught(type="ValueError", stack=STACK)))
+    lines = [json.dumps({"n": n, "t": 3.0, **event}) for n, event in events]
+    (found / "streams" / "21-2.jsonl").write_text("\n".join(lines) + "\n")
+    return inductoscope("show", found).words
+
+
+@pytest.mark.parametrize(
+    ("argv", "file", "headline"),
+    [
+        (("/home/me/child.py",), "/home/me/child.py", "(child.py) failed with {} at child.py:6"),
+        (("-c", "import torch"), "<string>", "(python -c) failed with {} at <string>:6"),
+        (("-um", "package.child"), "/me/child.py", "(-m package.child) failed with {} at child.py"),
+    ],
+)
+def test_a_child_that_fails_is_named_with_its_line(
+    tmp_path: Path, argv: tuple[str, ...], file: str, headline: str
+) -> None:
+    said = with_a_child(tmp_path, FAILED, f'  File "{file}", line 6, in <module>\n', *argv)
+    assert said.startswith(f"inductoscope: process 21 {headline.format('ValueError')}")
+
+
+def test_a_signal_leads_over_a_child_that_the_program_survived(tmp_path: Path) -> None:
+    said = with_a_child(tmp_path, KILLED, MAIN, "/home/me/child.py")
+    assert said.startswith("inductoscope: the program was killed by SIGSEGV")
+    assert "problem: Process 21 (child.py) failed with ValueError at train.py:9" in said
+
+
 def test_what_an_interactive_tool_printed_did_not_end_the_program(tmp_path: Path) -> None:
     ended = {**FAILED, "exit_code": 0}
     assert findings(tmp_path, *COMPILED, uncaught(stack=STACK), ended, stack=MAIN) == []

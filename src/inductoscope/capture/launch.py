@@ -25,6 +25,7 @@ from inductoscope.capture.scope import describe_launcher
 from inductoscope.capture.tidying import tidy_run
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.model.entities import Ending
+from inductoscope.model.process_name import OPTIONS_WITH_VALUE
 from inductoscope.recording.events.process import Exited, Launched
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import discard_recording
@@ -44,8 +45,6 @@ _SENT_BY_KERNEL = 0x80  # si_code of a signal from a terminal; a process sends a
 _LONGEST_WAIT = 1.0
 
 _PYTHON = re.compile(r"python[0-9.]*")
-# Options of Python whose value is the next word.
-_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 # Takes the program's pid; the context that is entered while the program runs.
 Observer = Callable[[int], contextlib.AbstractContextManager[None]]
@@ -117,7 +116,7 @@ def _refuse_missing_script_of_python(words: Sequence[str]) -> None:
     while rest and rest[0].startswith("-"):
         option = rest.pop(0)
         is_short = not option.startswith("--")
-        if option in _WITH_VALUE:
+        if option in OPTIONS_WITH_VALUE:
             del rest[:1]
         elif option in ("-", "--") or (is_short and set(option) & set("mc")):
             return  # Standard input, a module or code.

@@ -51,7 +51,7 @@ def where_raised(recording: Recording, process: Process, error: UncaughtExceptio
     """Read the frames of an exception that `process` left uncaught."""
     frames = frames_in(recording.payload(error.stack))
     failed = _failed_compile(recording, process, error)
-    callers = [frame for frame in frames if is_users(frame.file)]
+    callers = [frame for frame in frames if is_users(frame.file)] or _without_file(frames)
     caller = callers[-1] if callers else None
     if failed is not None:
         return Raising(caller, compile=failed[0], compile_error=failed[1])
@@ -74,6 +74,12 @@ def where_raised(recording: Recording, process: Process, error: UncaughtExceptio
         compiled_line=line,
         callee=called[-1] if called else None,
     )
+
+
+def _without_file(frames: tuple[Frame, ...]) -> list[Frame]:
+    """The frames of a program that is in no file: of `python -c`, or from standard input."""
+    main = frames[0].file if frames else ""
+    return [frame for frame in frames if frame.file == main and main in ("<string>", "<stdin>")]
 
 
 def _failed_compile(

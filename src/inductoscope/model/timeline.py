@@ -17,6 +17,7 @@ from typing import Any
 from inductoscope.model.entities import Recording
 from inductoscope.model.lanes import Lane, Span, is_part_of_choice, laid_out, nests
 from inductoscope.model.position import OpenStages, native_key
+from inductoscope.model.process_name import what_runs
 from inductoscope.recording.events.autotuning import (
     BenchmarkEnd,
     BenchmarkStart,
@@ -176,9 +177,8 @@ class _Stream:
             return "inductoscope"
         if self.kind == "worker":
             return "torch's compile worker"
-        scripts = [word for word in self.process.argv[1:] if not word.startswith("-")]
         rank = self.process.rank
-        title = Path(scripts[0]).name if scripts else "program"
+        title = what_runs(self.process.argv) or "program"
         return f"rank {rank}, {title}" if rank else title
 
     @property

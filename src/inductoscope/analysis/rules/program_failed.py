@@ -1,7 +1,8 @@
-"""An exception that nobody caught.
+"""An exception that nobody caught, which ended the program.
 
-What it finds: the exception that ended the program, one of its processes or threads; whether it was
-raised inside a compiled graph, while something was compiled, or in Python code; and your line.
+What it finds: the exception that ended the program, or a process of it that may have made it fail;
+whether it was raised inside a compiled graph, while something was compiled, or in Python code; and
+your line.
 
 Why it matters: an exception from compiled code may be the compiler's fault; one from elsewhere is
 not.
@@ -14,12 +15,13 @@ What to do: if compiled code was involved, 'inductoscope doctor' runs the progra
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from inductoscope.analysis.rules.compile_error import INTERRUPTIONS
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Process, Recording
+from inductoscope.model.process_name import what_runs
 from inductoscope.model.raising import Raising, where_raised
 from inductoscope.model.target import recording_target
 from inductoscope.model.uncaught import UncaughtException
@@ -28,48 +30,89 @@ from inductoscope.vocabulary.frames import Frame, shorten
 from inductoscope.vocabulary.pretended_device import asked_in_vain, wants_a_value
 
 
-def check(recording: Recording) -> Iterator[Finding]:
-    """One finding per exception; the same one in several processes is one finding.
+@dataclass(frozen=True)
+class UncaughtFailure:
+    """An exception that nobody caught, and the process in which it was raised."""
 
-    The first comes first: what fails in a child, or in one rank, makes others fail later. What ends
-    a thread ends no process.
+    process: Process
+    error: UncaughtException
+    is_programs: bool
+
+    @property
+    def ended_part(self) -> bool:
+        """Whether it ended a thread, or a process other than the program's own."""
+        return bool(self.error.thread) or not self.is_programs
+
+
+def check(recording: Recording) -> Iterator[Finding]:
+    """One finding per exception; what the program survived is for `part_failed`."""
+    failures = [one for one in failures_of(recording) if not was_survived(recording, one)]
+    return findings_of(recording, failures, rule="program_failed")
+
+
+def failures_of(recording: Recording) -> list[UncaughtFailure]:
+    """All of them, the first first: what fails in one rank makes others fail later."""
+    every = [
+        UncaughtFailure(process, error, _is_programs(recording, process))
+        for process in recording.processes
+        for error in process.uncaught
+        if error.type not in INTERRUPTIONS
+    ]
+    return sorted(every, key=lambda failure: failure.error.at)
+
+
+def _is_programs(recording: Recording, process: Process) -> bool:
+    return bool(recording.manifest.get("inside")) or process.pid == recording.command_pid
+
+
+def was_survived(recording: Recording, failure: UncaughtFailure) -> bool:
+    """Whether the program went on.
+
+    What ends a child may be why a program exits with a code, but rarely why a signal kills it. What
+    ends a thread ends no process. Interactive tools print exceptions as Python does, and go on.
     """
+    if failure.error.thread:
+        return True
+    ending = recording.ending
+    if ending is None:
+        return False
+    return ending.exit_code == 0 or (failure.ended_part and ending.signal is not None)
+
+
+def findings_of(
+    recording: Recording, failures: list[UncaughtFailure], rule: str
+) -> Iterator[Finding]:
+    """One finding per exception; the same one in several processes is one finding."""
     found: dict[tuple[str, str], list[str]] = {}
     findings: dict[tuple[str, str], Finding] = {}
-    every = [(process, error) for process in recording.processes for error in process.uncaught]
-    for process, error in sorted(every, key=lambda one: one[1].at):
-        if error.type in INTERRUPTIONS or _was_survived(recording, process, error):
-            continue
-        raising = where_raised(recording, process, error)
-        what = _what(error, raising)
-        key = what, error.thread
-        found.setdefault(key, []).append(_who(recording, process, error))
-        findings.setdefault(key, _finding(error, raising, recording_target(recording)))
-    for key, names in sorted(found.items(), key=lambda item: bool(item[0][1])):
+    for failure in failures:
+        error = failure.error
+        raising = where_raised(recording, failure.process, error)
+        key = _what(error, raising), error.thread
+        found.setdefault(key, []).append(_who(recording, failure))
+        finding = _finding(error, raising, recording_target(recording))
+        findings.setdefault(key, replace(finding, rule=rule))
+    for key, names in found.items():
         who = " and ".join(dict.fromkeys(names))
         finding = findings[key]
         verb = "failed with" if finding.is_problem else "reached a limit of the pretended GPU:"
         yield replace(finding, title=f"{who} {verb} {key[0]}")
 
 
-def _was_survived(recording: Recording, process: Process, error: UncaughtException) -> bool:
-    """Interactive tools print exceptions as Python does, and go on."""
-    ended_well = recording.ending is not None and recording.ending.exit_code == 0
-    return ended_well and not error.thread and process.pid == recording.command_pid
-
-
-def _who(recording: Recording, process: Process, error: UncaughtException) -> str:
+def _who(recording: Recording, failure: UncaughtFailure) -> str:
     if recording.manifest.get("inside"):
         return "The recorded block"
+    process = failure.process
     programs = [one for one in recording.processes if one.role == "program" and one.torch]
     if process.rank and len(programs) > 1:
         name = f"Rank {process.rank}"
-    elif process.pid == recording.command_pid or len(programs) == 1:
+    elif failure.is_programs:
         name = "The program"
     else:
-        name = f"Process {process.pid}"
-    if error.thread:
-        return f"Thread {error.thread} of {name[0].lower()}{name[1:]}"
+        runs = what_runs(process.argv)
+        name = f"Process {process.pid}" + (f" ({runs})" if runs else "")
+    if failure.error.thread:
+        return f"Thread {failure.error.thread} of {name[0].lower()}{name[1:]}"
     return name
 
 
@@ -123,7 +166,7 @@ def _finding(error: UncaughtException, raising: Raising, target: str) -> Finding
     message = error.message.strip().partition("\n")[0][:300]
     limit = _limit(error, target) if target else ""
     return Finding(
-        rule="program_failed",
+        rule="",
         title="",
         is_problem=not limit,
         confidence="proven",
