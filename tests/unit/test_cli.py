@@ -269,6 +269,23 @@ def test_a_module_of_any_kind_is_left_to_python(module: str, tmp_path: Path) -> 
     assert done.returncode == (1 if module == "package.broken" else 0)
 
 
+def test_a_package_runs_once_although_its_module_is_looked_up(tmp_path: Path) -> None:
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("open('ran', 'a').write('x')")
+    (tmp_path / "package" / "train.py").write_text("")
+    assert run("--output", "recording", "-m", "package.trian", cwd=tmp_path).returncode == 2
+    assert run("--output", "recording", "-m", "package.train", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "ran").read_text() == "x"
+
+
+def test_a_package_that_makes_its_own_modules_is_left_to_python(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "train.py").write_text("")
+    (tmp_path / "package").mkdir()
+    (tmp_path / "package" / "__init__.py").write_text("__path__.append('elsewhere')")
+    assert run("--output", "recording", "-m", "package.train", cwd=tmp_path).returncode == 0
+
+
 def test_show_exits_with_1_if_the_summary_has_a_problem_in_it() -> None:
     assert inductoscope("show", stored("relu_add_sum")).exit_code == 0
     assert inductoscope("show", stored("refused_by_compiler")).exit_code == 1
