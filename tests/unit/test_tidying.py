@@ -50,6 +50,22 @@ def test_of_a_private_cache_the_sources_stay_that_the_recording_names(recording:
     assert (recording / "streams").exists()
 
 
+@pytest.mark.parametrize("made", ["model.wrapper.pt2", "model.wrapper.so"])
+def test_what_aotinductor_made_stays_whole(recording: Path, made: str) -> None:
+    """`aoti_compile_and_package(exported)` returns the path of a package in the cache."""
+    place = recording / "cache" / "inductor" / "c2dlcazuhrs"
+    for name in ("model.wrapper.cpp", made, "kernel.cubin", "weights.bin"):
+        put(place / name)
+    put(recording / "cache" / "inductor" / "tried" / made)
+    native = {"n": 9, "t": 9.0, "kind": "native", "source": f"{place}/model.wrapper.cpp"}
+    with (recording / "streams" / f"{NOBODY}-1.jsonl").open("a") as stream:
+        stream.write(json.dumps(native) + "\n")
+    tidy_run(recording)
+    kept = {"model.wrapper.cpp", made, "kernel.cubin", "weights.bin"}
+    assert cache_of(recording) == {"kernel.cpp", "wrapper.py", *kept}
+    assert not (recording / "cache" / "inductor" / "tried").exists()
+
+
 def test_a_program_that_goes_on_in_the_background_keeps_its_cache(recording: Path) -> None:
     (recording / "streams" / f"{os.getppid()}-1.jsonl").write_text("")
     tidy_run(recording)

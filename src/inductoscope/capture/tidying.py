@@ -2,7 +2,8 @@
 
 Compiled code is by far the largest part of a recording: one precompiled header takes 150 MB. Views
 show sources and machine code from the recording's payloads, so of a private cache only those
-sources stay that an event or the doctor names: a user may want to look there.
+sources stay that an event or the doctor names: a user may want to look there. What AOTInductor made
+stays whole: without a path of its own choice, the program was told that its package is there.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ from inductoscope.recording.layout import (
 from inductoscope.recording.stream_reader import open_ordinary
 
 _SOURCES = (".py", ".cpp", ".h", ".cu", ".hip")
+# What AOTInductor hands to the program; beside it are its weights, kernels and metadata.
+_PACKAGES = (".pt2", ".wrapper.so")
 # A file of the private cache in a text, relative to the cache.
 _IN_CACHE = re.compile(rb"/cache/((?:inductor|triton)/[\w./+-]+)")
 # What a process of the program hands to another one, and leaves behind if it is killed.
@@ -74,16 +77,17 @@ def remove_headers(folder: Path) -> None:
 
 
 def _keep_sources(folder: Path) -> None:
-    """Of the private cache, keep only sources that are named somewhere."""
+    """Of the private cache, keep only sources that are named somewhere, and packages."""
     cache = folder / CACHE
     if cache.is_symlink() or not cache.is_dir():
         return
     remove_headers(folder)
-    named = set(_named_sources(folder))
+    named = {cache / name for name in _named_sources(folder)}
+    sources = {path for path in named if path.name.endswith(_SOURCES)}
+    packages = {path.parent for path in sources if _holds_package(path.parent)}
     for place, folders, files in os.walk(cache, topdown=False):
-        for name in files:
-            path = Path(place, name)
-            if not name.endswith(_SOURCES) or path.relative_to(cache).as_posix() not in named:
+        for path in (Path(place, name) for name in files):
+            if path not in sources and path.parent not in packages:
                 with contextlib.suppress(OSError):
                     path.unlink()
         for inner in folders:
@@ -91,6 +95,12 @@ def _keep_sources(folder: Path) -> None:
                 os.rmdir(os.path.join(place, inner))
     with contextlib.suppress(OSError):
         cache.rmdir()
+
+
+def _holds_package(place: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return any(name.endswith(_PACKAGES) for name in os.listdir(place))
+    return False
 
 
 def _named_sources(folder: Path) -> Iterator[str]:
