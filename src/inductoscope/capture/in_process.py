@@ -52,11 +52,19 @@ def recorded(
         with _private_cache(folder) if fresh else contextlib.nullcontext():
             yield folder
     except BaseException as error:
-        SCOPE.guard(record_uncaught, error, error.__traceback__)
+        if not _is_cancellation(error):
+            SCOPE.guard(record_uncaught, error, error.__traceback__)
         raise
     finally:
         installer.stop()
         SCOPE.close()
+
+
+def _is_cancellation(error: BaseException) -> bool:
+    """Whether the block was left because its result is not wanted any more: nothing failed."""
+    asyncio = sys.modules.get("asyncio")
+    cancelled = (asyncio.CancelledError,) if asyncio is not None else ()
+    return isinstance(error, (GeneratorExit, *cancelled))
 
 
 @contextlib.contextmanager

@@ -1,7 +1,8 @@
 """Records the exception that ends the program, one of its threads, or a recorded block.
 
 Python keeps what ended the main thread in `sys.last_value`, so `sys.excepthook` stays the user's:
-whoever replaces it, or looks whether it was replaced, sees no difference.
+whoever replaces it, or looks whether it was replaced, sees no difference. Threads leave no such
+trace, so `threading.excepthook` is replaced by a function that calls the one that was there.
 """
 
 from __future__ import annotations
@@ -15,6 +16,9 @@ from typing import Any
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.recording.events.process import ExceptionUncaught
+
+# The outermost frame of a program: its own, or that of `python -m`, which calls it.
+_BEGINNINGS = (("__main__", "<module>"), ("runpy", "_run_module_as_main"))
 
 
 def record_until_exit() -> None:
@@ -30,8 +34,21 @@ def _end() -> None:
 
 def _record_main_thread() -> None:
     error = getattr(sys, "last_value", None)
-    if SCOPE.active and isinstance(error, BaseException):
-        record_uncaught(error, getattr(sys, "last_traceback", None))
+    entries = getattr(sys, "last_traceback", None)
+    if SCOPE.active and isinstance(error, BaseException) and _left_the_program(entries):
+        record_uncaught(error, entries)
+
+
+def _left_the_program(entries: Any) -> bool:
+    """Whether a traceback begins where the program does.
+
+    pytest, IPython and debuggers also keep an exception in `sys.last_value` that they have caught:
+    its traceback begins in a function that they called.
+    """
+    if not isinstance(entries, TracebackType):
+        return False
+    place = entries.tb_frame.f_globals.get("__name__"), entries.tb_frame.f_code.co_name
+    return place in _BEGINNINGS
 
 
 def _record_threads() -> None:
