@@ -55,6 +55,12 @@ def test_a_program_that_the_system_refuses_leaves_nothing(command: str, tmp_path
     assert last_recording() == before
 
 
+def test_only_what_may_be_a_script_is_told_about_its_first_line() -> None:
+    answer = inductoscope("run", "/bin/true", "x" * 300_000)
+    assert answer.exit_code == 3
+    assert answer.words.endswith("/bin/true cannot be started: Argument list too long.")
+
+
 def test_a_folder_that_the_user_chose_is_left_empty(tmp_path: Path) -> None:
     (tmp_path / "train").write_text("#!/no/such/interpreter\n")
     (tmp_path / "train").chmod(0o755)

@@ -124,6 +124,16 @@ def test_whoever_wants_no_pager_gets_none(
 
 
 @pytest.mark.parametrize(
+    "words", [("recordings", "--no-pager", "list"), ("recordings", "list", "--no-pager")]
+)
+def test_no_pager_counts_before_and_after_a_sub_command(words: tuple[str, ...], pager: str) -> None:
+    with terminal(*words, lines=1, PAGER=pager) as shown:
+        assert shown.exit_code() == 0
+    assert "recording" in shown.seen
+    assert END not in shown.seen
+
+
+@pytest.mark.parametrize(
     "missing", ["/no/such/pager -R", "less 'unfinished", "sh -c no-such-pager"]
 )
 def test_a_pager_that_cannot_be_started_is_done_without(missing: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.cells import cell_len
 
+from inductoscope.model.stored_recordings import describe
 from inductoscope.recording.location import all_recordings, recordings_folder
 from support.examples import inductoscope, write_recording
 from support.kept_recordings import (
@@ -85,6 +86,19 @@ def test_the_outcome_says_how_it_ended(made: Callable[[], Any], expected: str) -
     made()
     assert outcomes() == [expected]
     assert expected in inductoscope("recordings").stdout
+
+
+def test_what_the_doctor_ended_is_known_as_such() -> None:
+    ending = describe(keep_recording("train", {**KILLED, "by_tool": "the time limit"})).ending
+    assert ending is not None
+    assert ending.by_tool == "the time limit"
+
+
+def test_a_verdict_larger_than_any_is_read_by_no_command() -> None:
+    recording = keep_recording("train")
+    give_verdict(recording, verdict="clean", confidence="proven", issue_text="x" * (9 << 20))
+    assert outcomes() == ["no verdict"]
+    assert "doctor:" not in inductoscope("show", recording).stdout
 
 
 def test_the_doctor_is_told_from_run() -> None:

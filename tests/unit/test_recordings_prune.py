@@ -12,6 +12,7 @@ import pytest
 from inductoscope.recording.location import all_recordings, recordings_folder
 from support.examples import Answer, inductoscope, write_recording
 from support.kept_recordings import (
+    DAY,
     LAUNCHER,
     as_ordinary_user,
     fill,
@@ -147,6 +148,16 @@ def test_one_that_may_run_on_another_machine_is_spared_for_a_day() -> None:
         os.utime(stream, (0, 0))
     prune("--keep", "0")
     assert left() == []
+
+
+@pytest.mark.parametrize(("seconds_ago", "expected"), [(5, ["training"]), (90, [])])
+def test_one_that_has_just_been_begun_is_spared(seconds_ago: float, expected: list[str]) -> None:
+    recording = keep_recording("training", days_ago=seconds_ago / DAY)
+    for stream in (recording / "streams").iterdir():
+        stream.unlink()
+    answer = prune("--keep", "0")
+    assert left() == expected
+    assert ("it has just been begun" in answer.words) == bool(expected)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ passed on to it. Its exit status is kept and reported.
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -43,6 +44,9 @@ _WATCHED = {
 }
 _SENT_BY_KERNEL = 0x80  # si_code of a signal from a terminal; a process sends another.
 _LONGEST_WAIT = 1.0
+_ABOUT_FIRST_LINE = (
+    " If it is a script, its first line has to name a program that exists: #!/usr/bin/env python3"
+)
 
 _PYTHON = re.compile(r"python[0-9.]*")
 
@@ -171,9 +175,9 @@ def start_or_discard(
         return start()
     except OSError as error:
         discard_recording(folder)
+        what_to_do = _ABOUT_FIRST_LINE if error.errno in (errno.ENOENT, errno.ENOEXEC) else ""
         raise ToolFailure(
-            f"{error.filename or 'The command'} cannot be started: {error.strerror}. If it is a "
-            "script, its first line has to name a program that exists: #!/usr/bin/env python3"
+            f"{error.filename or 'The command'} cannot be started: {error.strerror}.{what_to_do}"
         ) from error
 
 

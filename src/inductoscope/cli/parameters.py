@@ -107,7 +107,8 @@ _NO_PAGER = "inductoscope.no_pager"
 
 
 def _remember_no_pager(context: click.Context, parameter: click.Parameter, value: bool) -> None:
-    context.meta[_NO_PAGER] = value
+    # A command and its sub-command both have the option, and share this.
+    context.meta[_NO_PAGER] = value or context.meta.get(_NO_PAGER, False)
 
 
 # For commands that print with `long_output`.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -12,14 +11,11 @@ from typing import Any
 from inductoscope.doctor.codec import decode
 from inductoscope.model.checks import NotedDifference
 from inductoscope.recording.layout import VERDICT
-from inductoscope.recording.reader import read_file
-from inductoscope.recording.values import members, parse
+from inductoscope.recording.values import members
+from inductoscope.recording.verdict_file import stored_verdict
 from inductoscope.vocabulary.verdicts import CLEAN, NOT_CHECKED, Confidence
 
 SCHEMA = 1
-
-# A verdict is a few pages; anything larger is not a verdict.
-_LARGEST = 8 << 20
 
 
 @dataclass
@@ -120,13 +116,6 @@ def read_verdict(folder: Path) -> Verdict | None:
     with contextlib.suppress(ValueError):
         return decode(Verdict, {**data, "culprit": {**culprit, "pass_": culprit.get("pass")}})
     return None
-
-
-def stored_verdict(folder: Path) -> Mapping[str, Any]:
-    """The file as it is, with the texts that the verdict points at; empty if it is damaged."""
-    with contextlib.suppress(OSError, ValueError):
-        return members(parse(read_file(folder / VERDICT, _LARGEST)))
-    return {}
 
 
 def _text_of(path: str | None) -> str:

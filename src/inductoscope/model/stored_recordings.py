@@ -19,11 +19,12 @@ from inductoscope.processes.status import read_status
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.process import Exited, ProcessEnd, ProcessStart
 from inductoscope.recording.events.reading import parse_line
-from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA, VERDICT
+from inductoscope.recording.layout import EXAMINATION, MANIFEST, SCHEMA
 from inductoscope.recording.location import all_recordings, this_machine
 from inductoscope.recording.reader import read_file
 from inductoscope.recording.stream_reader import StreamReader, open_ordinary, stream_paths
 from inductoscope.recording.values import members, parse, real, text, texts
+from inductoscope.recording.verdict_file import stored_verdict
 
 _LARGEST_FILE = 16 << 20
 # The last events of a stream.
@@ -31,6 +32,8 @@ _TAIL = 64 << 10
 # A process that was started this many seconds after its stream is another one with the same id.
 # Clocks are set while programs run, and to spare a recording is the smaller mistake.
 _CLOCKS_DIFFER = 600.0
+# Between making the folder and the first event, no process can be seen: it is an instant.
+_BEGINNING = 60.0
 # Processes on another machine cannot be seen; after this long without an event they have ended.
 _SILENCE = 24 * 3600.0
 
@@ -62,6 +65,8 @@ class StoredRecording:
     running: int
     # Made where processes cannot be seen, without an end, and lately.
     may_run_elsewhere: bool
+    # Made a moment ago, and nothing is in it yet.
+    just_begun: bool
     # Why it is not taken for a recording of ours, which is never deleted; empty if it is one.
     not_ours: str
 
@@ -72,7 +77,7 @@ class StoredRecording:
             return f"process {self.running} is still running"
         if self.may_run_elsewhere:
             return "it may still be running on another machine or in a container"
-        return self.not_ours
+        return self.not_ours or ("it has just been begun" if self.just_begun else "")
 
 
 def stored_recordings() -> list[StoredRecording]:
@@ -93,9 +98,10 @@ def describe(path: Path) -> StoredRecording:
     }
     machine = text(manifest.get("machine"))
     is_elsewhere = bool(machine) and machine != this_machine()
+    created = real(manifest.get("created")) or _modified(path / MANIFEST)
     return StoredRecording(
         path=path,
-        created=real(manifest.get("created")) or _modified(path / MANIFEST),
+        created=created,
         command=texts(manifest.get("command")),
         size=size_on_disk(path),
         made_by=made_by,
@@ -103,6 +109,7 @@ def describe(path: Path) -> StoredRecording:
         ending=ending,
         running=0 if is_elsewhere else _running(streams),
         may_run_elsewhere=is_elsewhere and not is_over[made_by] and not _are_silent(streams),
+        just_begun=not streams and time.time() - created < _BEGINNING,
         not_ours=problem,
     )
 
@@ -136,7 +143,7 @@ def _parsed(path: Path) -> Any:
 
 
 def _verdict(path: Path) -> GivenVerdict | None:
-    found = members(_parsed(path / VERDICT))
+    found = stored_verdict(path)
     if not found:
         return None
     return GivenVerdict(
@@ -213,9 +220,13 @@ def _read_stream(path: Path) -> _StreamEnds:
         path=path,
         pid=reader.pid,
         is_launcher=isinstance(first, ProcessStart) and first.role == "launcher",
-        ending=Ending(ending.exit_code, ending.signal, ending.seconds) if ending else None,
+        ending=_ending(ending) if ending else None,
         is_closed=any(isinstance(event, ProcessEnd) for event in last),
     )
+
+
+def _ending(event: Exited) -> Ending:
+    return Ending(event.exit_code, event.signal, event.seconds, event.by_tool)
 
 
 def _last_events(path: Path) -> list[Event]:

@@ -52,7 +52,8 @@ SECRET_OPTION_WORDS = frozenset(
 # Replaces a secret.
 HIDDEN = "(hidden)"
 
-_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/@\s]+@")
+# Schemes are short; without a limit, a long word would take time in the square of its length.
+_CREDENTIALS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]{0,31}://)[^/@\s]+@")
 
 
 def may_be_stored(name: str) -> bool:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, get_args
 
-from inductoscope.doctor.verdict import stored_verdict
 from inductoscope.model.entities import Recording
 from inductoscope.recording.values import members
+from inductoscope.recording.verdict_file import stored_verdict
 from inductoscope.views.page.contract import PageEvidence, PageVerdict, PageWorkaround, Reproducer
 from inductoscope.vocabulary.verdicts import Confidence
 
