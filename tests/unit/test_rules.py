@@ -335,6 +335,13 @@ def test_recompiles_are_a_problem_from_the_limit_on(findings: Find) -> None:
     assert "mark_dynamic" in found.advice
 
 
+def test_ranks_that_recompile_the_same_are_one_finding(tmp_path: Path) -> None:
+    folder = write_recording(tmp_path / "recording", PROCESS, TORCH, *recompiled(LIMIT))
+    (folder / "streams" / "2-2.jsonl").write_text((folder / "streams" / "1-1.jsonl").read_text())
+    (found,) = diagnose(load(folder))
+    assert found.title == f"forward was recompiled {LIMIT} times in each of 2 processes"
+
+
 @pytest.mark.parametrize(
     ("reason", "advice"),
     [

@@ -390,3 +390,12 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
         child.stdout.readline()
         child.stdout.close()
         assert child.stderr.read() == b""
+
+
+def test_a_stage_of_the_compiler_is_shown_in_its_view_and_a_mistyped_one_is_guessed() -> None:
+    chain = stored("relu_add_sum")
+    shown = inductoscope("show", chain, "--stage", "lowering")
+    assert shown.stdout == inductoscope("show", chain, "--stage", "ir").stdout != ""
+    mistyped = inductoscope("show", chain, "--stage", "lowring")
+    assert mistyped.exit_code == 2
+    assert mistyped.words.endswith("Did you mean 'lowering'?")

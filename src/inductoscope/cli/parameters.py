@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -44,6 +44,22 @@ class RecordingPath(click.ParamType):  # type: ignore[type-arg]  # Not generic b
             names = matching((path.name for path in newest_first), incomplete)
         # Without a match the shell completes folders instead.
         return names or [CompletionItem(incomplete, type="dir")]
+
+
+class WordChoice(click.Choice):  # type: ignore[type-arg]  # Not generic before click 8.2.
+    """One of some words; a mistyped one is answered with the word that was probably meant."""
+
+    def __init__(self, words: Iterable[str], *, also: Mapping[str, str] | None = None) -> None:
+        """`also` has other names for the words."""
+        super().__init__(list(words))
+        self._also = also or {}
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        try:
+            return super().convert(self._also.get(value, value), param, ctx)
+        except click.BadParameter as error:
+            meant = did_you_mean(str(value), [*self.choices, *self._also])
+            raise click.BadParameter(error.message + meant, ctx=ctx, param=param) from None
 
 
 def matching(words: Iterable[str], incomplete: str) -> list[CompletionItem]:

@@ -61,6 +61,23 @@ SHOWN = (
     "kernel", "memory", WRAPPER, "native", AUTOTUNE, "cache", "errors",
 )  # fmt: skip
 
+# The view in which a stage of the compiler is shown.
+SHOWN_AS = {
+    DYNAMO: DYNAMO,
+    AOT: AOT,
+    DECOMPOSITION: AOT,
+    PRE_GRAD_PASS: "passes",
+    JOINT_PASS: "passes",
+    POST_GRAD_PASS: "passes",
+    LOWERING: "ir",
+    SCHEDULER: SCHEDULER,
+    CODEGEN: "kernel",
+    CPP_COMPILE: "native",
+    TRITON_COMPILE: "native",
+    AUTOTUNE: AUTOTUNE,
+    WRAPPER: WRAPPER,
+}
+
 WORDS = {
     USER: "user code",
     DYNAMO: "Dynamo, which traces the Python code",

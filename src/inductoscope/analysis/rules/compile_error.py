@@ -24,23 +24,6 @@ from inductoscope.model.trace import operations_of, source_of_node
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.pretended_device import asked_in_vain
 
-_SHOWN = {
-    stages.DYNAMO: stages.DYNAMO,
-    stages.AOT: stages.AOT,
-    stages.DECOMPOSITION: stages.AOT,
-    stages.PRE_GRAD_PASS: "passes",
-    stages.JOINT_PASS: "passes",
-    stages.POST_GRAD_PASS: "passes",
-    stages.LOWERING: "ir",
-    stages.SCHEDULER: stages.SCHEDULER,
-    stages.CODEGEN: "kernel",
-    stages.CPP_COMPILE: "native",
-    stages.TRITON_COMPILE: "native",
-    stages.AUTOTUNE: stages.AUTOTUNE,
-    stages.WRAPPER: stages.WRAPPER,
-}
-
-
 # Raised by whoever wants to stop the program, not by the compiler.
 INTERRUPTIONS = ("KeyboardInterrupt", "SystemExit")
 
@@ -149,7 +132,7 @@ def _compiler_complaint(recording: Recording, error: CompileError) -> str:
 
 
 def _advice(error: CompileError) -> str:
-    view = _SHOWN.get(error.stage)
+    view = stages.SHOWN_AS.get(error.stage)
     if error.stage == stages.DYNAMO:
         otherwise = " Without fullgraph=True it would break the graph here and continue."
         is_refusal = "Internal" not in error.type

@@ -27,26 +27,36 @@ _SHOWN = 4
 
 
 def check(recording: Recording) -> Iterator[Finding]:
-    """One finding per frame."""
+    """One finding per frame; ranks that recompile the same are one."""
     frames: dict[tuple[str, str, str], list[Compile]] = {}
     for compile_ in recording.compiles:
         if compile_.recompile is not None:
             key = (compile_.process, compile_.function, compile_.place)
             frames.setdefault(key, []).append(compile_)
-    for (_, _, place), compiles in frames.items():
-        limit = next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
-        if limit or len(compiles) >= LIMIT:
-            yield _finding(place, compiles, limit)
+    same: dict[tuple[object, ...], list[list[Compile]]] = {}
+    for (_, function, place), compiles in frames.items():
+        if _limit(compiles) or len(compiles) >= LIMIT:
+            key_of_all = (function, place, _limit(compiles), tuple(_reasons(compiles)))
+            same.setdefault(key_of_all, []).append(compiles)
+    for every in same.values():
+        yield _finding(every[0], processes=len(every))
 
 
-def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
-    guards = [
-        read_guard(reason)
-        for compile_ in compiles
-        if compile_.recompile
-        for reason in compile_.recompile.reasons[:1]
-        if reason.strip()
-    ]
+def _limit(compiles: list[Compile]) -> str:
+    return next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
+
+
+def _reasons(compiles: list[Compile]) -> Iterator[str]:
+    """The guard that failed first, of each recompile."""
+    for compile_ in compiles:
+        for reason in compile_.recompile.reasons[:1] if compile_.recompile else ():
+            if reason.strip():
+                yield reason
+
+
+def _finding(compiles: list[Compile], processes: int) -> Finding:
+    guards = [read_guard(reason) for reason in _reasons(compiles)]
+    limit = _limit(compiles)
     # The guard that failed most often is the one to do something about.
     often = Counter(guard.about for guard in guards)
     main = max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
@@ -58,15 +68,16 @@ def _finding(place: str, compiles: list[Compile], limit: str) -> Finding:
     )
     first = compiles[0]
     name = f"The rest of {first.resumed}" if first.resumed else first.function
+    where = f" in each of {processes} processes" if processes > 1 else ""
     return Finding(
         rule="recompiles",
-        title=f"{name} was recompiled {len(compiles)} times{ended}",
+        title=f"{name} was recompiled {len(compiles)} times{where}{ended}",
         is_problem=True,
         confidence="proven",
         evidence=tuple(_evidence(guards)),
         advice=main.what_to_change,
         stage=stages.DYNAMO,
-        source=str(main.stack[-1]) if main.stack else place,
+        source=str(main.stack[-1]) if main.stack else first.place,
         compile=compiles[-1].id,
         stack=(*_callers(compiles), *(str(frame) for frame in main.stack)),
         code=main.stack[-1].code if main.stack else "",

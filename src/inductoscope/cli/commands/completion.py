@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import click
 
+from inductoscope.cli.parameters import WordChoice
+
 _SHELLS = ("bash", "zsh", "fish")
 
 
 @click.command("completion")
-@click.argument("shell", type=click.Choice(_SHELLS))
+@click.argument("shell", type=WordChoice(_SHELLS))
 @click.pass_context
 def command(context: click.Context, *, shell: str) -> None:
     """Print the completion script for bash, zsh or fish.

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from inductoscope.cli.parameters import json_option, recording_argument
+from inductoscope.cli.parameters import WordChoice, json_option, recording_argument
 
 _FORMS = ("perfetto", "graphviz", "json", "raw")
 
@@ -25,7 +25,7 @@ _FORMS = ("perfetto", "graphviz", "json", "raw")
     "--form",
     "forms",
     multiple=True,
-    type=click.Choice(_FORMS),
+    type=WordChoice(_FORMS),
     help="Write only this form; repeat for more.  [default: all]",
 )
 @json_option("the list of files")

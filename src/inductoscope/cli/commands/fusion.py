@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inductoscope.cli.parameters import (
+    WordChoice,
     json_option,
     long_output,
     pager_option,
@@ -35,12 +36,12 @@ if TYPE_CHECKING:
 @click.option("--graph", metavar="KEY", help="Show only this graph, such as '0/0 forward'.")
 @click.option(
     "--outcome",
-    type=click.Choice(["fused", "refused", "never"]),
+    type=WordChoice(["fused", "refused", "never"]),
     help="Show only pairs with this outcome.",
 )
 @click.option(
     "--sort",
-    type=click.Choice(["bytes", "order", "score", "reason"]),
+    type=WordChoice(["bytes", "order", "score", "reason"]),
     default="bytes",
     show_default=True,
     help="Sort the table by this.",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inductoscope.cli.parameters import (
+    WordChoice,
     in_a_folder,
     json_option,
     long_output,
@@ -61,7 +62,7 @@ _FORMS = ("source", "ttir", "ttgir", "llir", "ptx", "sass", "amdgcn")
 @click.option(
     "--output", type=click.Path(path_type=Path), help="Keep TTIR, TTGIR, LLIR, PTX, ... here."
 )
-@click.option("--show", "form", type=click.Choice(_FORMS), help="Print this form too.")
+@click.option("--show", "form", type=WordChoice(_FORMS), help="Print this form too.")
 @click.option(
     "--script",
     type=click.Path(path_type=Path),

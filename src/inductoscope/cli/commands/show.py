@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from inductoscope.cli.parameters import (
+    WordChoice,
     json_option,
     long_output,
     pager_option,
     recording_argument,
     target_option,
 )
-from inductoscope.vocabulary.stages import SHOWN
+from inductoscope.vocabulary.stages import SHOWN, SHOWN_AS
 
 if TYPE_CHECKING:
     from inductoscope.model.entities import Recording
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 @recording_argument()
 @click.option(
     "--stage",
-    type=click.Choice(SHOWN),
+    type=WordChoice(SHOWN, also=SHOWN_AS),
     metavar="STAGE",
     help=f"Show one stage in full: {', '.join(SHOWN)}.",
 )
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--kernel", metavar="NAME", help="Show a kernel: source, contents, compile.")
 @click.option(
     "--form",
-    type=click.Choice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn", "asm"]),
+    type=WordChoice(["ttir", "ttgir", "llir", "ptx", "sass", "amdgcn", "asm"]),
     metavar="FORM",
     help="With --kernel: show ttir, ttgir, llir, ptx, sass or amdgcn of a Triton kernel, asm of a "
     "C++ kernel.",

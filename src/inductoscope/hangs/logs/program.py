@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 from collections import OrderedDict
 from dataclasses import dataclass, field, replace
@@ -77,6 +78,7 @@ class CompileProgress:
 
 
 _ENDS = (LineMeaning.INDUCTOR_DONE, LineMeaning.FROM_CACHE, LineMeaning.BACKEND_DONE)
+_AT_LIMIT = re.compile(r"function: '(?P<name>[^']+)' \((?P<place>.+:\d+)\)")
 _BOUNDS = (
     *_ENDS,
     LineMeaning.TRACING,
@@ -115,6 +117,8 @@ class ProgramFold:
         self.exit_code: int | None = None
         self.exit: Seen | None = None
         self.asides: list[SeenFailure] = []
+        # Functions that Dynamo gave up on, each with its place.
+        self.at_limit: dict[str, str] = {}
 
     @property
     def compiles(self) -> list[CompileProgress]:
@@ -183,6 +187,8 @@ class ProgramFold:
             self._take_meaning(line, meaning, seen)
         elif line.level in "EC":
             self._take_error(seen)
+        elif line.level == "W":
+            self._take_function_at_limit(seen)
         if line.compile_id:
             self._went_on = self._went_on or self.ending is None
             self._progress(line, seen, meaning)
@@ -197,6 +203,14 @@ class ProgramFold:
             self.autotune.compile_is_over(line.compile_id)
         else:
             self.autotune.take_line(line.pattern, line.text, seen.origin)
+
+    def _take_function_at_limit(self, seen: Seen) -> None:
+        """The line after the one that says that a limit is reached."""
+        limit = self.last_seen.get(LineMeaning.RECOMPILE_LIMIT)
+        found = _AT_LIMIT.fullmatch(seen.text.strip())
+        is_next = limit is not None and limit.origin.time == seen.origin.time
+        if found and is_next and len(self.at_limit) < _MOST_FAILURES:
+            self.at_limit[found["name"]] = found["place"]
 
     def _take_error(self, seen: Seen) -> None:
         key = (seen.origin.time, seen.module)

@@ -66,10 +66,15 @@ def compile_graph(
         record_error(error, order.compile, SCOPE.failure_of(error))
         _end(order, outcome="raised", reason=reason, seconds=seconds)
         return {"outcome": "raised", "reason": reason}
-    for text in rebuilt.notes:
+    for text in (*rebuilt.notes, *_default_settings(order)):
         SCOPE.emit(TargetNoted(compile=order.compile, note=text))
     _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
     return {"outcome": "compiled", "reason": ""}
+
+
+def _default_settings(order: GraphOrder) -> Iterator[str]:
+    if order.left_out:
+        yield f"compiled with torch's default settings, without {', '.join(order.left_out)}"
 
 
 def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:

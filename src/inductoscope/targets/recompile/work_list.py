@@ -9,9 +9,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.model.settings import Settings
 from inductoscope.recording.values import members, parse
 from inductoscope.vocabulary.stages import DYNAMO
 
+# Arguments of torch.compile that Dynamo passes on to the backend.
+_FOR_BACKEND = ("backend", "mode", "options")
 _COMPILE_ID = re.compile(r"(?:\[?!?\d+\]?/)?(\d{1,9})/(\d{1,9})")
 
 
@@ -27,6 +30,8 @@ class GraphOrder:
     # Whether gradients were wanted: then it has a backward graph as well.
     learns: bool
     graph: Mapping[str, Any]
+    # Settings of the program that are not those of the new compile, as the program wrote them.
+    left_out: tuple[str, ...] = ()
 
     @property
     def numbers(self) -> tuple[int, int]:
@@ -73,7 +78,19 @@ def captured_graphs(recording: Recording) -> Iterator[GraphOrder]:
             line=compile_.line,
             learns=_learns(compile_, data),
             graph=data,
+            left_out=tuple(_left_out(compile_.settings)),
         )
+
+
+def _left_out(settings: Settings | None) -> Iterator[str]:
+    """What the program set for AOTAutograd and Inductor; what it set for Dynamo is in the graph."""
+    if settings is None:
+        return
+    given = {name: value for name, value in settings.arguments.items() if name in _FOR_BACKEND}
+    yield from Settings(arguments=given).lines
+    for name, value in settings.config.items():
+        if not name.startswith("torch._dynamo."):
+            yield f"{name} = {value}"
 
 
 def _learns(compile_: Compile, data: dict[str, Any]) -> bool:
