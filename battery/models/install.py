@@ -1,4 +1,4 @@
-"""Installs what the models come from into a folder of its own: install.py FOLDER
+"""Installs what the models come from into a folder of its own.
 
 A folder for PYTHONPATH instead of the environment that inductoscope is developed in: it has numpy,
 which the tests are to do without, and no torch.
@@ -6,6 +6,7 @@ which the tests are to do without, and no torch.
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -25,7 +26,9 @@ if not _has_ops():
 
 
 def main() -> None:
-    folder = Path(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder", type=Path)
+    folder = parser.parse_args().folder
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade"]
     subprocess.run(
         [*command, "--target", str(folder), "--requirement", str(REQUIREMENTS)], check=True

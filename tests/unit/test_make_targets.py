@@ -1,0 +1,31 @@
+"""What `make` runs for hours has to start: every script that it calls says what it does."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+_CALLED = re.compile(r"\$\(BIN\)/python (-m )?((?:bench|battery)\S+)")
+SCRIPTS = sorted(set(_CALLED.findall((ROOT / "Makefile").read_text())))
+
+
+def test_the_makefile_calls_benchmarks_and_batteries() -> None:
+    assert len(SCRIPTS) >= 9
+
+
+@pytest.mark.parametrize(("module", "name"), SCRIPTS, ids=[name for _, name in SCRIPTS])
+def test_a_script_that_make_calls_starts(
+    module: str, name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", [name, "--help"])
+    monkeypatch.syspath_prepend(str(ROOT))
+    run, what = (runpy.run_module, name) if module else (runpy.run_path, str(ROOT / name))
+    with pytest.raises(SystemExit) as ended:
+        run(what, run_name="__main__")
+    assert ended.value.code == 0
+    assert capsys.readouterr().out.startswith("usage: ")
