@@ -67,6 +67,18 @@ def test_half_precision_kept_in_float32_between_operations_is_rounding() -> None
     assert judged(rounded_each_time, rounded_once, x).is_right
 
 
+def test_rounding_upstream_of_the_mean_of_one_number_is_rounding() -> None:
+    """As with a loss that is reduced twice: there is no last dimension to count terms in."""
+    x = numbers(800) * 100
+    x[-1] -= x.sum()
+
+    def eager(x: torch.Tensor) -> torch.Tensor:
+        return x.sum().mean()
+
+    assert len(Case(eager, [x]).perturbed) == 3
+    assert judged(eager, lambda x: x.flip(0).cumsum(0)[-1].mean(), x).is_right
+
+
 def test_what_is_close_to_eager_is_right_without_further_question() -> None:
     calls = []
 

@@ -99,6 +99,15 @@ def test_gradients_of_a_convolution_may_be_off_by_what_tf32_cuts_off(
     assert off / 2 < max(moved) < off * 10
 
 
+def test_an_empty_batch_has_no_terms_to_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rounding, "may_use_tf32", lambda operation, _: "convol" in operation)
+    x, weight = torch.randn(0, 4, 8, 8), torch.randn(4, 4, 3, 3, requires_grad=True)
+    with rounding.perturbed_rounding(0):
+        F.conv2d(x, weight).sum().backward()
+    assert weight.grad is not None
+    assert not weight.grad.any()
+
+
 def test_the_gradient_of_a_bias_is_a_sum_without_products(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rounding, "may_use_tf32", lambda *_: True)
     x, weight, gradient = torch.randn(2, 4, 8, 8), torch.randn(4, 4, 1, 1), torch.rand(2, 4, 8, 8)

@@ -59,9 +59,9 @@ def test_it_follows_the_recording_while_that_is_written(after: After) -> None:
     ("verdicts", "said"),
     [
         (["right", "skipped"], "2 calls of 1 compiled graph checked: 1 agrees, 1 could not be com"),
-        (["right", "right", "wrong"], "3 calls of 1 compiled graph checked: 2 agree, 1 does not"),
-        (["error", "wrong"], "2 calls of 1 compiled graph checked: 0 agree, 2 do not"),
-        (["right", "wrong", "unsteady"], "1 agrees, 1 does not, 1 could not be compared"),
+        (["right", "right", "wrong"], "3 calls of 1 compiled graph checked: 2 agree, 1 does not a"),
+        (["error", "wrong"], "2 calls of 1 compiled graph checked: 2 do not agree"),
+        (["right", "wrong", "unsteady"], "1 agrees, 1 does not agree, 1 could not be compared"),
     ],
 )
 def test_what_is_wrong_is_counted_apart_from_what_was_not_compared(

@@ -214,7 +214,7 @@ def _at_least_tf32(magnitude: torch.Tensor, result: _Result) -> torch.Tensor:
     if is_bias or not may_use_tf32(_name(result.func), result.value):
         return magnitude
     # The factors are rounded either way, so that errors cancel in part.
-    error = 2 * _TF32 / _terms_of_product(result) ** 0.5
+    error = 2 * _TF32 / max(_terms_of_product(result), 1.0) ** 0.5
     return magnitude.maximum(_size_of_sum(result) * error)
 
 
@@ -249,7 +249,7 @@ def _terms_of_product(result: _Result) -> float:
 def _terms_at_one_place(weight: torch.Tensor, groups: int, *, spreads: bool) -> float:
     """By the weight of a convolution, which gathers its terms, or spreads each over many places."""
     gathered = weight.shape[0] / groups if spreads else weight.shape[1]
-    return float(gathered * weight[0, 0].numel())
+    return float(gathered * weight.shape[2:].numel())
 
 
 def _is_backward(result: _Result) -> bool:
@@ -261,9 +261,10 @@ def _terms(args: Any, result: torch.Tensor) -> float:
     tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
     if not tensors or not result.numel():
         return 1.0
+    widths = [tensor.shape[-1] if tensor.dim() else 1 for tensor in tensors]
     if len(tensors) > 1 and tensors[0].dim() > 1:
-        return float(max(tensor.shape[-1] if tensor.dim() else 1 for tensor in tensors))
-    return float(max(tensors[0].numel() / result.numel(), tensors[0].shape[-1] or 1))
+        return float(max(widths))
+    return float(max(tensors[0].numel() / result.numel(), widths[0] or 1))
 
 
 def _size_of_sum(result: _Result) -> torch.Tensor:

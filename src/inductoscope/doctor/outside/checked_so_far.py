@@ -55,9 +55,11 @@ class CheckedSoFar:
         agree, disagree = (sum(self._verdicts[name] for name in s) for s in (_AGREE, _DISAGREE))
         if agree == checked:
             return f"{said}, all agree"
-        parts = [f"{agree} agree"] if agree != 1 else ["1 agrees"]
+        parts = []
+        if agree:
+            parts.append(f"{agree} {'agrees' if agree == 1 else 'agree'}")
         if disagree:
-            parts.append(f"{disagree} {'does' if disagree == 1 else 'do'} not")
+            parts.append(f"{disagree} {'does' if disagree == 1 else 'do'} not agree")
         if uncompared := checked - agree - disagree:
             parts.append(f"{uncompared} could not be compared")
         return f"{said}: {', '.join(parts)}"

@@ -267,7 +267,7 @@ def _watch(
         checked.look()
         if limits.stops_after_calls and checked.is_complete:
             return _Why.CALLS_DONE
-        if time.monotonic() - max(said, progress.said) > _SILENCE:
+        if not investigated and time.monotonic() - max(said, progress.said) > _SILENCE:
             said = time.monotonic()
             listener.say(f"{checked}; the program is still running" if is_checked else _RUNNING)
         stalls = [event for event in watcher.look() if isinstance(event, Stall)]
