@@ -53,7 +53,7 @@ Files = Any
 
 
 @dataclass
-class PackagedProgram:
+class CompiledAhead:
     """What AOTInductor has compiled: the graph, its weights, and how it was asked to."""
 
     compile_id: str
@@ -97,8 +97,8 @@ def _program(
     settings: Mapping[str, Any] | None,
     instructions: Instructions,
     place: Path,
-) -> PackagedProgram:
-    return PackagedProgram(
+) -> CompiledAhead:
+    return CompiledAhead(
         compile_id_of(module),
         lifted(module),
         dict(settings or {}),
@@ -113,8 +113,8 @@ class Packages:
 
     def __init__(self) -> None:
         # By the path of the library, and by the path of the package and the name in it.
-        self._libraries: dict[str, PackagedProgram] = {}
-        self._packaged: dict[tuple[str, str], PackagedProgram] = {}
+        self._libraries: dict[str, CompiledAhead] = {}
+        self._packaged: dict[tuple[str, str], CompiledAhead] = {}
         self._loaded: weakref.WeakKeyDictionary[Any, CheckedCalls] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
@@ -122,7 +122,7 @@ class Packages:
         self, given: Mapping[str, Any], instructions: Instructions, place: Path
     ) -> Iterator[Callable[[Files], Files]]:
         """Keep what is compiled in the block; the function it yields takes what came of it."""
-        made: list[PackagedProgram] = []
+        made: list[CompiledAhead] = []
 
         def keep() -> None:
             arguments = given["model_"], given["example_inputs_"], given.get("config_patches")
@@ -195,7 +195,7 @@ def checked_library(function: Callable[..., Any], path: str) -> Callable[..., An
 class CheckedCalls:
     """The calls of one loaded package."""
 
-    def __init__(self, program: PackagedProgram) -> None:
+    def __init__(self, program: CompiledAhead) -> None:
         self._program = program
         self._graph = program.new_graph()
         self._structures = program.structures
@@ -271,7 +271,7 @@ class CheckedCalls:
         )
 
 
-def _stop_if_asked(program: PackagedProgram) -> None:
+def _stop_if_asked(program: CompiledAhead) -> None:
     """Investigate here, if the compile itself never ends or ends the process."""
     wanted = program.instructions
     if wanted.stop_at != program.compile_id or wanted.failure is None:
@@ -281,7 +281,7 @@ def _stop_if_asked(program: PackagedProgram) -> None:
         graph.check(program.with_attributes(program.examples))
 
 
-def _investigate_error(program: PackagedProgram, error: BaseException) -> None:
+def _investigate_error(program: CompiledAhead, error: BaseException) -> None:
     graph = program.new_graph()
     graph.hold_back(error)
     graph.check(program.with_attributes(program.examples))
