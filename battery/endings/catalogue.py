@@ -89,7 +89,7 @@ ENDINGS: tuple[ProgramEnding, ...] = (
     ProgramEnding(
         "signal",
         "killed by SIGKILL from outside",
-        training(400),
+        training(100),
         _said(
             Said(128 + signal.SIGKILL, r"^inductoscope: the program was killed by SIGKILL"),
             Said(1, r"TODO"),
@@ -202,7 +202,7 @@ torch.compile(lambda x: die(x.sin()) + 1)(torch.ones(8))
             RUN: Interruption(signal.SIGTERM),
             LOGS: Interruption(signal.SIGTERM),
         },
-        options={DOCTOR: ("--time-limit", "45")},
+        options={DOCTOR: ("--time-limit", "100")},
     ),
     ProgramEnding(
         "ctrl-c-before",
@@ -309,7 +309,9 @@ with tempfile.TemporaryDirectory() as folder:
 """,
         _said(
             Said(0, r"^inductoscope: the program ended with exit code 0"),
-            Said(4, r"^not-checked: Nothing was checked: AOTInductor compiled Model into a pack"),
+            Said(
+                4, r"^not-checked: Nothing was checked: AOTInductor compiled Model, and no process"
+            ),
             _ENDED,
         ),
     ),

@@ -14,8 +14,8 @@ from typing import BinaryIO
 
 from battery.endings.ending import Interruption
 
-_SECONDS = 240.0
-_SECONDS_TO_START = 120.0
+_SECONDS = 400.0
+_SECONDS_TO_START = 200.0
 # For the doctor to end its program, which lives in a process group of its own.
 _SECONDS_TO_END = 30.0
 

@@ -39,5 +39,5 @@ for step in range({steps}):
     compiled(torch.randn(4, 8)).sum().backward()
     if step == 12:
         print("{READY}", flush=True)
-    time.sleep(0.05)
+    time.sleep(0.2)
 """

@@ -26,7 +26,9 @@ def main(words: Sequence[str] | None = None) -> int:
         "--only", default="", metavar="NAME,NAME", help="endings that contain a NAME"
     )
     parser.add_argument("--commands", default="", metavar="NAME,NAME", help="only these commands")
-    parser.add_argument("--markdown", type=Path, help="also write the table to this file")
+    parser.add_argument(
+        "--markdown", type=Path, help="write the table to this file, if all commands are tried"
+    )
     parser.add_argument("--jobs", type=int, default=2, help="endings at a time")
     parser.add_argument("--keep", type=Path, help="a new folder for all that is printed")
     chosen = parser.parse_args(words)
@@ -44,10 +46,18 @@ def main(words: Sequence[str] | None = None) -> int:
         folder = (chosen.keep or Path(temporary)).absolute()
         probed = _probe(folder / "probe")
         tried = pool.map(lambda one: list(try_ending(one, folder / one.name, only, probed)), wanted)
-        heard = [one for some in tried for one in _printed(some)]
-    if chosen.markdown:
-        chosen.markdown.write_text(without_folders(render_page(heard)), "utf-8")
+        heard: list[Heard] = []
+        for some in tried:
+            heard += _printed(some)
+            if chosen.markdown and not only:
+                _write(chosen.markdown, heard)
     return 0 if heard and all(one.is_right for one in heard) else 1
+
+
+def _write(path: Path, heard: Sequence[Heard]) -> None:
+    """After every ending; what was not tried stays on the page as it was."""
+    before = path.read_text("utf-8") if path.exists() else ""
+    path.write_text(without_folders(render_page(heard, before)), "utf-8")
 
 
 def _probe(folder: Path) -> Path:

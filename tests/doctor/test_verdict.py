@@ -207,6 +207,18 @@ def test_a_process_that_dies_or_stops_is_blamed_on_where_it_was(kind: str, verdi
     assert {"what": "while processing reinplace", "where": "post-grad-pass"} in got.evidence
 
 
+def test_what_hangs_is_named_with_the_function_that_does_not_return() -> None:
+    got = verdict_on(found(Failure(HANG, "not finished", stage="lowering", function="stuck")))
+    assert "in stuck, which loops or blocks (stage lowering)" in got.summary
+
+
+def test_code_that_the_program_put_in_torchs_place_is_told() -> None:
+    """The reproducer has torch's own again, so it cannot fail."""
+    own = "the decomposition of aten.gelu.default in use is bad (planted.py:7), not torch's"
+    got = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), replaced=[own]))
+    assert own in [item["what"] for item in got.evidence]
+
+
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
     failure = Failure(WRONG, VALUE, aspect="value")
     assert verdict_on(found(failure, location=Location(stage="aot"))).verdict == "not-inductor"

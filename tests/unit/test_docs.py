@@ -94,6 +94,13 @@ def test_files_that_are_named_exist(path: Path) -> None:
             assert found, name
 
 
+def test_the_readme_says_first_how_to_install_it() -> None:
+    first = "\n".join((ROOT / "README.md").read_text("utf-8").splitlines()[:25])
+    assert "pip install ." in first
+    # Beside one's own model, without touching its environment.
+    assert "inductoscope doctor /other/venv/bin/python train.py" in first
+
+
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text("utf-8").split()) <= 1000
 
