@@ -43,7 +43,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if chosen.keep and chosen.keep.exists():
         parser.error(f"{chosen.keep} exists already")
     with tempfile.TemporaryDirectory() as temporary, ThreadPoolExecutor(chosen.jobs) as pool:
-        folder = (chosen.keep or Path(temporary)).absolute()
+        folder = (chosen.keep or Path(temporary)).resolve()
         probed = _probe(folder / "probe")
         tried = pool.map(lambda one: list(try_ending(one, folder / one.name, only, probed)), wanted)
         heard: list[Heard] = []
