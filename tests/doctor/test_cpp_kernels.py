@@ -1,0 +1,182 @@
+"""Kernels and buffers of compiled code whose wrapper is C++: AOTInductor, and cpp_wrapper=True."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from inductoscope.doctor.compare.guarded_memory import GuardedMemory
+from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.memory_check import first_memory_fault
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.recording.events.checking import KernelLaunched
+
+TWO_WAYS = ("aot_inductor", "cpp_wrapper")
+
+
+class Model(torch.nn.Module):
+    """Of everything a bit: weights, an operator with several results, an input that is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = torch.nn.Linear(16, 8)
+        self.embedding = torch.nn.Embedding(10, 16)
+        self.register_buffer("calls", torch.arange(12.0))
+
+    def forward(self, x: torch.Tensor, index: torch.Tensor, total: torch.Tensor) -> Any:
+        p = torch.softmax(torch.relu(self.linear(self.embedding(index) + x)), -1)
+        values, places = torch.topk(p, 3)
+        total.add_(values.sum())
+        self.calls.add_(1)
+        return values.cumsum(-1), places, torch.cos(p @ p.T), self.calls.sum()
+
+
+def inputs(batch: int) -> tuple[torch.Tensor, ...]:
+    made = torch.Generator().manual_seed(batch)
+    x, index = torch.randn(batch, 16, generator=made), torch.arange(batch) % 10
+    return x, index, torch.zeros(4)
+
+
+def compiled(way: str, module: torch.nn.Module, *example: torch.Tensor) -> Callable[..., Any]:
+    if way == "cpp_wrapper":
+        torch._dynamo.reset()
+        options = {"cpp_wrapper": True, "fx_graph_cache": False}
+        return torch.compile(module, dynamic=True, options=options)
+    batch = torch.export.Dim("batch", min=2, max=64)
+    shapes = [{0: batch} if len(value) == 5 else None for value in example]
+    exported = torch.export.export(module, example, dynamic_shapes=tuple(shapes))
+    path = torch._inductor.aot_compile(exported.module(), example)
+    runner = torch._C._aoti.AOTIModelContainerRunnerCpu(path, 1)
+    return lambda *values: runner.run(list(values))
+
+
+@pytest.fixture(autouse=True)
+def _no_gradients() -> Iterator[None]:
+    with torch.no_grad():
+        yield
+
+
+@pytest.mark.parametrize("way", TWO_WAYS)
+def test_a_healthy_model_diverges_nowhere_and_reads_only_its_own_memory(way: str) -> None:
+    kernels: list[str] = []
+    watch = KernelWatch(on_kernel=kernels.append)
+    memory = GuardedMemory(ends_unreadable=True)
+    model, eager = Model(), Model()
+    eager.load_state_dict(model.state_dict())
+    with memory.active(), watch.watching():
+        function = compiled(way, model, *inputs(5))
+        for batch in (5, 7):
+            given, same = inputs(batch), inputs(batch)
+            for mine, other in zip(function(*given), eager(*same), strict=True):
+                torch.testing.assert_close(mine, other)
+            torch.testing.assert_close(given, same)
+    assert watch.divergences == []
+    assert "aoti_torch_cpu_topk" in kernels
+    (graph,) = watch.graphs
+    assert graph.expected is not None
+    # Inputs and weights that are written count like buffers.
+    assert set(graph.written) <= set(graph.checked)
+    assert len(graph.written) == 2
+
+
+# --- planted faults -------------------------------------------------------------------------------
+
+
+def function(x: torch.Tensor, total: torch.Tensor) -> Any:
+    """Three kernels, and matrix products between them."""
+    y = torch.cos(torch.sin(x) @ torch.ones(20, 20))
+    total.add_(torch.tanh(y @ y.T).sum())
+    return torch.exp(y @ y) + 1
+
+
+class Planted(torch.nn.Module):
+    def forward(self, x: torch.Tensor, total: torch.Tensor) -> Any:
+        return function(x, total)
+
+
+GIVEN = (torch.ones(20, 20), torch.zeros(4))
+
+
+WRONG = (".cos()", ".cos()", ".sin()")
+OVERRUN = (".exp()", "store(in_out_ptr0 +", "store(in_out_ptr0 + 16 +")
+READ = (".exp()", "loadu(in_out_ptr0 +", "loadu(in_out_ptr0 + 4 +")
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Each fault: which generated kernel it is put into, and what is replaced there."""
+    import torch._inductor.codegen.cpp as cpp
+
+    original = cpp.CppScheduling.define_kernel
+
+    def plant(*faults: tuple[str, str, str]) -> None:
+        def define_kernel(self: Any, source: str, *args: Any, **kwargs: Any) -> Any:
+            for where, old, new in faults:
+                if where in source:
+                    assert old in source
+                    source = source.replace(old, new)
+            return original(self, source, *args, **kwargs)
+
+        monkeypatch.setattr(cpp.CppScheduling, "define_kernel", define_kernel)
+
+    return plant
+
+
+@pytest.mark.parametrize("way", TWO_WAYS)
+def test_a_wrong_kernel_and_one_that_writes_past_its_buffer_are_named(
+    way: str, planted: Any
+) -> None:
+    planted(WRONG, OVERRUN)
+    memory = GuardedMemory(keeps_blocks=True)
+    watch = KernelWatch(on_kernel=memory.note)
+    with memory.active(), watch.watching():
+        compiled(way, Planted(), *GIVEN)(*GIVEN)
+    first = watch.divergences[0]
+    assert first.kernel.startswith("cpp_fused_cos")
+    assert first.node == "cos"
+    assert first.buffer.startswith("buf")
+    assert re.match(r"kernel cpp_fused_\w*exp\w* writes outside buffer buf\d+ ", memory.overrun)
+
+
+class Enough(Exception):
+    pass
+
+
+def test_an_exception_of_a_listener_ends_the_run_and_comes_out_as_itself(planted: Any) -> None:
+    planted(WRONG, OVERRUN)
+    kernels: list[str] = []
+
+    def stop(found: Any) -> None:
+        raise Enough
+
+    watch = KernelWatch(on_divergence=stop, on_kernel=kernels.append)
+    with pytest.raises(Enough), GuardedMemory().active(), watch.watching():
+        compiled("cpp_wrapper", Planted(), *GIVEN)(*GIVEN)
+    assert kernels[-1].startswith("cpp_fused_cos")
+
+
+def test_a_silent_read_past_the_end_is_found_and_its_kernel_named(planted: Any) -> None:
+    planted(READ)
+    found = first_memory_fault(lambda: compiled("cpp_wrapper", Planted(), *GIVEN), GIVEN)
+    assert found is not None
+    assert found.is_outside
+    assert "exp" in found.kernel
+    assert "reads memory outside of its buffers" in found.text
+
+
+def test_a_read_into_unreadable_memory_ends_the_process_in_the_guilty_kernel(planted: Any) -> None:
+    planted(READ)
+
+    def work() -> None:
+        with GuardedMemory(ends_unreadable=True).active(), KernelWatch(compare=False).watching():
+            compiled("cpp_wrapper", Planted(), *GIVEN)(*GIVEN)
+
+    answer = Forks(seconds=300).ask(work)
+    assert answer.signal == signal.SIGSEGV
+    launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
+    assert "exp" in launched[-1]
