@@ -41,7 +41,7 @@ def module_to_compile(args: Arguments, kwargs: Keywords) -> Any:
 def _start(args: Arguments, kwargs: Keywords) -> Any:
     module = module_to_compile(args, kwargs)
     compile_id = compile_id_of(module)
-    file, line = _calling_line()
+    file, line = calling_line()
     SCOPE.emit(
         CompileStart(
             compile=compile_id,
@@ -65,8 +65,8 @@ def _name(module: Any) -> str:
     return type(module).__name__
 
 
-def _calling_line() -> tuple[str, int]:
-    """The line of the user's program that asked for it."""
+def calling_line() -> tuple[str, int]:
+    """The line of the user's program that led here."""
     frame = sys._getframe()
     found: Any = frame
     while found is not None:

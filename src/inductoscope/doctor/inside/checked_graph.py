@@ -33,6 +33,7 @@ from inductoscope.doctor.compare.rounding import with_perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
+from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
 from inductoscope.doctor.inside.how_compiled import how_compiled, is_compilers_own
 from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
@@ -48,9 +49,9 @@ from inductoscope.doctor.search.marked_sizes import marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import inductor_settings
 from inductoscope.recording.events.checking import (
-    CallChecked,
+    OUTSIDE,
+    WRONG_OUTSIDE,
     CallsUnchecked,
-    DifferenceNoted,
     EagerReturned,
     GraphCall,
     GraphReturned,
@@ -118,11 +119,14 @@ class CheckedGraph:
     # How it reached Inductor, and which inputs a package keeps to itself.
     flow: str = JUST_IN_TIME
     constants: frozenset[str] = frozenset()
+    # What the inputs of a call break of what it was compiled for: then it may do anything.
+    outside: str = ""
     _checking: list[bool] = field(default_factory=list)
     # The call that is being checked, in main memory.
     _spare: Candidate | None = None
-    # Aspects and outputs whose difference in memory has been noted.
-    _noted: set[tuple[str, str]] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._notes = CallNotes(self.compile_id)
 
     def hold_back(self, error: BaseException) -> None:
         """Keep an exception of the compiler until the graph is called."""
@@ -173,6 +177,8 @@ class CheckedGraph:
         if not has_room_for_copies(arguments):
             self._check_large(arguments, needed)
             return
+        if self.outside:
+            self._notes.checked(self.calls, OUTSIDE, self.outside)
         SCOPE.emit(GraphCall(compile=self.compile_id, call=self.calls))
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
@@ -213,18 +219,20 @@ class CheckedGraph:
         """Check inputs that do not fit into memory twice: in a fork, without copies."""
         size = f"its inputs are {needed >> 20} MiB, too large to copy"
         if not can_fork():
-            self._note("skipped", size)
+            self._notes.checked(self.calls, "skipped", size)
             return
         from inductoscope.doctor.inside.large_inputs import compared, smaller_failure
 
         said = compared(self.module, self.compiled, arguments)
         if said == "":
-            self._note("right", f"{size}; only outputs were compared; they are close to eager")
+            self._notes.checked(
+                self.calls, "right", f"{size}; only outputs were compared; they are close to eager"
+            )
             return
         candidate = self._candidate(arguments, is_large=True)
         smaller, failure = smaller_failure(candidate)
         if failure is None:
-            self._note("skipped", f"{size}; {said}")
+            self._notes.checked(self.calls, "skipped", f"{size}; {said}")
         else:
             self._found(failure, smaller.inputs, smaller)
 
@@ -237,7 +245,7 @@ class CheckedGraph:
             case.eager  # noqa: B018
             SCOPE.emit(EagerReturned(seconds=round(time.monotonic() - started, 3)))
         except Exception as error:
-            self._note("eager-fails", f"{type(error).__name__}: {error}"[:500])
+            self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
         try:
             assert self.compiled is not None
@@ -248,25 +256,12 @@ class CheckedGraph:
             self._stop_if_device_is_lost(failure, error)
             return failure, None
         comparison = judge(case, outcome)
-        self._note_differences(comparison)
+        self._notes.differences(self.calls, comparison)
         counted = self.instructions.counts_of(self.compile_id)
         if counted:
             kinds, where = {note.aspect for note in counted}, {note.where for note in counted}
             comparison = comparison.counting(kinds, where)
         return failure_of_comparison(comparison), comparison
-
-    def _note_differences(self, comparison: EagerComparison) -> None:
-        """Note what lies otherwise in memory than in eager, once for each result."""
-        for item in comparison.noted:
-            if (item.kind, item.where) not in self._noted:
-                self._noted.add((item.kind, item.where))
-                self._note_difference(item.kind, item.where, item.text)
-
-    def _note_difference(self, aspect: str, where: str, text: str) -> None:
-        about = DifferenceNoted(
-            compile=self.compile_id, call=self.calls, aspect=aspect, where=where, text=text
-        )
-        SCOPE.emit(about)
 
     def _stop_if_device_is_lost(self, failure: Failure, error: BaseException) -> None:
         """At once: freeing any tensor on a lost device kills the process."""
@@ -280,7 +275,7 @@ class CheckedGraph:
             stop_with,
         )
 
-        self._note("error", failure.text)
+        self._notes.checked(self.calls, "error", failure.text)
         found = Found(self.compile_id, failure, process=describe_own_process())
         fill_in_from_error(found, self.module, error)
         if self._spare is None:
@@ -297,22 +292,23 @@ class CheckedGraph:
             detail=origin.get("detail") or "",
         )
 
-    def _note(self, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
-        about = CallChecked(
-            compile=self.compile_id, call=self.calls, verdict=verdict, text=text, is_exact=is_exact
-        )
-        SCOPE.emit(about)
-
     def _note_comparison(self, comparison: EagerComparison, arguments: tuple[Any, ...]) -> None:
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
-            self._note("right", f"{comparison.values} values{exact}", is_exact=comparison.is_exact)
+            self._notes.checked(
+                self.calls,
+                "right",
+                f"{comparison.values} values{exact}",
+                is_exact=comparison.is_exact,
+            )
             return
         texts = "; ".join(item.text for item in comparison.explained[:4])
         if comparison.reason == UNINITIALISED or comparison.reason == UNREPEATABLE:
-            self._note("unsteady", f"{comparison.reason}: {texts}{self._uninitialised()}")
+            self._notes.checked(
+                self.calls, "unsteady", f"{comparison.reason}: {texts}{self._uninitialised()}"
+            )
             return
-        self._note("within-rounding", texts)
+        self._notes.checked(self.calls, "within-rounding", texts)
         if self.calls == 1 and self._is_watchable:
             # Rounding upstream may hide an operation that is wrong on its own.
             self._look_closer(arguments)
@@ -336,12 +332,15 @@ class CheckedGraph:
         if found.failure is not None:
             self._found(found.failure, arguments, found.part)
         else:
-            self._note_difference("value", found.kernel, found.text)
+            self._notes.difference(self.calls, "value", found.kernel, found.text)
 
     def _found(
         self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
     ) -> None:
-        self._note("wrong" if failure.kind != ERROR else "error", failure.text)
+        if self.outside:
+            self._notes.checked(self.calls, WRONG_OUTSIDE, failure.text)
+            return
+        self._notes.checked(self.calls, "wrong" if failure.kind != ERROR else "error", failure.text)
         if not self.instructions.investigate:
             self.held_back = None
             return

@@ -17,16 +17,19 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.capture.hooks.ahead_of_time import compile_id_of
+from inductoscope.capture.hooks.ahead_of_time import calling_line, compile_id_of
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.lifted_attributes import LiftedGraph, lifted
 from inductoscope.doctor.compare.rounding import with_perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.checked_graph import CheckedGraph
 from inductoscope.doctor.inside.how_compiled import is_compilers_own
 from inductoscope.doctor.instructions import MOVED, Instructions
 from inductoscope.doctor.search.exported_sizes import exported_sizes
-from inductoscope.recording.events.checking import CallChecked
+from inductoscope.errors import InductoscopeError
+from inductoscope.packages.guards import InputFacts, PackageGuards, broken
+from inductoscope.packages.package import read_package
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -53,7 +56,7 @@ Files = Any
 
 
 @dataclass
-class CompiledAhead:
+class CompiledProgram:
     """What AOTInductor has compiled: the graph, its weights, and how it was asked to."""
 
     compile_id: str
@@ -97,8 +100,8 @@ def _program(
     settings: Mapping[str, Any] | None,
     instructions: Instructions,
     place: Path,
-) -> CompiledAhead:
-    return CompiledAhead(
+) -> CompiledProgram:
+    return CompiledProgram(
         compile_id_of(module),
         lifted(module),
         dict(settings or {}),
@@ -113,8 +116,8 @@ class Packages:
 
     def __init__(self) -> None:
         # By the path of the library, and by the path of the package and the name in it.
-        self._libraries: dict[str, CompiledAhead] = {}
-        self._packaged: dict[tuple[str, str], CompiledAhead] = {}
+        self._libraries: dict[str, CompiledProgram] = {}
+        self._packaged: dict[tuple[str, str], CompiledProgram] = {}
         self._loaded: weakref.WeakKeyDictionary[Any, CheckedCalls] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
@@ -122,7 +125,7 @@ class Packages:
         self, given: Mapping[str, Any], instructions: Instructions, place: Path
     ) -> Iterator[Callable[[Files], Files]]:
         """Keep what is compiled in the block; the function it yields takes what came of it."""
-        made: list[CompiledAhead] = []
+        made: list[CompiledProgram] = []
 
         def keep() -> None:
             arguments = given["model_"], given["example_inputs_"], given.get("config_patches")
@@ -157,7 +160,7 @@ class Packages:
         if isinstance(archive, (str, os.PathLike)):
             program = self._packaged.get((_real(archive), name))
             if program is not None:
-                self._loaded[model] = CheckedCalls(program)
+                self._loaded[model] = CheckedCalls(program, _guards(archive, name))
 
     def note_constants(self, model: Any, constants: Mapping[str, torch.Tensor]) -> None:
         """Constants of a loaded package were replaced."""
@@ -174,7 +177,7 @@ class Packages:
     def library(self, path: str) -> CheckedCalls | None:
         """The calls of a library that was loaded, if this process has compiled it."""
         program = self._libraries.get(_real(path))
-        return None if program is None else CheckedCalls(program)
+        return None if program is None else CheckedCalls(program, _guards(path, None))
 
 
 PACKAGES = Packages()
@@ -195,8 +198,9 @@ def checked_library(function: Callable[..., Any], path: str) -> Callable[..., An
 class CheckedCalls:
     """The calls of one loaded package."""
 
-    def __init__(self, program: CompiledAhead) -> None:
+    def __init__(self, program: CompiledProgram, guards: PackageGuards | None) -> None:
         self._program = program
+        self._guards = guards
         self._graph = program.new_graph()
         self._structures = program.structures
         self._unchecked = ""
@@ -226,8 +230,24 @@ class CheckedCalls:
             self._skip()
         else:
             self._graph.compiled = lambda *values: self._on_flat(function, values)
+            self._graph.outside = self._broken(flat)
             self._graph.check(inputs)
         return function(*args, **kwargs)
+
+    def _broken(self, flat: Sequence[Any]) -> str:
+        """What the inputs break of what the package was made for, and whose call it is."""
+        given = [_facts(value) for value in flat if _is_tensor(value)]
+        found = broken(self._guards, given) if self._guards is not None else ()
+        names = iter(self._graph.module.graph.find_nodes(op="placeholder"))
+        own = [name.name for name, value in zip(names, flat, strict=False) if _is_tensor(value)]
+        texts = [
+            each.text.replace(f"({each.name})", f"({own[each.input]})")
+            if each.input >= 0
+            else each.text
+            for each in found
+            if not each.is_harmless
+        ]
+        return f"{'; '.join(texts)}{_called_at()}" if texts else ""
 
     def _flat(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
         from torch.export._tree_utils import reorder_kwargs
@@ -261,17 +281,38 @@ class CheckedCalls:
         self._graph.calls += 1
         if self._graph.calls > self._program.instructions.calls:
             return
-        SCOPE.emit(
-            CallChecked(
-                compile=self._program.compile_id,
-                call=self._graph.calls,
-                verdict="skipped",
-                text=self._unchecked,
-            )
-        )
+        notes = CallNotes(self._program.compile_id)
+        notes.checked(self._graph.calls, "skipped", self._unchecked)
 
 
-def _stop_if_asked(program: CompiledAhead) -> None:
+def _guards(path: Any, name: str | None) -> PackageGuards | None:
+    """What a package demands of its inputs, as its own code says; None if it does not."""
+    try:
+        wrapper = read_package(Path(path), verify=False).model(name).wrapper
+    except InductoscopeError:
+        return None
+    return None if wrapper is None else wrapper.guards
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
+
+
+def _facts(value: torch.Tensor) -> InputFacts:
+    return InputFacts(
+        str(value.dtype).removeprefix("torch."),
+        tuple(value.shape),
+        tuple(value.stride()),
+        str(value.device),
+    )
+
+
+def _called_at() -> str:
+    file, line = calling_line()
+    return f" (called at {file}:{line})" if file else ""
+
+
+def _stop_if_asked(program: CompiledProgram) -> None:
     """Investigate here, if the compile itself never ends or ends the process."""
     wanted = program.instructions
     if wanted.stop_at != program.compile_id or wanted.failure is None:
@@ -281,7 +322,7 @@ def _stop_if_asked(program: CompiledAhead) -> None:
         graph.check(program.with_attributes(program.examples))
 
 
-def _investigate_error(program: CompiledAhead, error: BaseException) -> None:
+def _investigate_error(program: CompiledProgram, error: BaseException) -> None:
     graph = program.new_graph()
     graph.hold_back(error)
     graph.check(program.with_attributes(program.examples))

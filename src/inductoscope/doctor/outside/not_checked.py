@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.recording.events.checking import OUTSIDE
 from inductoscope.vocabulary.counting import count_of
 
 # All of them would be no help to a reader.
@@ -32,7 +33,7 @@ def _later_calls(case: ProgramCase) -> list[str]:
 
 
 def _calls_not_compared(case: ProgramCase) -> list[str]:
-    found = case.checks_that_are("skipped", "eager-fails", "unsteady")
+    found = case.checks_that_are("skipped", "eager-fails", "unsteady", OUTSIDE)
     lines = [f"call {check.call} of graph {check.compile}: {check.text}" for check in found]
     return _shortened(lines, "call")
 

@@ -48,7 +48,6 @@ def _bounds(size: torch.SymInt) -> tuple[int | None, int | None]:
 
 
 def _number(bound: Any) -> int | None:
-    try:
-        return int(bound)
-    except (TypeError, ValueError, OverflowError):
-        return None  # Without a bound.
+    """A bound of torch's, which may be infinite."""
+    text = str(bound)
+    return int(text) if text.lstrip("-").isdecimal() else None

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from inductoscope.recording.events.base import Event
 
+# Verdicts on a call with inputs that the graph was not compiled for.
+OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
+
 
 @dataclass(frozen=True, kw_only=True)
 class GraphCall(Event):
@@ -45,8 +48,9 @@ class CallsUnchecked(Event):
 class CallChecked(Event):
     """A call of a compiled graph was compared with eager.
 
-    verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; is_exact: the
-    same to the last bit.
+    verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
+    call with inputs that it was not compiled for, and wrong-outside if it is then wrong; is_exact:
+    the same to the last bit.
     """
 
     kind = "check"

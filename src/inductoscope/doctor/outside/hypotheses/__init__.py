@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from inductoscope.doctor.outside.hypotheses import (
     aot_alone,
+    broken_guards,
     clean,
     compile_refused,
     cuda_graphs,
@@ -46,6 +47,7 @@ from inductoscope.errors import ToolFailure
 HYPOTHESES: tuple[Hypothesis, ...] = (
     stuck_choices.HYPOTHESIS,
     time_limit.HYPOTHESIS,
+    broken_guards.HYPOTHESIS,
     # The first run found nothing inside the program: investigate where the failure may be.
     died_or_stalled.HYPOTHESIS,
     unchecked_call.HYPOTHESIS,

@@ -1,0 +1,36 @@
+"""What is written down about the calls of one compiled graph."""
+
+from __future__ import annotations
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
+from inductoscope.recording.events.checking import CallChecked, DifferenceNoted
+
+
+class CallNotes:
+    """Writes events about calls, each difference in memory once."""
+
+    def __init__(self, compile_id: str) -> None:
+        self._compile = compile_id
+        self._noted: set[tuple[str, str]] = set()
+
+    def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
+        """What came of comparing a call with eager."""
+        event = CallChecked(
+            compile=self._compile, call=call, verdict=verdict, text=text, is_exact=is_exact
+        )
+        SCOPE.emit(event)
+
+    def differences(self, call: int, comparison: EagerComparison) -> None:
+        """Note what lies otherwise in memory than in eager, once for each result."""
+        for item in comparison.noted:
+            if (item.kind, item.where) not in self._noted:
+                self._noted.add((item.kind, item.where))
+                self.difference(call, item.kind, item.where, item.text)
+
+    def difference(self, call: int, aspect: str, where: str, text: str) -> None:
+        """Note one of them, or a kernel that differs though the results do not."""
+        event = DifferenceNoted(
+            compile=self._compile, call=call, aspect=aspect, where=where, text=text
+        )
+        SCOPE.emit(event)
