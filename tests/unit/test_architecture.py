@@ -46,6 +46,8 @@ MAY_IMPORT_TORCH = (
     "doctor/repro/kernel_text.py",
     "doctor/inside/checked_graph.py",
     "doctor/inside/checked_package.py",
+    "doctor/inside/compiled_program.py",
+    "doctor/inside/package_calls.py",
     "doctor/inside/cuda_graphs.py",
     "doctor/inside/how_compiled.py",
     "doctor/inside/program_copy.py",

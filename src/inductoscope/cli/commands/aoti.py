@@ -8,21 +8,29 @@ from typing import Any
 
 import click
 
+from inductoscope.cli.commands.doctor import command as doctor
 from inductoscope.cli.parameters import json_option, long_output, pager_option, quiet_option
 from inductoscope.errors import UsageError
 
 _SCRIPTS = (".py",)
 
 
-@click.command("aoti")
+@click.command(
+    "aoti",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
 @click.option("--model", "name", metavar="NAME", help="Choose a model if the package has several.")
 @click.option("--all", "everything", is_flag=True, help="List every constant and every call.")
 @pager_option
 @json_option("the result")
 @quiet_option
-@click.argument("file", type=click.Path(path_type=Path), metavar="MODEL.pt2")
+@click.argument("file", type=click.Path(path_type=Path), metavar="MODEL.pt2|SCRIPT")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED, metavar="[ARGUMENT]...")
+@click.pass_context
 def command(
+    context: click.Context,
     file: Path,
+    arguments: tuple[str, ...],
     name: str | None,
     everything: bool,
     json_path: str | None,
@@ -35,24 +43,22 @@ def command(
     they have to have, constants, kernels in the order of their calls, custom operators and build
     flags. Nothing in the file is executed.
 
+    SCRIPT is a program that exports, compiles and calls a model: it is examined as by
+    `inductoscope doctor`, which has more options.
+
     \b
     inductoscope aoti model.pt2
+    inductoscope aoti export_and_run.py
 
     Exit code: 0 it fits, 1 it does not, 2 unreadable file, 3 the tool failed.
     """
     if file.suffix in _SCRIPTS:
-        examine_script(file)
+        context.invoke(doctor, words=(str(file), *arguments), json_path=json_path, quiet=quiet)
+    if arguments:
+        raise UsageError(f"{file} is a package, which takes no arguments: {' '.join(arguments)}")
     view = _inspected(file, name)
     _hand_over(view, json_path, everything=everything)
     sys.exit(0 if view["verdict"] == "fits" else 1)
-
-
-def examine_script(file: Path) -> None:
-    """A script that exports and compiles a model."""
-    raise UsageError(
-        f"{file} is a script, and aoti looks into packages. To examine the script: "
-        f"inductoscope doctor {file}"
-    )
 
 
 def _inspected(file: Path, name: str | None) -> dict[str, Any]:

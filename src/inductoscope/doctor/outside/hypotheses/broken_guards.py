@@ -1,7 +1,7 @@
 """A package is called with something that it was not made for.
 
 When it applies: Before a call, an input broke what the package demands: a type, a size, a range, a
-stride, a device; and then the call was wrong, or the program failed.
+stride, a device; and then the call was wrong or could not be compared, or the program failed.
 
 What it runs: Nothing.
 
@@ -28,14 +28,17 @@ _TO_SEE_IT = (
 
 
 def _applies(case: ProgramCase) -> bool:
-    is_wrong = bool(case.checks_that_are(WRONG_OUTSIDE)) or case.first.ending.exit_code != 0
-    return case.found is None and is_wrong and bool(case.checks_that_are(OUTSIDE))
+    if case.found is not None or not case.checks_that_are(OUTSIDE):
+        return False
+    # A result that cannot be compared cannot be trusted either.
+    return case.first.ending.exit_code != 0 or bool(case.checks_that_are(WRONG_OUTSIDE, "skipped"))
 
 
 def _examine(case: ProgramCase) -> Verdict | None:
     before = case.checks_that_are(OUTSIDE)[-1]
     wrong = next(iter(case.checks_that_are(WRONG_OUTSIDE)), None)
-    if wrong is None and not _is_last(case, before.call):
+    ended_well = case.first.ending.exit_code == 0
+    if wrong is None and not ended_well and not _is_last(case, before.call):
         return None  # That call went well; what failed later has another cause.
     broken, _, place = before.text.partition(" (called at ")
     result = Verdict(
@@ -47,7 +50,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result.culprit.source = relative_place(place.rstrip(")")) if place else None
     result.add(broken, "the package's own code, which does not check it by default")
     what = wrong.text if wrong is not None else f"the program then {_how(case)}"
-    result.add(what, f"call {before.call} of compile {before.compile}")
+    result.add(what, f"call {before.call} of {before.compile}")
     result.add(_TO_SEE_IT)
     return result
 
@@ -58,6 +61,8 @@ def _is_last(case: ProgramCase, call: int) -> bool:
 
 def _how(case: ProgramCase) -> str:
     ending = case.first.ending
+    if ending.exit_code == 0:
+        return "went on with a result that cannot be trusted"
     if ending.signal:
         return f"died of {signal_name(ending.signal)}"
     return f"ended with exit code {ending.exit_code}"
