@@ -212,9 +212,10 @@ class Scope:
                 "graph": self.graph,
             }
 
-    def failure_of(self, error: BaseException) -> dict[str, Any] | None:
-        """Where `error`, or what it was raised from, was first seen; forgotten afterwards."""
-        known, self._thread.failure = self._thread.failure, None
+    def failure_of(self, error: BaseException, *, forget: bool = True) -> dict[str, Any] | None:
+        """Where `error`, or what it was raised from, was first seen; usually asked only once."""
+        known = self._thread.failure
+        self._thread.failure = None if forget else known
         return known if known is not None and known["error"] in _chain_marks(error) else None
 
     # --- errors in the hooks --------------------------------------------------------------------

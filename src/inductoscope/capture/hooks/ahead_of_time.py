@@ -84,7 +84,8 @@ def _failed(token: Any, error: BaseException) -> None:
     frame, compile_id = token
     SCOPE.note_failure(error, frame)
     _close(token, "raised")
-    record_error(error, compile_id, SCOPE.failure_of(error))
+    # The doctor, which follows the same compile, asks as well.
+    record_error(error, compile_id, SCOPE.failure_of(error, forget=False))
 
 
 def _close(token: Any, outcome: str) -> None:

@@ -252,7 +252,7 @@ class CheckedGraph:
             keeps_graph = self.instructions.keeps_graphs
             outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
-            failure = self._failure_at_run(error)
+            failure = self.failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)
             return failure, None
         comparison = judge(case, outcome)
@@ -282,7 +282,7 @@ class CheckedGraph:
             stop_with(found, self.place)
         investigate_and_stop(self._spare, failure, found, self.place, self.instructions)
 
-    def _failure_at_run(self, error: BaseException) -> Failure:
+    def failure_at_run(self, error: BaseException) -> Failure:
         """The backward graph is compiled only when it is first needed, and may fail then."""
         origin = SCOPE.failure_of(error) or {}
         failure = failure_of_error(error)

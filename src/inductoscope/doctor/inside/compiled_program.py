@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch.fx import GraphModule
 
 from inductoscope.capture.hooks.ahead_of_time import compile_id_of
@@ -19,6 +21,7 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 TORCH_NAMES = {
+    "torch.compiler": ("_is_compiling_flag", "_is_exporting_flag"),
     "torch.utils._pytree": ("treespec_loads",),
 }
 
@@ -94,11 +97,27 @@ def stop_if_asked(program: CompiledProgram) -> None:
     if wanted.stop_at != program.compile_id or wanted.failure is None:
         return
     if wanted.failure.stage != stages.RUNTIME:
-        graph = program.new_graph()
-        graph.check(program.with_attributes(program.examples))
+        _investigate(program, program.new_graph())
 
 
 def investigate_error(program: CompiledProgram, error: BaseException) -> None:
     graph = program.new_graph()
-    graph.hold_back(error)
-    graph.check(program.with_attributes(program.examples))
+    graph.held_back = graph.failure_at_run(error)
+    _investigate(program, graph)
+
+
+def _investigate(program: CompiledProgram, graph: CheckedGraph) -> None:
+    """Investigate what `graph` holds back, on the inputs that the program was exported with."""
+    with _outside_of_export():
+        graph.check(program.with_attributes(program.examples))
+
+
+@contextlib.contextmanager
+def _outside_of_export() -> Iterator[None]:
+    """torch.export takes for traced whatever is called while AOTInductor compiles."""
+    before = torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag
+    torch.compiler._is_compiling_flag = torch.compiler._is_exporting_flag = False
+    try:
+        yield
+    finally:
+        torch.compiler._is_compiling_flag, torch.compiler._is_exporting_flag = before

@@ -67,6 +67,8 @@ class Runs:
         # How long a run may take that has no reason to take longer than the first.
         self._usual_seconds = limits.seconds
         self._first_was_well = False
+        # Whether the program has something compiled by AOTInductor.
+        self.uses_packages = False
         # Whether the program differentiates a graph more than once.
         self._keeps_graphs = False
         # Runs that several hypotheses ask for, and that need not be made more than once.
@@ -90,6 +92,7 @@ class Runs:
             run = self._run_base(instructions, self._new_folder())
         self._usual_seconds = 60 + 5 * run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
+        self.uses_packages = any(each.flow for each in load(run.folder).compiles)
         return run
 
     def _run_base(self, instructions: Instructions, folder: Path) -> ProgramRun:
@@ -108,8 +111,13 @@ class Runs:
         return self._run(instructions, folder, seconds)
 
     def in_eager(self, why: str, seconds: float | None = None) -> ProgramRun:
-        """Run the program without torch.compile and without the tool."""
-        return self.again(Instructions(backend="off", inside=False), why, seconds)
+        """Run the program without torch.compile and without the tool.
+
+        Packages are compiled and loaded all the same; only the tool can replace their calls.
+        """
+        packages = Instructions(calls=0, backend="eager", investigate=False)
+        plain = Instructions(backend="off", inside=False)
+        return self.again(packages if self.uses_packages else plain, why, seconds)
 
     def in_eager_once(self, why: str = _IN_EAGER, seconds: float | None = None) -> ProgramRun:
         """The run without torch.compile: made at the first request, then kept."""

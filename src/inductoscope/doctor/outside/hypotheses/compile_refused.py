@@ -2,7 +2,7 @@
 
 When it applies: An exception came out of a compile, and nothing was found.
 
-What it runs: The program in eager.
+What it runs: The program in eager, unless it is compiled ahead of time.
 
 What it concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a compiler
 bug, if the program fails in eager too.
@@ -42,6 +42,8 @@ def _errors(case: ProgramCase) -> list[CompileError]:
 
 def _examine(case: ProgramCase) -> Verdict:
     error = _errors(case)[0]
+    if case.runs.uses_packages:
+        return _refused(case, error)  # There is no run without that compile.
     why = f"{error.type} before any backend ran; running the program without torch.compile"
     eager = case.runs.in_eager_once(why)
     return fails_in_eager(case, eager) if eager.failed else _refused(case, error)
@@ -58,7 +60,8 @@ def _refused(case: ProgramCase, error: CompileError) -> Verdict:
     if fake is not None and "no fake impl" not in fake["raised"]:
         result = _on_fake_implementation(fake, culprit)
     message = error.message.strip().splitlines()
-    result.add("\n".join(message[:12]), "the exception; the same code does not fail in eager")
+    eager = "" if case.runs.uses_packages else "; the same code does not fail in eager"
+    result.add("\n".join(message[:12]), f"the exception{eager}")
     for number, place in enumerate(dict.fromkeys(error.raised_in[:3])):
         result.add(f"called from {place}" if number else f"raised in {place}")
     if finding is not None:

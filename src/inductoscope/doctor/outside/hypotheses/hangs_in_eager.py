@@ -23,7 +23,7 @@ _LEAST_SECONDS = 60.0
 
 def _applies(case: ProgramCase) -> bool:
     found = case.found
-    if found is None or found.reproduces:
+    if found is None or found.reproduces or case.runs.uses_packages:
         return False
     return found.failure.kind == HANG and found.failure.stage == stages.RUNTIME
 

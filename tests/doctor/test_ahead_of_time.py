@@ -1,0 +1,130 @@
+"""AOTInductor: what a package computes is held against the program that it was made from."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import symbolic_trace
+
+from inductoscope.capture.program_settings import MarkedSize
+from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import digest, examine
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from support.graphs import numbers
+from support.programs import TOOL, Workplace
+
+
+def scores(x: torch.Tensor, w: torch.Tensor) -> tuple[torch.Tensor]:
+    return (torch.relu(x @ w).sum(dim=1),)
+
+
+def candidate(**more: Any) -> Candidate:
+    recipes = ("torch.ones(6, 4)", "torch.ones(4, 8)")
+    return Candidate(
+        symbolic_trace(scores),
+        (numbers(6, 4), numbers(4, 8)),
+        recipes=recipes,
+        flow=AOT_INDUCTOR,
+        constants=frozenset({"w"}),
+        marks=(MarkedSize("x", 0, "mark_dynamic", 2, 64),),
+        **more,
+    )
+
+
+def test_a_candidate_is_tried_through_a_package_of_its_own() -> None:
+    """Here with a lowering that is wrong, in a fork that dies with it."""
+
+    def tried() -> Failure | None:
+        from torch._inductor.lowering import lowerings
+
+        relu, mul = torch.ops.aten.relu.default, torch.ops.aten.mul.Tensor
+        right = lowerings[relu]
+        lowerings[relu] = lambda x: lowerings[mul](right(x), 1.5)
+        return examine(candidate())
+
+    found = Forks(seconds=300).ask(tried).result
+    assert found["kind"] == WRONG
+
+
+def test_the_way_to_the_compiler_is_part_of_what_a_candidate_is() -> None:
+    """Otherwise the answer for torch.compile would be taken for that of a package."""
+    packaged = candidate()
+    just_in_time = Candidate(packaged.module, packaged.inputs, marks=packaged.marks)
+    assert digest(packaged) != digest(just_in_time)
+
+
+def test_the_script_exports_packages_loads_and_calls(tmp_path: Path) -> None:
+    """Run as it is where nothing is wrong, so it ends with 0."""
+    text = script_text(candidate(), Failure(WRONG, "wrong", aspect="value"), "it is wrong")
+    assert "self.register_buffer" in text  # The weight is a constant of the package.
+    assert "dynamic_shapes=({0: torch.export.Dim.AUTO(min=2, max=64)},)" in text
+    assert "aoti_compile_and_package" in text
+    assert "mark_dynamic" not in text
+    script = tmp_path / "repro.py"
+    script.write_text(text)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert "compiled:" in done.stdout
+
+
+PACKAGED = """
+import torch
+from torch.export import Dim
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.tanh(x * 2 + 1).sum(1)
+
+torch.manual_seed(0)
+x = torch.randn(16, 16)
+rows = Dim("rows", min=2, max=64)
+program = torch.export.export(Model(), (x,), dynamic_shapes={{"x": {{0: rows}}}})
+path = torch._inductor.aoti_compile_and_package(program, package_path="model.pt2")
+model = torch._inductor.aoti_load_package(path)
+print(model(x)[0])
+print(model({given})[0])
+"""
+
+SERVED = """
+import torch
+model = torch._inductor.aoti_load_package("model.pt2")
+print(model(torch.randn(100, 16))[0])
+"""
+
+
+@pytest.mark.spread
+def test_an_input_that_the_package_was_not_made_for(workplace: Workplace) -> None:
+    """Strides are part of what a package is made for; it computes with whatever it gets."""
+    workplace.write("export_and_run.py", PACKAGED.format(given="torch.randn(16, 16).t()"))
+    found = workplace.doctor("export_and_run.py")
+    assert found.exit_code == 1
+    verdict = found.verdict
+    assert (verdict["verdict"], verdict["stage"]) == ("not-a-bug", "user")
+    assert "input 0 (x): stride 0 is 1; the package accepts 16" in verdict["summary"]
+    assert verdict["culprit"]["source"] == "export_and_run.py:16"
+    assert "AOTI_RUNTIME_CHECK_INPUTS=1" in found.names
+    # The package of that program, served by another one.
+    workplace.write("serve.py", SERVED)
+    served = workplace.call([*TOOL, "aoti", "--json", "served.json", "serve.py"])
+    assert served.returncode == 1
+    verdict = json.loads((workplace.folder / "served.json").read_text())
+    assert verdict["verdict"] == "not-a-bug"
+    assert "dimension 0 is 100; the package accepts 2 to 64" in verdict["summary"]
+
+
+@pytest.mark.spread
+def test_calls_of_a_healthy_package_are_compared(workplace: Workplace) -> None:
+    """Also with a size that it was not exported with."""
+    workplace.write("export_and_run.py", PACKAGED.format(given="torch.randn(9, 16)"))
+    found = workplace.doctor("export_and_run.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
