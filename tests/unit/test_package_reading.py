@@ -299,9 +299,15 @@ def test_a_symbol_is_found_by_its_hash() -> None:
     assert not library.has_symbol("aoti_torch_cpu_addmm_out")  # It is needed, not offered.
 
 
-def test_a_script_is_for_the_doctor(tmp_path: Path) -> None:
+def test_a_script_is_examined_by_the_doctor(tmp_path: Path) -> None:
     script = tmp_path / "train.py"
     script.touch()
     answer = inductoscope("aoti", script)
+    assert answer.exit_code == 4
+    assert "not-checked: Nothing was compiled" in answer.stdout
+
+
+def test_a_package_takes_no_arguments() -> None:
+    answer = inductoscope("aoti", SMALL, "--", "--epochs")
     assert answer.exit_code == 2
-    assert f"inductoscope doctor {script}" in answer.stderr
+    assert "is a package, which takes no arguments: --epochs" in answer.stderr

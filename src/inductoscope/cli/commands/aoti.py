@@ -15,10 +15,7 @@ from inductoscope.errors import UsageError
 _SCRIPTS = (".py",)
 
 
-@click.command(
-    "aoti",
-    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-)
+@click.command("aoti")
 @click.option("--model", "name", metavar="NAME", help="Choose a model if the package has several.")
 @click.option("--all", "everything", is_flag=True, help="List every constant and every call.")
 @pager_option
@@ -44,7 +41,7 @@ def command(
     flags. Nothing in the file is executed.
 
     SCRIPT is a program that exports, compiles and calls a model: it is examined as by
-    `inductoscope doctor`, which has more options.
+    `inductoscope doctor`, which has more options. Put -- before options of SCRIPT's.
 
     \b
     inductoscope aoti model.pt2
