@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -58,6 +59,14 @@ def test_the_rank_that_failed_first_is_the_reason(decide: Decide) -> None:
     )
     verdict, _ = decide(check(), off=[End(1, printed)])
     assert verdict.summary.endswith("not to blame: ValueError: bad batch (rank 1)")
+
+
+def test_a_program_that_somebody_killed_says_so(tmp_path: Path) -> None:
+    killed = End(137, signal=signal.SIGKILL, events=(check(),))
+    case, _ = written_case(tmp_path, killed, plain=[ENDS_WELL])
+    verdict = verdict_of_first(case)
+    assert verdict.verdict == "unknown"
+    assert verdict.summary.startswith("SIGKILL ended the program in one run and not in another")
 
 
 def test_a_program_that_ends_well_without_the_tool_blames_nobody(decide: Decide) -> None:

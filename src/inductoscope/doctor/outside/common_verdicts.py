@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from collections.abc import Sequence
 
 from inductoscope.analysis.rules import ran_in_eager
@@ -94,11 +95,19 @@ def _exception_in(output: str) -> str:
 
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     """The program does not end the same way in every run."""
+    why = (
+        "The program does not end the same way in every run: it fails intermittently, or only "
+        "under inductoscope."
+    )
+    if failed.ending.signal == signal.SIGKILL:  # No program gets it for what it did.
+        why = (
+            "SIGKILL ended the program in one run and not in another: somebody sent it, or the "
+            "machine ran out of memory."
+        )
     result = Verdict(
         v.UNKNOWN,
         stages.NO_STAGE,
-        "The program does not end the same way in every run: it fails intermittently, or only "
-        "under inductoscope. Nothing is known to be wrong with what was compiled.",
+        f"{why} Nothing is known to be wrong with what was compiled.",
     )
     codes = f"exit code {failed.ending.exit_code} in one, {other.ending.exit_code} in the other"
     result.add(codes, f"two runs of the program, {how}")
