@@ -171,14 +171,18 @@ torch.compile(lambda x: die(x.sin()) + 1)(torch.ones(8))
         "hang",
         "the compiler never ends (`run` is stopped with Ctrl-C)",
         ENDLESS_COMPILE,
-        _said(
-            Said(128 + signal.SIGINT, r"^inductoscope: stall 1: no progress for 8 s"),
-            Said(1, r"^hang: The program hangs at script\.py:\d, in stuck"),
-            Said(
-                1, r"^Inductor before autotuning: the last line of its compile comes from lowering"
+        {
+            **_said(
+                Said(128 + signal.SIGINT, r"^inductoscope: stall 1: no progress for 8 s"),
+                Said(1, r"^hang: The program hangs at script\.py:\d, in stuck"),
+                Said(
+                    1,
+                    r"^Inductor before autotuning: the last line of its compile comes from low",
+                ),
+                _IS_STUCK,
             ),
-            _IS_STUCK,
-        ),
+            SHOW: Said(1, r"^inductoscope: no progress for \d+ s or more: Inductor makes no"),
+        },
         interruptions={
             RUN: Interruption(signal.SIGINT, after="inductoscope: "),
             LOGS: Interruption(signal.SIGKILL),

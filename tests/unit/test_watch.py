@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from inductoscope.analysis.rules import stall
+from inductoscope.analysis.rules import diagnose, stall
 from inductoscope.hangs.watch.classify import KINDS, classify
 from inductoscope.hangs.watch.ending import end_stuck
 from inductoscope.hangs.watch.following import FollowedStream
@@ -40,6 +40,7 @@ from inductoscope.recording.events.checking import GraphCall
 from inductoscope.recording.events.compiling import StageStart
 from inductoscope.recording.events.reading import Entry
 from inductoscope.recording.stream_reader import StreamReader
+from inductoscope.views.report.summary import summary_view
 from support.examples import write_recording
 
 pytestmark = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
@@ -416,9 +417,14 @@ def test_a_stall_that_moved_on_is_a_note(tmp_path: Path) -> None:
 def test_a_stall_that_ctrl_c_ended_is_a_problem(tmp_path: Path) -> None:
     begun = {"kind": "compile-start", "compile": "0/0", "function": "step"}
     interrupted = {"kind": "error", "stage": "codegen", "type": "KeyboardInterrupt", "message": ""}
-    folder = write_recording(tmp_path / "recording", begun, {**interrupted, "compile": "0/0"})
+    stopped = {"kind": "exited", "exit_code": 130, "signal": 2, "seconds": 9.0}
+    events = (begun, {**interrupted, "compile": "0/0"}, stopped)
+    folder = write_recording(tmp_path / "recording", *events)
     data = {"number": 1, "seconds": 5.0, "compile": "0/0", "moved": {"after": 9.0}}
     (folder / "stall-1.json").write_text(json.dumps(data))
-    (finding,) = stall.check(load(folder))
+    recording = load(folder)
+    (finding,) = stall.check(recording)
     assert finding.is_problem
     assert finding.title.startswith("No progress for 5 s or more")
+    headline = summary_view(recording, diagnose(recording))["headline"]
+    assert headline.startswith("no progress for 5 s or more")

@@ -175,6 +175,9 @@ def _state(recording: Recording) -> str:
 def _headline(recording: Recording, findings: list[Finding]) -> str:
     """What happened, in one sentence: why the program ended as it did, if that was found."""
     endings = [finding.title for finding in findings if finding.rule in ENDINGS]
+    if not any(finding.is_problem for finding in findings if finding.rule in ENDINGS):
+        # Whoever stops a program that hangs knows that: what it was stopped for comes first.
+        endings = [f.title for f in findings if f.rule == "stall" and f.is_problem] + endings
     if not endings or (recording.ending is not None and recording.ending.exit_code == 0):
         endings = [finding.title for finding in findings if finding.rule in UNCOMPILED]
     if not endings:
