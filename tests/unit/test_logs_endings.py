@@ -337,6 +337,24 @@ def test_a_program_that_compiles_nothing_is_not_said_to_have_finished_compiles(
     assert answer.title == "the program ended; the log shows no compile"
 
 
+def test_the_rank_that_failed_first_leads(tmp_path: Path) -> None:
+    """The other one failed because it was gone."""
+    lines = [
+        "[rank1]: Traceback (most recent call last):",
+        '[rank1]:   File "/home/user/train.py", line 7, in <module>',
+        "[rank1]: ValueError: bad batch",
+        "[rank0]: Traceback (most recent call last):",
+        '[rank0]:   File "/home/user/train.py", line 9, in <module>',
+        "[rank0]: RuntimeError: Connection closed by peer",
+    ]
+    log = LogText()
+    for line in lines:
+        log.raw(line)
+    first, second = answers(log.write(tmp_path / "log"))
+    assert "ValueError: bad batch" in first.title
+    assert "Connection closed by peer" in second.title
+
+
 def test_a_compiler_that_hangs_is_headed_by_what_it_is() -> None:
     answer = only_answer(RECORDED / "stall_in_compiler.log.gz")
     assert f"{answer.kind.value}: {answer.title}" == (

@@ -61,8 +61,17 @@ _RANK = {Kind.COMPILE_HANG: 0, Kind.BENCHMARK_HANG: 1, Kind.KERNELS: 2, Kind.ERR
 
 def judge(reading: LogReading) -> list[Answer]:
     """An answer for every program, the most telling ones first."""
-    answers = [judge_program(program) for program in reading.programs]
-    return sorted(answers, key=lambda a: (not a.is_problem, _RANK.get(a.kind, 9), a.program.label))
+    judged = [(judge_program(program), program) for program in reading.programs]
+    one_file = len({p.last_error.origin.file for _, p in judged if p.last_error is not None}) == 1
+
+    def order(pair: tuple[Answer, ProgramFold]) -> tuple[bool, int, int, str]:
+        answer, program = pair
+        error = program.last_error if one_file else None
+        # A rank that dies makes the others fail later.
+        line = error.origin.line if error is not None else 0
+        return not answer.is_problem, _RANK.get(answer.kind, 9), line, answer.program.label
+
+    return [answer for answer, _ in sorted(judged, key=order)]
 
 
 def judge_program(program: ProgramFold) -> Answer:
