@@ -9,8 +9,11 @@ from typing import Any
 
 import pytest
 import torch
+from torch._inductor.codecache import PyCodeCache
+from torch._inductor.graph import GraphLowering
 
 from inductoscope.doctor.compare.guarded_memory import GuardedMemory
+from inductoscope.doctor.compare.kept_wrappers import KeptWrappers
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.memory_check import first_memory_fault
 from inductoscope.doctor.search.forks import Forks
@@ -158,6 +161,35 @@ def test_an_exception_of_a_listener_ends_the_run_and_comes_out_as_itself(planted
     with pytest.raises(Enough), GuardedMemory().active(), watch.watching():
         compiled("cpp_wrapper", Planted(), *GIVEN)(*GIVEN)
     assert kernels[-1].startswith("cpp_fused_cos")
+
+
+def test_code_that_was_loaded_before_reports_while_it_is_watched(
+    planted: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    planted(WRONG, OVERRUN)
+    kept = KeptWrappers()
+    codegen, load = GraphLowering.codegen, PyCodeCache.__dict__["load_by_key_path"].__func__
+
+    def codegen_kept(lowered: Any, *args: Any) -> Any:
+        kept.note_graph(lowered)
+        return codegen(lowered, *args)
+
+    def load_kept(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
+        module = load(cls, key, path, *args, **kwargs)
+        kept.note_module(module, path)
+        return module
+
+    monkeypatch.setattr(GraphLowering, "codegen", codegen_kept)
+    monkeypatch.setattr(PyCodeCache, "load_by_key_path", classmethod(load_kept))
+    function = compiled("cpp_wrapper", Planted(), *GIVEN)
+    function(*GIVEN)
+    watch = KernelWatch()
+    with watch.watching_loaded(kept.wrappers):
+        function(*GIVEN)
+    assert watch.divergences[0].node == "cos"
+    count = len(watch.divergences)
+    function(*GIVEN)
+    assert len(watch.divergences) == count
 
 
 def test_a_silent_read_past_the_end_is_found_and_its_kernel_named(planted: Any) -> None:

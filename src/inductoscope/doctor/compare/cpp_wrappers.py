@@ -121,7 +121,7 @@ _ENTRY = re.compile(
     re.M | re.S,
 )
 _INPUTS = re.compile(r"steal_from_raw_handles_to_raii_handles\(input_handles, (\d+)\)")
-_CONSTANT = re.compile(r"\bauto& (\w+) = (constants_->at\(\d+\));")
+_CONSTANT = re.compile(r"\bauto&? (\w+) = (constants_->at\(\d+\));")
 _ALLOCATION = re.compile(r"\baoti_torch_empty_strided\((.*, &(\w+?)_handle)\)")
 
 _CHECKED = re.compile(r"^(?:AOTI_TORCH_ERROR_CODE_CHECK\()?((?:\w+::|\w+\.)*\w+)\(.*\);")

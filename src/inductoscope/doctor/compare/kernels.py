@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -98,12 +99,25 @@ class KernelWatch:
     def watching_loaded(self, wrappers: Iterable[LoadedWrapper]) -> Iterator[KernelWatch]:
         """While this is active, wrappers that were loaded before report what they do."""
         with contextlib.ExitStack() as stack:
+            stack.enter_context(cpp_reports.original_errors())
             for wrapper in wrappers:
-                code, names = self._reporting(wrapper.path, wrapper.graph)
-                stack.enter_context(python_wrappers.exchanged(wrapper.module, code, names))
+                stack.enter_context(self._exchanged(wrapper))
                 self.graphs.append(wrapper.graph)
                 stack.callback(wrapper.graph.forget)
             yield self
+
+    def _exchanged(self, wrapper: LoadedWrapper) -> contextlib.AbstractContextManager[None]:
+        """While it is entered, a wrapper that was loaded before reports what it does."""
+        module, path, graph = wrapper.module, wrapper.path, wrapper.graph
+        if not hasattr(module, "inductor_entry"):
+            return python_wrappers.exchanged(module, *self._reporting(path, graph))
+        text = Path(path).read_text("utf-8")
+        reporting = cpp_wrappers.with_reports(text, graph.written)
+        if reporting is None:
+            return contextlib.nullcontext()
+        reports = _GraphReports(self, graph, reporting.mentions)
+        cpp_reports.report_to(reports, reporting.name)
+        return python_wrappers.exchanged_entry(module, path, reporting.text)
 
     def _note_code(self, lowered: Any, code: Any) -> None:
         """Code was generated: a Python wrapper is loaded next, a C++ one is compiled next."""

@@ -70,6 +70,27 @@ def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Itera
         yield
 
 
+@contextlib.contextmanager
+def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
+    """While this is active, a loaded module calls the C++ code in `text`, not its own.
+
+    The C++ code is compiled for that.
+    """
+    fresh = types.ModuleType(module.__name__)
+    fresh.__dict__["__file__"] = path
+    exec(compile(text, path, "exec"), fresh.__dict__)
+    cells = module.call.__closure__ or ()
+    for cell in cells:
+        if cell.cell_contents is module.inductor_entry:
+            cell.cell_contents = fresh.inductor_entry
+    try:
+        yield
+    finally:
+        for cell in cells:
+            if cell.cell_contents is fresh.inductor_entry:
+                cell.cell_contents = module.inductor_entry
+
+
 def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
     """The code of every function of a module, by its qualified name."""
     found: dict[str, types.CodeType] = {}

@@ -2,7 +2,7 @@
 
 A graph may amplify rounding so much that a wrong kernel in it does not show in the results. So the
 compiled graph is called once more, in a fork, where every buffer that a kernel writes is compared
-with the node that it should hold. Nothing is compiled for that.
+with the node that it should hold. Nothing is compiled for that, unless the wrapper is C++.
 """
 
 from __future__ import annotations
