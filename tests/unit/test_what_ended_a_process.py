@@ -58,6 +58,33 @@ sys.exit(1)
     assert uncaught(tmp_path, RECORDED + keeps) == []
 
 
+CHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'import not_there'])"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("import not_there", "the program failed with ModuleNotFoundError at program.py:1"),
+        (CHILD, "the program ended with exit code 0"),
+        (f"{CHILD}\nsys.exit(1)", "the program ended with exit code 1"),
+    ],
+)
+def test_a_program_that_fails_before_it_imports_torch(
+    tmp_path: Path, text: str, expected: str
+) -> None:
+    """A child without torch that fails is none of ours: many do by design."""
+    (tmp_path / "program.py").write_text(text)
+    words = ("run", "--output", "recording", "program.py")
+    done = subprocess.run(
+        [sys.executable, "-m", "inductoscope", *words],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert f"inductoscope: {expected}" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("leave", "expected"),
     [

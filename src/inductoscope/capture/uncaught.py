@@ -28,11 +28,12 @@ def record_until_exit() -> None:
 
 
 def _end() -> None:
-    SCOPE.guard(_record_main_thread)
+    SCOPE.guard(record_main_thread)
     SCOPE.close()
 
 
-def _record_main_thread() -> None:
+def record_main_thread() -> None:
+    """Record what ended the main thread, if an exception did."""
     error = getattr(sys, "last_value", None)
     entries = getattr(sys, "last_traceback", None)
     if SCOPE.active and isinstance(error, BaseException) and _left_the_program(entries):

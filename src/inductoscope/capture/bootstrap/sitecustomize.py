@@ -1,10 +1,11 @@
 """Start-up hook of the scope: Python imports it in every process of the recorded program.
 
 It gives way to a `sitecustomize` of the user's own, leaves `sys.path` as it found it, and waits for
-torch to be imported. A process that never does pays for these few lines alone. It is written so
-that an older Python, which the program may start as well, reads it too.
+torch to be imported. A process that never does pays for these few lines alone, unless an exception
+ends it. It is written so that an older Python, which the program may start as well, reads it too.
 """
 
+import atexit
 import os
 import sys
 
@@ -49,7 +50,23 @@ class _WaitForTorch:
 
 
 def _start(root, folder):
-    """Load inductoscope by its place, not through sys.path, and begin to record."""
+    """Begin to record."""
+    # Recording is what is done if nothing else is asked for; what is asked for is part of the tool.
+    inside = os.environ.get("INDUCTOSCOPE_INSIDE") or "capture.inside"
+    return _load(root, inside).start(folder)
+
+
+def _record_early_failure(waiting, root, folder):
+    """An exception that ended the program before it asked for torch."""
+    if getattr(sys, "last_value", None) is not None and waiting in sys.meta_path:
+        try:
+            _load(root, "capture.early_failure").record(folder)
+        except Exception:
+            return  # What the program printed says it too.
+
+
+def _load(root, name):
+    """A module of inductoscope, which is loaded by its place, not through sys.path."""
     import importlib
     import importlib.util
 
@@ -62,9 +79,7 @@ def _start(root, folder):
         module = importlib.util.module_from_spec(spec)
         sys.modules["inductoscope"] = module
         spec.loader.exec_module(module)
-    # Recording is what is done if nothing else is asked for; what is asked for is part of the tool.
-    inside = os.environ.get("INDUCTOSCOPE_INSIDE") or "capture.inside"
-    return importlib.import_module("inductoscope." + inside).start(folder)
+    return importlib.import_module("inductoscope." + name)
 
 
 _here = os.path.dirname(os.path.abspath(__file__))
@@ -75,4 +90,7 @@ finally:
     _folder = os.environ.get("INDUCTOSCOPE_RECORDING")
     if _folder and "torch" not in sys.modules:
         _root = os.path.dirname(os.path.dirname(_here))
-        sys.meta_path.insert(0, _WaitForTorch(_root, _folder))
+        _waiting = _WaitForTorch(_root, _folder)
+        sys.meta_path.insert(0, _waiting)
+        if not os.environ.get("INDUCTOSCOPE_INSIDE"):
+            atexit.register(_record_early_failure, _waiting, _root, _folder)
