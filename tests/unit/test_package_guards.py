@@ -178,7 +178,8 @@ def test_expressions_are_computed_or_left_alone(expression: str, value: int | No
         ),
         (
             "expected size 7==6, stride 1==1 at dim=0\nError in op: torch.ops.shop.twice.default",
-            "what torch.ops.shop.twice.default returned: dimension 0 is 7; the package accepts 6",
+            "what torch.ops.shop.twice.default returned: dimension 0 is 7; its fake (meta) "
+            "function promised 6",
         ),
         (
             "expected ndim 1 but got 2\nError in op: input",

@@ -88,19 +88,23 @@ def _of_tensor(text: str) -> list[BrokenGuard]:
     if operator is None:
         return []
     name = operator["operator"]
-    label = "an input" if name == "input" else f"what {name} returned"
     found = []
     for match in _RANK.finditer(text):
-        said = f"{label}: has {match['found']} dimensions; the package accepts {match['expected']}"
-        found.append(
-            BrokenGuard(-1, name, "dimensions", None, match["expected"], match["found"], said)
-        )
+        there, wanted = match["found"], match["expected"]
+        said = _assertion(name, f"has {there} dimensions", wanted)
+        found.append(BrokenGuard(-1, name, "dimensions", None, wanted, there, said))
     for match in _SHAPE.finditer(text):
         at = int(match["at"])
         kind = "size" if match["found"] != match["expected"] else "stride"
         pair = ("found", "expected") if kind == "size" else ("stride", "wanted")
         there, wanted = (match[group] for group in pair)
         what = "dimension" if kind == "size" else "stride"
-        said = f"{label}: {what} {at} is {there}; the package accepts {wanted}"
+        said = _assertion(name, f"{what} {at} is {there}", wanted)
         found.append(BrokenGuard(-1, name, kind, at, wanted, there, said))
     return found
+
+
+def _assertion(name: str, said: str, wanted: str) -> str:
+    if name == "input":
+        return f"an input: {said}; the package accepts {wanted}"
+    return f"what {name} returned: {said}; its fake (meta) function promised {wanted}"

@@ -108,6 +108,11 @@ class BrokenGuard:
     # A stride of a dimension with one element, or a copy that costs time: nothing goes wrong.
     is_harmless: bool = False
 
+    @property
+    def is_about_inputs(self) -> bool:
+        """Or about what an operator returned."""
+        return self.input >= 0 or self.name in ("", "input")
+
 
 def broken(guards: PackageGuards, inputs: Sequence[InputFacts]) -> tuple[BrokenGuard, ...]:
     """Every demand that these inputs break, the harmful ones first."""

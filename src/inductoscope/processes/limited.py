@@ -34,6 +34,7 @@ class ChildLimits:
     start_seconds: float = 300.0  # until Triton, and torch where needed, are imported
     memory_gib: float = 16.0
     file_bytes: int = 4 << 30
+    cores: int = 1  # that a program may keep busy all the time
 
     def as_json(self, **more: int) -> str:
         """For `bounded.py`."""
@@ -56,7 +57,7 @@ def run_program(
 
     Returns its exit code, or None if its time was up. `given` is the file that it reads.
     """
-    bounds = limits.as_json(cpu_seconds=int(limits.seconds))
+    bounds = limits.as_json(cpu_seconds=int(limits.seconds * limits.cores))
     with (
         open(folder / given, "rb") as read,
         open(folder / "stdout", "wb") as out,

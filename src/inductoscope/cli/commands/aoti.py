@@ -2,21 +2,79 @@
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from inductoscope.cli.commands.doctor import command as doctor
 from inductoscope.cli.parameters import json_option, long_output, pager_option, quiet_option
-from inductoscope.errors import UsageError
+from inductoscope.errors import ToolFailure, UsageError
+
+if TYPE_CHECKING:
+    from inductoscope.packages.running import RunRequest
 
 _SCRIPTS = (".py",)
 
 
 @click.command("aoti")
+@click.option(
+    "--inputs",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Run the model with these inputs: torch.save((x, y), FILE).",
+)
+@click.option(
+    "--ops",
+    "operators",
+    multiple=True,
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Define custom operators first: a .so is loaded, a .py is run.",
+)
+@click.option(
+    "--serve",
+    is_flag=True,
+    help="Also call it as a server would: many times, from several threads, from C++.",
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(min=2),
+    default=4,
+    show_default=True,
+    metavar="N",
+    help="Threads of --serve.",
+)
+@click.option(
+    "--calls",
+    type=click.IntRange(min=40),
+    default=400,
+    show_default=True,
+    metavar="N",
+    help="Calls of --serve.",
+)
 @click.option("--model", "name", metavar="NAME", help="Choose a model if the package has several.")
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0.1),
+    default=120.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="Stop the child process after this long.",
+)
+@click.option(
+    "--memory",
+    type=click.FloatRange(min=0.1),
+    default=64.0,
+    show_default=True,
+    metavar="GIB",
+    help="Limit the address space of the child process.",
+)
 @click.option("--all", "everything", is_flag=True, help="List every constant and every call.")
 @pager_option
 @json_option("the result")
@@ -28,7 +86,14 @@ def command(
     context: click.Context,
     file: Path,
     arguments: tuple[str, ...],
+    inputs: Path | None,
+    operators: tuple[Path, ...],
+    serve: bool,
+    threads: int,
+    calls: int,
     name: str | None,
+    timeout: float,
+    memory: float,
     everything: bool,
     json_path: str | None,
     quiet: bool,
@@ -38,24 +103,46 @@ def command(
     MODEL.pt2 is what torch._inductor.aoti_compile_and_package writes; a .so of aot_compile and a
     file of torch.export.save are read, too. Lists inputs with the sizes, types and strides that
     they have to have, constants, kernels in the order of their calls, custom operators and build
-    flags. Nothing in the file is executed.
+    flags, and says whether it fits this machine. Without --inputs nothing in it is executed.
+
+    With --inputs the model runs in a child process. Loading a package executes native code from
+    it: do this only with packages that you trust. The inputs are checked first against what the
+    package demands of them, which it does not do by itself.
+
+    --serve calls it many times, in Python and in a C++ program that is built here, from several
+    threads: calls that interfere, memory that grows, files that stay open.
 
     SCRIPT is a program that exports, compiles and calls a model: it is examined as by
     `inductoscope doctor`, which has more options. Put -- before options of SCRIPT's.
 
     \b
     inductoscope aoti model.pt2
+    inductoscope aoti model.pt2 --inputs inputs.pt
+    inductoscope aoti model.pt2 --inputs inputs.pt --serve --threads 8
     inductoscope aoti export_and_run.py
 
-    Exit code: 0 it fits, 1 it does not, 2 unreadable file, 3 the tool failed.
+    Exit code: 0 it fits, or runs; 1 it does not; 2 unreadable file; 3 the tool failed.
     """
     if file.suffix in _SCRIPTS:
         context.invoke(doctor, words=(str(file), *arguments), json_path=json_path, quiet=quiet)
     if arguments:
         raise UsageError(f"{file} is a package, which takes no arguments: {' '.join(arguments)}")
-    view = _inspected(file, name)
+    if inputs is None and (operators or serve):
+        option = "--serve" if serve else "--ops"
+        raise UsageError(f"{option} needs --inputs: without inputs nothing is loaded or run.")
+    view = _inspected(file, name if inputs is None else None)
+    if inputs is not None:
+        from inductoscope.packages.running import RunRequest
+        from inductoscope.processes.limited import ChildLimits
+
+        # SIGTERM acts like Ctrl-C: nothing is left running.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        limits = ChildLimits(seconds=timeout, memory_gib=memory)
+        serving = {"threads": threads, "calls": calls} if serve else {}
+        request = RunRequest(inputs, operators, limits, serving)
+        view = _executed(file, name, view, request, quiet=quiet)
     _hand_over(view, json_path, everything=everything)
-    sys.exit(0 if view["verdict"] == "fits" else 1)
+    sys.exit(0 if view["verdict"] in ("fits", "runs") else 1)
 
 
 def _inspected(file: Path, name: str | None) -> dict[str, Any]:
@@ -70,12 +157,55 @@ def _inspected(file: Path, name: str | None) -> dict[str, Any]:
     return package_view(package, {model.name: fits(package, model, here) for model in models})
 
 
+def _executed(
+    file: Path, name: str | None, view: dict[str, Any], request: RunRequest, *, quiet: bool
+) -> dict[str, Any]:
+    """Run the model, unless it is known that it cannot run here."""
+    from inductoscope.packages.findings import findings_of_run
+    from inductoscope.packages.package import read_package
+    from inductoscope.packages.running import run_package
+    from inductoscope.packages.serving import findings_of_serving, serve
+    from inductoscope.packages.this_machine import look_at_this_machine
+    from inductoscope.views.report.package_run import with_run, with_serving
+    from inductoscope.views.report.progress import ProgressLine
+
+    package = read_package(file, verify=False)
+    model = package.model(name)
+    if view["verdict"] == "does not fit":
+        return view
+    with _private_folder() as place, ProgressLine(quiet=quiet) as progress:
+        run = run_package(package, model, request, place, progress.say)
+        findings = list(findings_of_run(run, model))
+        if request.serve and run.outcome == "runs":
+            here = look_at_this_machine()
+            served = serve(package, model, request, run, here, place, progress.say)
+            findings += findings_of_serving(served, model)
+            view = with_serving(view, served)
+    return with_run(view, model.name, run, findings)
+
+
+@contextlib.contextmanager
+def _private_folder() -> Iterator[Path]:
+    try:
+        with tempfile.TemporaryDirectory(prefix="inductoscope-aoti-") as folder:
+            yield Path(folder)
+    except OSError as error:
+        raise ToolFailure(
+            f"{error.filename or tempfile.gettempdir()} cannot be written: {error.strerror}. Make "
+            "room there, or set TMPDIR to a folder that has some."
+        ) from None
+
+
 def _hand_over(view: dict[str, Any], json_path: str | None, *, everything: bool) -> None:
     from inductoscope.views.report.package import print_package
+    from inductoscope.views.report.package_run import print_run
     from inductoscope.views.report.terminal import write_json
 
     if json_path is not None:
         write_json(view, json_path)
-    if json_path != "-":
-        with long_output() as printer:
-            print_package(printer, view, everything=everything)
+    if json_path == "-":
+        return
+    with long_output() as printer:
+        print_package(printer, view, everything=everything)
+        if view["run"]:
+            print_run(printer, view)

@@ -1,0 +1,203 @@
+"""Runs a package in a child process, under limits, and says how that ended.
+
+Loading a package executes native code from it. That is done only for a file that the user gave
+inputs for, and never in the tool's own process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.packages.guard_messages import translate
+from inductoscope.packages.guards import BrokenGuard, InputFacts
+from inductoscope.packages.package import Package, PackagedModel
+from inductoscope.processes.limited import (
+    ChildEvent,
+    ChildLimits,
+    ChildProgram,
+    ChildResult,
+    run_child,
+)
+
+# CUDA reserves more addresses than any machine has memory.
+_NO_LIMIT_GIB = float(1 << 20)
+
+STEPS = {
+    "torch": "importing torch",
+    "operators": "loading the custom operators",
+    "inputs": "loading the inputs",
+    "load": "loading the package",
+    "run": "running the model",
+    "repeat": "calling it again and again",
+    "reload": "loading it again and again",
+    "streams": "running it on several streams",
+}
+
+
+@dataclass(frozen=True)
+class RunRequest:
+    """What the user asks for."""
+
+    inputs: Path
+    operators: tuple[Path, ...] = ()
+    limits: ChildLimits = field(default_factory=ChildLimits)
+    serve: Mapping[str, int] = field(default_factory=dict)  # threads and calls; empty for one run
+
+
+@dataclass(frozen=True)
+class RunOutcome:
+    """How a run ended."""
+
+    outcome: str  # runs, broken guards, fails, dies, does not end
+    step: str
+    message: str
+    signal: str
+    exit_code: int | None
+    seconds: float
+    inputs: tuple[InputFacts, ...]
+    outputs: tuple[Mapping[str, Any], ...]
+    broken: tuple[BrokenGuard, ...]
+    printed: str
+    measured: tuple[ChildEvent, ...] = ()  # what repeated calls gave
+
+    @property
+    def where(self) -> str:
+        """In which step it ended, as part of a sentence."""
+        return f"while {STEPS[self.step]}" if self.step in STEPS else ""
+
+
+def run_package(
+    package: Package,
+    model: PackagedModel,
+    request: RunRequest,
+    folder: Path,
+    on_step: Callable[[str], None],
+) -> RunOutcome:
+    """Run it once, and more often if `serve` says so. `folder` is for this run alone."""
+    for path in (request.inputs, *request.operators):
+        if not path.is_file():
+            raise UsageError(f"{path} does not exist, or is not a file.")
+    order = folder / "order.json"
+    order.write_text(json.dumps(_order(package, model, request, folder)), "utf-8")
+    program = ChildProgram(
+        Path(__file__).with_name("child.py"), (str(order),), child_environment(folder)
+    )
+
+    def on_event(event: ChildEvent) -> None:
+        if event.get("event") == "stage":
+            on_step(STEPS.get(str(event.get("stage")), "working"))
+
+    return _outcome(run_child(program, limits_for(model, request.limits), folder, on_event), model)
+
+
+def child_environment(folder: Path) -> dict[str, str]:
+    """Temporary files stay in the folder of the run; C++ says where an error came from."""
+    temporary = folder / "tmp"
+    temporary.mkdir(exist_ok=True)
+    return {
+        "TMPDIR": str(temporary),
+        "TORCH_SHOW_CPP_STACKTRACES": "1",
+        "TORCHINDUCTOR_CACHE_DIR": str(temporary / "inductor"),
+    }
+
+
+def limits_for(model: PackagedModel, limits: ChildLimits) -> ChildLimits:
+    """A limit of addresses only where addresses mean memory."""
+    wide = replace(limits, cores=os.cpu_count() or 1)
+    return wide if model.device in ("", "cpu") else replace(wide, memory_gib=_NO_LIMIT_GIB)
+
+
+def _order(
+    package: Package, model: PackagedModel, request: RunRequest, folder: Path
+) -> dict[str, Any]:
+    wrapper = model.wrapper
+    return {
+        "search_path": str(Path(__file__).parents[2]),
+        "package": str(package.path.absolute()),
+        "kind": package.kind,
+        "model": model.name,
+        "device": model.device,
+        "inputs": str(request.inputs.absolute()),
+        "operators": [str(path.absolute()) for path in request.operators],
+        "in_spec": wrapper.in_spec if wrapper else "",
+        "has_weights_files": bool(model.weights_files),
+        "serve": dict(request.serve),
+        "raw_inputs": str(folder / "inputs.txt"),
+    }
+
+
+def _outcome(ended: ChildResult, model: PackagedModel) -> RunOutcome:
+    by_name: dict[str, ChildEvent] = {str(e.get("event")): e for e in ended.events}
+    _raise_refusals(by_name, ended)
+    step = str(by_name.get("stage", {}).get("stage", "torch"))
+    message = str(by_name.get("error", {}).get("message", ""))
+    broken = tuple(BrokenGuard(**item) for item in by_name.get("guards", {}).get("broken", ()))
+    if message and not broken:
+        inputs = model.wrapper.guards.inputs if model.wrapper else ()
+        broken = translate(f"{message}\n{ended.output}", inputs)
+    times = [float(event["at"]) for event in ended.events if "at" in event]
+    return RunOutcome(
+        outcome=_ending(ended, by_name, broken),
+        step=step,
+        message=message,
+        signal=ended.signal,
+        exit_code=ended.exit_code,
+        seconds=round(max(times) - min(times), 3) if times else 0.0,
+        inputs=tuple(_facts(item) for item in by_name.get("inputs", {}).get("inputs", ())),
+        outputs=tuple(by_name.get("outputs", {}).get("outputs", ())),
+        broken=broken,
+        printed=ended.output,
+        measured=tuple(e for e in ended.events if e.get("event") == "measured"),
+    )
+
+
+def _facts(item: Mapping[str, Any]) -> InputFacts:
+    return InputFacts(
+        dtype=item["dtype"],
+        sizes=tuple(item["sizes"]),
+        strides=tuple(item["strides"]),
+        device=item["device"],
+        alignment=item["alignment"],
+    )
+
+
+def _raise_refusals(by_name: Mapping[str, ChildEvent], ended: ChildResult) -> None:
+    if "refused" in by_name:
+        raise UsageError(str(by_name["refused"].get("message")))
+    step = by_name.get("stage", {}).get("stage")
+    error = str(by_name.get("error", {}).get("message", ""))
+    if step == "operators" and error:
+        raise UsageError(f"--ops: a file of custom operators cannot be loaded: {error}")
+    if step in (None, "torch") and "start" not in by_name:
+        if "No module named 'torch'" in ended.output:
+            raise ToolFailure("torch is not installed for this Python, so nothing can be run.")
+        last = (ended.output.strip().splitlines() or ["it said nothing"])[-1]
+        raise ToolFailure(f"The child process could not import torch: {last}")
+
+
+def _ending(
+    ended: ChildResult, by_name: Mapping[str, ChildEvent], broken: tuple[BrokenGuard, ...]
+) -> str:
+    harmful = [item for item in broken if item.is_about_inputs and not item.is_harmless]
+    if harmful and "outputs" not in by_name:
+        return "broken guards"
+    if "error" in by_name:
+        return "fails"
+    if ended.exit_code is None:
+        return "does not end"
+    if "done" not in by_name:
+        return "dies"
+    return "runs"
+
+
+def first_lines(message: str, most: int = 3) -> str:
+    """What an error says, without the C++ stack below it."""
+    text = re.split(r"\n(?:C\+\+ CapturedTraceback|Exception raised from)", message)[0]
+    return " ".join(" ".join(text.split("\n")[:most]).split())

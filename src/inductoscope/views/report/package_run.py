@@ -1,0 +1,156 @@
+"""How a package ran, as data and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.packages.findings import PackageFinding
+from inductoscope.packages.growth import Growth
+from inductoscope.packages.running import RunOutcome
+from inductoscope.packages.serving import Serving
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
+
+View = dict[str, Any]
+
+EXECUTED = (
+    "The package's native code was executed, in a child process with limits on time and memory, "
+    "because --inputs was given."
+)
+NOT_LOADED = "The package was not loaded: nothing in it was executed."
+_MOST_LINES = 8
+_STATES = {
+    "none": "none: every call gives the same",
+    "container": "in the container: results depend on earlier calls, and a new one begins anew",
+    "process": "in the process: results depend on earlier calls, also of another container",
+}
+
+
+def with_serving(view: View, serving: Serving) -> View:
+    """The view of a run with what serving showed."""
+    return {
+        **view,
+        "serving": {
+            "threads": serving.threads,
+            "calls": serving.calls,
+            "not_in_cpp": serving.problem,
+            "is_deterministic": serving.is_deterministic,
+            "state": serving.state,
+            "ways": [asdict(way) for way in serving.ways],
+            "growth": [_growth(growth) for growth in serving.growth],
+            "growth_in_python": [_growth(growth) for growth in serving.growth_in_python],
+            "left_behind": serving.left_behind,
+            "streams_different": serving.streams_different,
+        },
+    }
+
+
+def _growth(growth: Growth) -> View:
+    return {**asdict(growth), "per_call": growth.per_call}
+
+
+def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageFinding]) -> View:
+    """The view of a package with a run in it."""
+    problems = [finding for finding in findings if finding.is_problem]
+    verdict = run.outcome if run.outcome != "runs" else ("problems" if problems else "runs")
+    return {
+        **view,
+        "verdict": verdict,
+        "summary": _summary(view, verdict, run, problems),
+        "executed": bool(run.outputs) or run.step in ("load", "run"),
+        "run": _run(name, run),
+        "findings": [asdict(finding) for finding in findings],
+    }
+
+
+def _run(name: str, run: RunOutcome) -> View:
+    return {
+        "model": name,
+        "outcome": run.outcome,
+        "stage": run.step,
+        "message": run.message,
+        "signal": run.signal,
+        "exit_code": run.exit_code,
+        "seconds": run.seconds,
+        "inputs": [asdict(item) for item in run.inputs],
+        "outputs": [dict(item) for item in run.outputs],
+        "broken_guards": [asdict(item) for item in run.broken],
+        "output": run.printed[-20_000:],
+    }
+
+
+def _summary(view: View, verdict: str, run: RunOutcome, problems: Sequence[PackageFinding]) -> str:
+    name = view["file"].rpartition("/")[2]
+    if verdict == "runs":
+        return f"{name} runs here: {count_of(len(run.outputs), 'output')}."
+    if verdict == "broken guards":
+        harmful = [item for item in run.broken if not item.is_harmless]
+        count = count_of(len(harmful), "demand")
+        return f"{name} is given inputs that break {count} of the package."
+    if verdict == "problems":
+        return f"{name} runs, but {count_of(len(problems), 'problem')} showed."
+    return f"{name} {verdict} {run.where}."
+
+
+def print_run(printer: Printer, view: View) -> None:
+    """Inputs, outputs, and what was found."""
+    run = view["run"]
+    printer.line()
+    printer.heading(f"Run of {run['model']}")
+    for number, item in enumerate(run["inputs"]):
+        printer.pair(f"input {number}", _tensor(item) + f", strides {list(item['strides'])}")
+    for number, item in enumerate(run["outputs"]):
+        printer.pair(f"output {number}", _tensor(item) + _range(item))
+    if view["serving"]:
+        _print_serving(printer, view["serving"])
+    for finding in view["findings"]:
+        style = BAD if finding["is_problem"] else WARN
+        printer.line(finding["text"], style=style, indent=2)
+        printer.line(f"{finding['confidence']}: {finding['established']}", style=FAINT, indent=4)
+    if run["outcome"] in ("dies", "does not end"):
+        _print_said(printer, run["output"])
+    printer.line()
+    printer.line(view["summary"], style=GOOD if view["verdict"] == "runs" else BAD)
+    printer.line(EXECUTED if view["executed"] else NOT_LOADED, style=FAINT)
+
+
+def _print_serving(printer: Printer, serving: View) -> None:
+    printer.line()
+    printer.heading(f"Served: {serving['calls']} calls, {serving['threads']} threads")
+    if serving["not_in_cpp"]:
+        printer.line(f"Not called from C++: {serving['not_in_cpp']}.", indent=2, style=WARN)
+    if serving["is_deterministic"] is False:
+        printer.line(
+            "Calls one after another give other results with another seed: it draws random "
+            "numbers, so calls from several threads cannot be compared.",
+            indent=2,
+            style=WARN,
+        )
+    if serving["state"] in _STATES:
+        printer.pair("state", _STATES[serving["state"]])
+    for way in serving["ways"]:
+        lost = f", {way['unmatched']} of {way['calls']} results differ" if way["unmatched"] else ""
+        printer.pair(way["name"], f"{way['outcome']}{lost}: {way['text']}")
+    grown = serving["growth"] or serving["growth_in_python"]
+    if not grown:
+        printer.pair("growth", "none: memory, open files and threads stay level")
+
+
+def _print_said(printer: Printer, text: str) -> None:
+    lines = [line for line in text.splitlines() if line.strip() and "frame #" not in line]
+    if lines:
+        printer.line("what it printed", indent=2)
+        printer.code("\n".join(lines[-_MOST_LINES:]), indent=4)
+
+
+def _tensor(item: View) -> str:
+    return f"{item['dtype']} {list(item['sizes'])}, {item['device']}"
+
+
+def _range(item: View) -> str:
+    text = "" if item["least"] is None else f", {item['least']:.6g} to {item['most']:.6g}"
+    for key, noun in (("nan", "NaN"), ("infinite", "infinity")):
+        text += f", {item[key]} {noun}" if item[key] else ""
+    return text
