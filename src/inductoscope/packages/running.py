@@ -104,7 +104,7 @@ def child_environment(folder: Path) -> dict[str, str]:
     return {
         "TMPDIR": str(temporary),
         "TORCH_SHOW_CPP_STACKTRACES": "1",
-        "TORCHINDUCTOR_CACHE_DIR": str(temporary / "inductor"),
+        "TORCHINDUCTOR_CACHE_DIR": str(temporary / "compiled"),
     }
 
 
