@@ -23,7 +23,7 @@ NOT_LOADED = "The package was not loaded: nothing in it was executed."
 _MOST_LINES = 8
 _STATES = {
     "none": "none: every call gives the same",
-    "container": "in the container: results depend on earlier calls, and a new one begins anew",
+    "container": "in the container: results depend on its earlier calls; a new one starts over",
     "process": "in the process: results depend on earlier calls, also of another container",
 }
 
