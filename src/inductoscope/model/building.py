@@ -367,6 +367,7 @@ HANDLERS: dict[type[Event], Handler] = {
     code.WrapperGenerated: _wrapper,
     code.WrapperLoaded: _wrapper_loaded,
     code.BuffersListed: _buffers,
+    code.MemoryListed: _listed("memory", lambda event: event.payload),
     code.LibraryWanted: _library,
     code.NativeStart: _native,
     code.NativeEnd: _native,

@@ -261,6 +261,8 @@ class InductorGraph:
     wrapper: str = ""
     wrapper_path: str = ""
     buffers: str = ""
+    # One per list of scheduler nodes: inner graphs have their own.
+    memory: tuple[str, ...] = ()
     reuses: tuple[Reuse, ...] = ()
     autotunes: tuple[Autotune, ...] = ()
 

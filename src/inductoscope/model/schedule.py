@@ -25,6 +25,18 @@ class Buffer:
 
 
 @dataclass(frozen=True)
+class IndirectIndex:
+    """A value of the loop body that becomes part of an index."""
+
+    variable: str
+    # It addresses so many places.
+    size: str
+    # Whether the kernel asserts that it is inside them, and whether -1 is the last place.
+    is_checked: bool
+    wraps: bool
+
+
+@dataclass(frozen=True)
 class ScheduledNode:
     """A scheduler node; a fused one holds the nodes that it was made of."""
 
@@ -45,6 +57,8 @@ class ScheduledNode:
     parts: tuple[ScheduledNode, ...]
     # Bytes that it reads or writes of each buffer; empty where that was not recorded.
     bytes: Mapping[str, int] = field(default_factory=dict)
+    # By the name of the line that makes the index; empty where that was not recorded.
+    indirect: Mapping[str, IndirectIndex] = field(default_factory=dict)
 
     @property
     def leaves(self) -> tuple[ScheduledNode, ...]:
@@ -84,6 +98,18 @@ def _node(item: dict[str, Any]) -> ScheduledNode:
         buffers=tuple(_buffer(b) for b in (buffers if isinstance(buffers, list) else [])),
         parts=tuple(_nodes(item.get("nodes"))),
         bytes={k: v for k, v in members(item.get("bytes")).items() if isinstance(v, int)},
+        indirect={
+            name: _indirect(members(found)) for name, found in members(item.get("indirect")).items()
+        },
+    )
+
+
+def _indirect(found: Mapping[str, Any]) -> IndirectIndex:
+    return IndirectIndex(
+        variable=str(found.get("variable", "")),
+        size=str(found.get("size", "")),
+        is_checked=found.get("checked") is True,
+        wraps=found.get("wraps") is True,
     )
 
 

@@ -80,6 +80,24 @@ def _describe_single(node: Any) -> dict[str, Any]:
     body = getattr(node, "_body", None)
     if body is not None:
         found["body"] = _stored_body(body)
+        indirect = SCOPE.guard(_indirect_indices, body)
+        if indirect is not BROKEN and indirect:
+            found["indirect"] = indirect
+    return found
+
+
+def _indirect_indices(body: Any) -> dict[str, dict[str, Any]]:
+    """For each line that turns a value into an index: the variable, and how it is checked."""
+    found = {}
+    for name, block in body.submodules.items():
+        known = getattr(getattr(block, "clone", None), "keywords", None) or {}
+        if "var" in known and "size" in known:
+            found[name] = {
+                "variable": str(known["var"]),
+                "size": str(known["size"]),
+                "checked": bool(known.get("check")),
+                "wraps": bool(known.get("wrap_neg")),
+            }
     return found
 
 

@@ -48,6 +48,18 @@ class BuffersListed(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class MemoryListed(Event):
+    """The kernels of a graph are generated.
+
+    payload: JSON, the room of every buffer, the range of every symbol, and what guards assume.
+    """
+
+    kind = "memory"
+    graph: str = ""
+    payload: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class WrapperGenerated(Event):
     """The wrapper is generated."""
 

@@ -1,0 +1,1 @@
+"""Whether kernels stay inside their buffers, for all sizes that the guards admit."""

@@ -1,0 +1,272 @@
+"""Index expressions, read from the text that torch prints for them.
+
+The text comes from a recording: it is parsed, never evaluated. What is not understood raises, and
+whoever asked says so instead of guessing.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+
+_LONGEST = 20_000
+_DEEPEST = 60
+
+
+class NotUnderstood(Exception):
+    """An expression, or a part of a loop body, that has no meaning here; the text says which."""
+
+
+@dataclass(frozen=True)
+class Number:
+    """A constant."""
+
+    value: int | float
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True)
+class Name:
+    """A loop variable, a size, or an index that is data."""
+
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A value that only a run knows: read from a buffer, or computed from one."""
+
+    buffer: str
+    # Read as it is, not computed from what was read.
+    is_plain: bool = False
+
+    def __str__(self) -> str:
+        return f"a value of {self.buffer}" if self.buffer else "a value"
+
+
+@dataclass(frozen=True)
+class Applied:
+    """An operation on expressions, by its name in Python's own words."""
+
+    operation: str
+    operands: tuple[Expression, ...]
+
+    def __post_init__(self) -> None:
+        # Expressions are looked up all the time, and hashing one takes as long as it is large.
+        object.__setattr__(self, "_hash", hash((self.operation, self.operands)))
+
+    def __hash__(self) -> int:
+        return int(self._hash)  # type: ignore[attr-defined]
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Applied)
+            and hash(self) == hash(other)
+            and self.operation == other.operation
+            and self.operands == other.operands
+        )
+
+    def __str__(self) -> str:
+        return f"{self.operation}({', '.join(map(str, self.operands))})"
+
+
+Expression = Number | Name | Loaded | Applied
+
+ZERO, ONE = Number(0), Number(1)
+
+# As torch and sympy print them.
+_FUNCTIONS = {
+    "Abs": "abs",
+    "CeilToInt": "ceil",
+    "CleanDiv": "floordiv",
+    "Eq": "eq",
+    "FloatTrueDiv": "truediv",
+    "FloorDiv": "floordiv",
+    "FloorToInt": "floor",
+    "Ge": "ge",
+    "Gt": "gt",
+    "IntTrueDiv": "truediv",
+    "Le": "le",
+    "Lt": "lt",
+    "Max": "max",
+    "Min": "min",
+    "Mod": "mod",
+    "ModularIndexing": "modular",
+    "Ne": "ne",
+    "PowByNatural": "pow",
+    "PythonMod": "mod",
+    "ToFloat": "float",
+    "TruncToInt": "trunc",
+    "Where": "where",
+    "ceiling": "ceil",
+    "floor": "floor",
+}
+_BINARY: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.BitAnd: "and",
+    ast.BitOr: "or",
+    ast.Div: "truediv",
+    ast.FloorDiv: "floordiv",
+    ast.Mod: "mod",
+    ast.Mult: "mul",
+    ast.Pow: "pow",
+}
+_COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Eq: "eq",
+    ast.Gt: "gt",
+    ast.GtE: "ge",
+    ast.Lt: "lt",
+    ast.LtE: "le",
+    ast.NotEq: "ne",
+}
+OPPOSITES = {"eq": "ne", "ge": "lt", "gt": "le", "le": "gt", "lt": "ge", "ne": "eq"}
+
+
+@lru_cache(maxsize=1 << 14)
+def read_expression(text: str) -> Expression:
+    """The expression that a text stands for."""
+    if len(text) > _LONGEST:
+        raise NotUnderstood("an expression that is too long")
+    try:
+        return from_syntax(ast.parse(text.strip(), mode="eval").body)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise NotUnderstood(text[:80]) from error
+
+
+def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
+    """The expression that a part of a syntax tree stands for."""
+    if depth > _DEEPEST:
+        raise NotUnderstood("an expression that is nested too deeply")
+    if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+        return Number(node.value)
+    if isinstance(node, ast.Name):
+        return Name(node.id)
+    if isinstance(node, ast.UnaryOp):
+        return _unary(node, depth)
+    if isinstance(node, ast.BinOp):
+        return _binary(node, depth)
+    if isinstance(node, ast.Compare) and len(node.ops) == 1:
+        sides = (from_syntax(node.left, depth + 1), from_syntax(node.comparators[0], depth + 1))
+        return Applied(_named(_COMPARISONS.get(type(node.ops[0])), node), sides)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
+        operands = tuple(from_syntax(operand, depth + 1) for operand in node.args)
+        if node.func.id == "Identity" and len(operands) == 1:
+            return operands[0]
+        return Applied(_named(_FUNCTIONS.get(node.func.id), node), operands)
+    raise NotUnderstood(ast.unparse(node)[:80])
+
+
+def _unary(node: ast.UnaryOp, depth: int) -> Expression:
+    operand = from_syntax(node.operand, depth + 1)
+    if isinstance(node.op, ast.USub):
+        return Number(-operand.value) if isinstance(operand, Number) else minus(operand)
+    if isinstance(node.op, ast.UAdd):
+        return operand
+    return Applied("not", (operand,))
+
+
+def _binary(node: ast.BinOp, depth: int) -> Expression:
+    left, right = from_syntax(node.left, depth + 1), from_syntax(node.right, depth + 1)
+    if isinstance(node.op, ast.Sub):
+        return Applied("add", (left, minus(right)))
+    return Applied(_named(_BINARY.get(type(node.op)), node), (left, right))
+
+
+def _named(operation: str | None, node: ast.AST) -> str:
+    if operation is None:
+        raise NotUnderstood(ast.unparse(node)[:80])
+    return operation
+
+
+def minus(expression: Expression) -> Expression:
+    """Its negation."""
+    return Applied("mul", (Number(-1), expression))
+
+
+def add(*terms: Expression) -> Expression:
+    """Their sum."""
+    return Applied("add", terms)
+
+
+def span(size: tuple[Expression, ...], stride: tuple[Expression, ...]) -> Expression:
+    """How many elements a dense tensor reaches over, if it has any."""
+    pairs = zip(size, stride, strict=True)
+    return add(ONE, *(Applied("mul", (add(length, Number(-1)), step)) for length, step in pairs))
+
+
+@lru_cache(maxsize=1 << 15)
+def names_in(expression: Expression) -> frozenset[str]:
+    """The names that it depends on."""
+    if isinstance(expression, Name):
+        return frozenset((expression.name,))
+    if isinstance(expression, Applied):
+        return frozenset().union(*map(names_in, expression.operands))
+    return frozenset()
+
+
+@lru_cache(maxsize=1 << 15)
+def has_data(expression: Expression) -> bool:
+    """Whether a value that only a run knows is part of it."""
+    if isinstance(expression, Applied):
+        return any(map(has_data, expression.operands))
+    return isinstance(expression, Loaded)
+
+
+@lru_cache(maxsize=1 << 15)
+def data_in(expression: Expression) -> tuple[str, ...]:
+    """The buffers that it reads values of."""
+    if isinstance(expression, Loaded):
+        return (expression.buffer,) if expression.buffer else ()
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return tuple(dict.fromkeys(buffer for operand in inner for buffer in data_in(operand)))
+
+
+@lru_cache(maxsize=1 << 15)
+def depth_of(expression: Expression) -> int:
+    """How deeply operations are nested in it."""
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return 1 + max(map(depth_of, inner), default=0)
+
+
+def replaced(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    """The expression with names replaced, if any of them is in it."""
+    if not values or values.keys().isdisjoint(names_in(expression)):
+        return expression
+    if isinstance(expression, Name):
+        return values[expression.name]
+    assert isinstance(expression, Applied)
+    operands = tuple(replaced(operand, values) for operand in expression.operands)
+    return Applied(expression.operation, operands)
+
+
+def conjuncts(condition: Expression) -> Iterator[Expression]:
+    """What has to hold, one by one, for a condition to hold."""
+    if isinstance(condition, Applied) and condition.operation == "and":
+        for operand in condition.operands:
+            yield from conjuncts(operand)
+    elif isinstance(condition, Applied) and condition.operation == "not":
+        yield from _conjuncts_of_not(condition)
+    else:
+        yield condition
+
+
+def _conjuncts_of_not(condition: Applied) -> Iterator[Expression]:
+    inner = condition.operands[0]
+    operation = inner.operation if isinstance(inner, Applied) else ""
+    operands = inner.operands if isinstance(inner, Applied) else ()
+    if operation == "or":
+        for operand in operands:
+            yield from conjuncts(Applied("not", (operand,)))
+    elif operation == "not":
+        yield from conjuncts(operands[0])
+    elif operation in OPPOSITES:
+        yield Applied(OPPOSITES[operation], operands)
+    else:
+        yield condition

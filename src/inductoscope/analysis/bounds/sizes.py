@@ -1,0 +1,167 @@
+"""AdmittedSizes that the guards admit: what is known of them, and some to try."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductoscope.analysis.bounds.context import NameRange
+from inductoscope.analysis.bounds.evaluation import holds
+from inductoscope.analysis.bounds.expressions import (
+    Expression,
+    NotUnderstood,
+    conjuncts,
+    names_in,
+    read_expression,
+    replaced,
+)
+from inductoscope.analysis.bounds.polynomials import number
+from inductoscope.model.memory import GraphMemory, SizeSymbol
+
+# Close to the smallest, where vectors end, and around powers of two.
+_STEPS = (0, 1, 2, 3, 5, 6)
+_VALUES = (4, 7, 8, 9, 15, 16, 17, 31, 32, 33, 64, 65)
+# Past this a size means nothing: torch writes the largest integer for 'no end'.
+_ENDLESS = 1 << 40
+_MOST_TRIED = 160
+_MOST_REPLACED = 8
+
+
+@dataclass(frozen=True)
+class AdmittedSizes:
+    """The symbols of a graph, and what its guards say of them."""
+
+    memory: GraphMemory
+
+    def read(self, text: str) -> Expression:
+        """An expression with symbols that torch replaced put in."""
+        return self.resolved(read_expression(text))
+
+    def resolved(self, expression: Expression) -> Expression:
+        """The expression with symbols that torch replaced put in."""
+        for _ in range(_MOST_REPLACED):
+            if self._replaced.keys().isdisjoint(names_in(expression)):
+                break
+            expression = replaced(expression, self._replaced)
+        return expression
+
+    @cached_property
+    def _replaced(self) -> dict[str, Expression]:
+        found = {}
+        for name, text in self.memory.replaced.items():
+            try:
+                found[name] = read_expression(text)
+            except NotUnderstood:
+                continue
+        return found
+
+    @cached_property
+    def assumed(self) -> tuple[Expression, ...]:
+        """What holds of the symbols, as far as it is understood."""
+        return tuple(found for found in self._guards if found is not None)
+
+    @cached_property
+    def _guards(self) -> tuple[Expression | None, ...]:
+        found: list[Expression | None] = []
+        for text in self.memory.assumed:
+            try:
+                found.extend(conjuncts(self.read(text)))
+            except NotUnderstood:
+                found.append(None)
+        return tuple(found)
+
+    @property
+    def has_riddles(self) -> bool:
+        """Whether a guard is not understood: then no size is sure to be admitted."""
+        return None in self._guards
+
+    @cached_property
+    def spans(self) -> dict[str, NameRange]:
+        """The range of each symbol."""
+        return {name: _span(symbol) for name, symbol in self.memory.symbols.items()}
+
+    def unknown(self, names: Iterable[str]) -> list[str]:
+        """Those of the names of which no range is known."""
+        return sorted(name for name in names if name not in self.memory.symbols)
+
+    def is_data(self, name: str) -> bool:
+        """Whether a size is only known while the program runs."""
+        symbol = self.memory.symbols.get(name)
+        return symbol is None or not symbol.value
+
+    def tried(self, names: frozenset[str]) -> Iterator[dict[str, int]]:
+        """AdmittedSizes that satisfy every guard: first those of the run, then unusual ones."""
+        wanted = sorted(self._with_neighbours(names))
+        if not wanted:
+            yield {}
+            return
+        seen = set()
+        for values in itertools.islice(self._combinations(wanted), _MOST_TRIED):
+            sizes = dict(zip(wanted, values, strict=True))
+            if values not in seen and self._admits(sizes):
+                seen.add(values)
+                yield sizes
+
+    def _with_neighbours(self, names: frozenset[str]) -> frozenset[str]:
+        """With those that a guard relates them to."""
+        found = names & self.memory.symbols.keys()
+        for _ in range(len(self.assumed)):
+            related = [names_in(guard) for guard in self.assumed if names_in(guard) & found]
+            grown = found.union(*related) & self.memory.symbols.keys()
+            if grown == found:
+                break
+            found = grown
+        return found
+
+    def _combinations(self, names: list[str]) -> Iterator[tuple[int, ...]]:
+        choices = [self._choices(name) for name in names]
+        yield tuple(choice[0] for choice in choices)
+        # One size after the other leaves its usual value, then all together.
+        for place, choice in enumerate(choices):
+            for value in choice[1:]:
+                yield (
+                    *(c[0] for c in choices[:place]),
+                    value,
+                    *(c[0] for c in choices[place + 1 :]),
+                )
+        for row in range(max(map(len, choices))):
+            yield tuple(choice[row % len(choice)] for choice in choices)
+            for place in range(len(choices)):
+                yield tuple(
+                    choice[(row + 1 + (number == place)) % len(choice)]
+                    for number, choice in enumerate(choices)
+                )
+
+    def _choices(self, name: str) -> list[int]:
+        symbol = self.memory.symbols[name]
+        low = _end(symbol.lower)
+        high = _end(symbol.upper)
+        lowest = 0 if low is None else max(low, 0)
+        usual = [int(symbol.value)] if symbol.value.isdecimal() else []
+        found = [*usual, *(lowest + step for step in _STEPS), *_VALUES]
+        if high is not None and high < 1 << 20:
+            found += [high, high - 1]
+        admitted = [v for v in found if v >= lowest and (high is None or v <= high)]
+        return list(dict.fromkeys(admitted)) or [lowest]
+
+    def _admits(self, sizes: Mapping[str, int]) -> bool:
+        for guard in self.assumed:
+            if names_in(guard) <= sizes.keys() and holds(guard, sizes) is not True:
+                return False
+        return True
+
+
+def _span(symbol: SizeSymbol) -> NameRange:
+    low, high = _end(symbol.lower), _end(symbol.upper)
+    return NameRange(None if low is None else number(low), None if high is None else number(high))
+
+
+def _end(text: str) -> int | None:
+    """An end of a range; None where there is none."""
+    digits = text.removeprefix("-")
+    if not digits.isdecimal() or len(digits) > 20:
+        return None
+    value = int(text)
+    return value if abs(value) < _ENDLESS else None

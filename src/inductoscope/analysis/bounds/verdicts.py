@@ -1,0 +1,81 @@
+"""What can be said of one memory access."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Proven:
+    """It is inside its buffer, for all sizes that the guards admit. `how`: by what."""
+
+    how: str
+
+
+@dataclass(frozen=True)
+class Broken:
+    """It leaves its buffer: at these sizes, at this point of the loops.
+
+    Everything here was computed with whole numbers, and satisfies the guards and the masks.
+    """
+
+    sizes: Mapping[str, int]
+    point: Mapping[str, int]
+    position: int
+    # The buffer has the positions from `first` up to, not including, `end`.
+    first: int
+    end: int
+    # Values of inputs that are part of the index.
+    values: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class DataDependent:
+    """The index is data. `is_asserted`: the kernel checks it; None where that is not known."""
+
+    buffers: tuple[str, ...]
+    is_asserted: bool | None
+    # Inside of the buffer for every value that passes the check.
+    is_inside: bool
+
+
+@dataclass(frozen=True)
+class OutOfReach:
+    """Neither was established, and why."""
+
+    why: str
+    # AdmittedSizes at which every point was computed, and is inside.
+    sizes_tried: int = 0
+
+
+Verdict = Proven | Broken | DataDependent | OutOfReach
+
+# As they are called in JSON, in the order in which they are listed.
+NAMES: dict[type, str] = {
+    Broken: "broken",
+    OutOfReach: "out-of-reach",
+    DataDependent: "data-dependent",
+    Proven: "proven",
+}
+
+
+@dataclass(frozen=True)
+class JudgedAccess:
+    """One load or store of a kernel, and what can be said of it."""
+
+    kernel: str
+    # Scheduler node, and the line of its loop body.
+    node: str
+    line: str
+    operation: str
+    buffer: str
+    index: str
+    verdict: Verdict
+    # FX nodes that the loop body was made from.
+    origins: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The verdict's name."""
+        return NAMES[type(self.verdict)]

@@ -1,0 +1,114 @@
+"""The room of every buffer, and what is known of sizes, read back from a recording."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.fx import read_graph
+from inductoscope.model.join import final_graph
+from inductoscope.model.schedule import read_schedule
+from inductoscope.recording.values import members, texts
+
+
+@dataclass(frozen=True)
+class Room:
+    """Where a buffer lies, in elements: sizes, strides, and what is around it."""
+
+    size: tuple[str, ...]
+    stride: tuple[str, ...]
+    is_input: bool = False
+    # Another name of this buffer, which has no memory of its own.
+    same_as: str = ""
+    # The buffer that it is a part of, and where in it.
+    inside: str = ""
+    offset: str = "0"
+    # For an input: elements before it in its memory, and the bytes of all of that memory.
+    before: str = ""
+    bytes: str = ""
+    itemsize: int = 0
+
+
+@dataclass(frozen=True)
+class SizeSymbol:
+    """A size that is not fixed: its range, its value in the recorded run, where it comes from."""
+
+    lower: str
+    upper: str
+    value: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class GraphMemory:
+    """What is known of memory in one graph."""
+
+    rooms: Mapping[str, Room] = field(default_factory=dict)
+    symbols: Mapping[str, SizeSymbol] = field(default_factory=dict)
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    assumed: tuple[str, ...] = ()
+    # False for a recording of before sizes were recorded: ranges of symbols are not known.
+    is_recorded: bool = True
+
+
+def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -> GraphMemory:
+    """The memory of a graph; from shapes alone where an older recording says no more."""
+    lists = [members(recording.data(digest)) for digest in graph.memory]
+    if not lists:
+        return GraphMemory(_rooms_from_shapes(recording, compile_, graph), is_recorded=False)
+    rooms: dict[str, Room] = {}
+    symbols: dict[str, SizeSymbol] = {}
+    replaced: dict[str, str] = {}
+    assumed: dict[str, None] = {}
+    for found in lists:
+        rooms |= {n: _room(members(item)) for n, item in members(found.get("buffers")).items()}
+        symbols |= {n: _symbol(members(item)) for n, item in members(found.get("symbols")).items()}
+        replaced |= {name: str(text) for name, text in members(found.get("replaced")).items()}
+        assumed |= dict.fromkeys(texts(found.get("assumed")))
+    return GraphMemory(rooms, symbols, replaced, tuple(assumed))
+
+
+def _room(item: Mapping[str, Any]) -> Room:
+    itemsize = str(item.get("itemsize", ""))
+    return Room(
+        size=texts(item.get("size")),
+        stride=texts(item.get("stride")),
+        is_input=item.get("input") is True,
+        same_as=str(item.get("same_as", "")),
+        inside=str(item.get("inside", "")),
+        offset=str(item.get("offset", "0")),
+        before=str(item.get("before", "")),
+        bytes=str(item.get("bytes", "")),
+        itemsize=int(itemsize) if itemsize.isdecimal() and len(itemsize) < 4 else 0,
+    )
+
+
+def _symbol(item: Mapping[str, Any]) -> SizeSymbol:
+    return SizeSymbol(
+        lower=str(item.get("lower", "")),
+        upper=str(item.get("upper", "")),
+        value=str(item.get("value", "")),
+        source=str(item.get("source", "")),
+    )
+
+
+def _rooms_from_shapes(
+    recording: Recording, compile_: Compile, graph: InductorGraph
+) -> dict[str, Room]:
+    rooms: dict[str, Room] = {}
+    final = read_graph(recording, final_graph(compile_, graph))
+    for node in final.nodes if final else ():
+        value = members(node.value)
+        if node.op == "placeholder" and "stride" in value:
+            size, stride = texts(value.get("shape")), texts(value.get("stride"))
+            rooms[node.name] = Room(size, stride, is_input=True)
+    for scheduled in read_schedule(recording, graph.scheduled_after or graph.scheduled_before):
+        for leaf in scheduled.leaves:
+            for buffer in leaf.buffers:
+                if buffer.mutates:
+                    rooms[buffer.name] = Room((), (), same_as=buffer.mutates[0])
+                elif buffer.dtype and len(buffer.size) == len(buffer.stride):
+                    rooms[buffer.name] = Room(buffer.size, buffer.stride)
+    return rooms

@@ -1,0 +1,278 @@
+"""Whether a loop body stays inside its buffers: proven, broken, data, or out of reach."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from pathlib import Path
+
+import pytest
+
+from inductoscope.analysis.bounds.bodies import read_body
+from inductoscope.analysis.bounds.context import Context, NameRange
+from inductoscope.analysis.bounds.evaluation import value_of
+from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
+from inductoscope.analysis.bounds.judging import judge_body
+from inductoscope.analysis.bounds.kernels import judge_recording
+from inductoscope.analysis.bounds.points import Purse
+from inductoscope.analysis.bounds.polynomials import number, polynomial
+from inductoscope.analysis.bounds.proof import Prover, difference
+from inductoscope.analysis.bounds.sizes import AdmittedSizes
+from inductoscope.analysis.bounds.verdicts import (
+    Broken,
+    DataDependent,
+    OutOfReach,
+    Proven,
+    Verdict,
+)
+from inductoscope.model.fold import load
+from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
+from inductoscope.model.schedule import IndirectIndex
+
+RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/recording"))
+
+
+def body_text(ranges: str, index: str, *more: str) -> str:
+    """A body that loads x at an index."""
+    return "\n".join(
+        (
+            f"var_ranges = {ranges}",
+            f"index0 = {index}",
+            "def body(self, ops):",
+            "    get_index = self.get_index('index0')",
+            "    load = ops.load('x', get_index)",
+            *more,
+        )
+    )
+
+
+def masked_text(ranges: str, index: str, compared: str, *, limit: str) -> str:
+    """A body that loads x only where 0 <= compared < limit."""
+    return "\n".join(
+        (
+            f"var_ranges = {ranges}",
+            f"index0 = {compared}",
+            f"index1 = {index}",
+            f"index2 = {limit}",
+            "def body(self, ops):",
+            "    get_index = self.get_index('index0')",
+            "    index_expr = ops.index_expr(get_index, torch.int64)",
+            "    constant = ops.constant(0, torch.int64)",
+            "    ge = ops.ge(index_expr, constant)",
+            "    get_index_1 = self.get_index('index2')",
+            "    index_expr_1 = ops.index_expr(get_index_1, torch.int64)",
+            "    lt = ops.lt(index_expr, index_expr_1)",
+            "    and_ = ops.and_(ge, lt)",
+            "    masked_subblock1 = self.masked_subblock1(and_, 0.0)",
+            "    return masked_subblock1",
+            "def masked_subblock1(self, ops):",
+            "    get_index = self.get_index('index1')",
+            "    load = ops.load('x', get_index)",
+            "    return load",
+        )
+    )
+
+
+def judged(
+    text: str,
+    size: tuple[str, ...],
+    stride: tuple[str, ...],
+    *,
+    symbols: dict[str, SizeSymbol] | None = None,
+    assumed: tuple[str, ...] = (),
+    indirect: dict[str, IndirectIndex] | None = None,
+) -> Verdict:
+    """What is said of the last load of x."""
+    rooms = {"x": Room(size, stride, is_input=True), "i": Room(("5",), ("1",), is_input=True)}
+    sizes = AdmittedSizes(GraphMemory(rooms, symbols or {}, {}, assumed))
+    found = list(judge_body(read_body(text), sizes, indirect or {}, Purse(100_000)))
+    return [verdict for access, verdict in found if access.buffer == "x"][-1]
+
+
+ANY = SizeSymbol("2", "int_oo", "8")
+
+
+def test_an_index_inside_its_buffer_is_proven() -> None:
+    text = body_text("{p0: 10, p1: 100}", "100*p0 + p1")
+    assert isinstance(judged(text, ("10", "100"), ("100", "1")), Proven)
+
+
+def test_one_past_the_end_is_broken_and_the_point_is_named() -> None:
+    text = body_text("{p0: 10, p1: 100}", "100*p0 + p1 + 1")
+    found = judged(text, ("10", "100"), ("100", "1"))
+    assert isinstance(found, Broken)
+    assert (found.position, found.first, found.end) == (1000, 0, 1000)
+    assert found.point == {"p0": 9, "p1": 99}
+
+
+def test_one_before_the_beginning_is_broken() -> None:
+    found = judged(body_text("{p0: 4}", "p0 - 1"), ("4",), ("1",))
+    assert isinstance(found, Broken)
+    assert found.position == -1
+
+
+def test_a_proof_holds_for_all_sizes() -> None:
+    text = body_text("{p0: s0, p1: s1}", "p0*s1 + p1")
+    symbols = {"s0": ANY, "s1": ANY}
+    assert isinstance(judged(text, ("s0", "s1"), ("s1", "1"), symbols=symbols), Proven)
+
+
+def test_an_error_at_odd_sizes_is_found_although_the_run_had_an_even_one() -> None:
+    """Two loads for each step of a loop that is rounded up, as if the last one were whole."""
+    text = body_text("{p0: ((s0 + 1)//2)}", "2*p0 + 1")
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY})
+    assert isinstance(found, Broken)
+    assert found.sizes["s0"] % 2 == 1
+    assert found.position == found.end
+
+
+def test_a_guard_that_excludes_odd_sizes_makes_it_right() -> None:
+    text = body_text("{p0: ((s0 + 1)//2)}", "2*p0 + 1")
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY}, assumed=("Eq(Mod(s0, 2), 0)",))
+    assert not isinstance(found, Broken)
+
+
+def test_divisibility_from_a_guard_is_used_in_a_proof() -> None:
+    text = body_text("{p0: s0}", "p0")
+    size, stride = ("(s0//8)", "8"), ("8", "1")
+    found = judged(text, size, stride, symbols={"s0": ANY}, assumed=("Eq(Mod(s0, 8), 0)",))
+    assert isinstance(found, Proven)
+
+
+def test_a_mask_keeps_an_access_inside() -> None:
+    symbols = {"s0": ANY}
+    text = masked_text("{p0: s0 + 3}", "p0 - 1", "p0 - 1", limit="s0")
+    assert isinstance(judged(text, ("s0",), ("1",), symbols=symbols), Proven)
+
+
+def test_a_mask_that_is_one_too_wide_does_not() -> None:
+    text = masked_text("{p0: s0 + 3}", "p0 - 1", "p0 - 1", limit="s0 + 1")
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY})
+    assert isinstance(found, Broken)
+    assert found.position == found.sizes["s0"]
+
+
+def test_a_guard_that_is_not_understood_makes_no_alarm() -> None:
+    text = body_text("{p0: s0 + 1}", "p0")
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY}, assumed=("riddle(s0)",))
+    assert isinstance(found, OutOfReach)
+
+
+def test_a_size_that_is_data_makes_no_alarm() -> None:
+    text = body_text("{p0: u0}", "p0")
+    unbacked = {"u0": SizeSymbol("0", "int_oo")}
+    assert isinstance(judged(text, ("7",), ("1",), symbols=unbacked), OutOfReach)
+
+
+INDIRECT = "\n".join(
+    (
+        "var_ranges = {{p0: 5, p1: 4}}",
+        "index0 = p0",
+        "index1 = {index}",
+        "def body(self, ops):",
+        "    get_index = self.get_index('index0')",
+        "    load = ops.load('i', get_index)",
+        "    set_indirect0 = self.set_indirect0(load)",
+        "    get_index_1 = self.get_index('index1')",
+        "    load_1 = ops.load('x', get_index_1)",
+    )
+)
+
+
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_an_index_that_is_data_is_called_so(is_checked: bool) -> None:
+    how = {"set_indirect0": IndirectIndex("indirect0", "7", is_checked, wraps=True)}
+    text = INDIRECT.format(index="4*indirect0 + p1")
+    found = judged(text, ("7", "4"), ("4", "1"), indirect=how)
+    assert found == DataDependent(("i",), is_checked, is_inside=is_checked)
+
+
+def test_data_that_passes_the_check_and_still_leaves_the_buffer() -> None:
+    how = {"set_indirect0": IndirectIndex("indirect0", "7", is_checked=True, wraps=True)}
+    text = INDIRECT.format(index="4*indirect0 + p1 + 1")
+    found = judged(text, ("7", "4"), ("4", "1"), indirect=how)
+    assert isinstance(found, Broken)
+    assert (found.values, found.position) == ({"i": 6}, 28)
+
+
+def test_a_buffer_without_elements_is_never_addressed_by_an_empty_loop() -> None:
+    assert isinstance(judged(body_text("{p0: 0}", "p0"), ("0",), ("1",)), Proven)
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.parent.name)
+def test_nothing_recorded_is_accused(path: Path) -> None:
+    """Loads and stores of real kernels, on CPU and H200; all of them are proven."""
+    judged_graphs = list(judge_recording(load(path)))
+    kinds = {access.kind for graph in judged_graphs for access in graph.accesses}
+    assert kinds <= {"proven"}
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "p0.real", "(" * 100 + ")" * 100, "lambda: 0", "p0 if p1 else 2"]
+)
+def test_what_is_no_index_expression_is_refused(text: str) -> None:
+    with pytest.raises(NotUnderstood):
+        read_expression(text)
+
+
+# --- a proof is never wrong -----------------------------------------------------------------------
+
+
+def random_index(rng: random.Random, depth: int = 0) -> str:
+    """An expression as torch writes them, of loop variables and a size."""
+    if depth > 2 or rng.random() < 0.3:
+        return rng.choice(["p0", "p1", "s0", str(rng.randint(0, 5))])
+    one, two = random_index(rng, depth + 1), random_index(rng, depth + 1)
+    small = rng.randint(1, 4)
+    return rng.choice(
+        [
+            f"({one} + {two})",
+            f"({one} - {two})",
+            f"{small}*({one})",
+            f"(p0*({two}))",
+            f"(({one})//{small})",
+            f"ModularIndexing({one}, {small}, {rng.randint(1, 5)})",
+            f"Min({one}, {two})",
+            f"Max({one}, {two})",
+            f"Abs({one})",
+            f"Where({one} < {two}, {two}, {one})",
+        ]
+    )
+
+
+def test_a_proof_holds_at_every_point_that_can_be_computed() -> None:
+    """Random expressions: where a proof says 'never negative', no point may be negative."""
+    rng = random.Random(7)
+    size = read_expression("s0")
+    context = Context(
+        {
+            "p0": NameRange(number(0), polynomial(size) - number(1)),
+            "p1": NameRange(number(0), number(3)),
+            "s0": NameRange(number(2), None),
+        },
+        sizes=frozenset({"s0"}),
+    )
+    proofs = 0
+    for _ in range(600):
+        expression = read_expression(random_index(rng))
+        goal = difference(expression, read_expression(str(rng.randint(-6, 1))))
+        if not Prover(context).never_negative(goal):
+            continue
+        proofs += 1
+        for s0, p1 in itertools.product(range(2, 8), range(4)):
+            for p0 in range(s0):
+                values = {"s0": s0, "p0": p0, "p1": p1}
+                assert least(goal, values) >= 0, f"{expression} at {values}"
+    assert proofs > 100
+
+
+def least(goal: object, values: dict[str, int]) -> int:
+    """The value at a point; where torch leaves it undefined, it proves nothing."""
+    from inductoscope.analysis.bounds.evaluation import NoValue
+    from inductoscope.analysis.bounds.polynomials import Polynomial, written
+
+    assert isinstance(goal, Polynomial)
+    try:
+        return value_of(written(goal), values)
+    except NoValue:
+        return 0
