@@ -231,6 +231,8 @@ def random_index(rng: random.Random, depth: int = 0) -> str:
             f"{small}*({one})",
             f"(p0*({two}))",
             f"(({one})//{small})",
+            f"floor(({one})/{small})",
+            f"ceiling(({one})/{small})",
             f"ModularIndexing({one}, {small}, {rng.randint(1, 5)})",
             f"Min({one}, {two})",
             f"Max({one}, {two})",

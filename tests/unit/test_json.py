@@ -40,6 +40,7 @@ ANSWERS: dict[str, tuple[str | Path, ...]] = {
     "recordings deleted": ("recordings", "prune", "--keep", "1", "--dry-run"),
     "the ledger": ("fusion", TRAINING),
     "a pair": ("fusion", CHAIN, "--why", "relu", "add"),
+    "bounds": ("bounds", TRAINING),
     "a difference": ("diff", CHAIN, TRAINING),
     "a hang": ("logs", LOGS / "h200_autotune_hang.log.gz"),
     "no hang": ("logs", LOGS / "h200_autotune_ok.log.gz"),

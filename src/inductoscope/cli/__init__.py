@@ -27,6 +27,7 @@ COMMANDS: tuple[str, ...] = (
     "report",
     "serve",
     "fusion",
+    "bounds",
     "diff",
     "export",
     "recordings",

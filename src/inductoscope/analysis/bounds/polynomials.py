@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
@@ -169,7 +170,21 @@ def _whole(expression: Applied) -> Polynomial:
         return polynomial(operands[0]).times(1 / Fraction(operands[1].value))
     if expression.operation == "float":
         return polynomial(operands[0])
+    if expression.operation == "floor":
+        return _floor(polynomial(operands[0]))
+    if expression.operation == "ceil":
+        return _floor(polynomial(operands[0]).times(-1)).times(-1)
     return one(Applied(expression.operation, operands))
+
+
+def _floor(value: Polynomial) -> Polynomial:
+    """`floor(p0/2)` is `p0//2`, which is how torch mostly writes it."""
+    divisor = math.lcm(*(factor.denominator for factor in value.terms.values()))
+    if divisor == 1 and all(isinstance(atom, Name) for atom in value.atoms):
+        return value
+    whole = value.times(divisor)
+    whole = Polynomial({m: _whole_if_possible(Fraction(v)) for m, v in whole.terms.items()})
+    return one(Applied("floordiv", (written(whole), Number(divisor))))
 
 
 def _power(expression: Applied) -> Polynomial:

@@ -45,7 +45,7 @@ def compile_graph(
     """Compile it and return the outcome."""
     started = time.perf_counter()
     try:
-        mode, rebuilt = _rebuild(order, devices)
+        mode, rebuilt = rebuild(order, devices)
     except Unbuildable as why:
         _announce(order)
         _end(order, outcome="skipped", reason=str(why), seconds=0.0)
@@ -53,7 +53,7 @@ def compile_graph(
     _announce(order)
     _record_graph(order, devices)
     try:
-        with _as_in_dynamo(order, mode, settings):
+        with as_in_dynamo(order, mode, settings):
             _compile(rebuilt)
     except Exception as error:
         seconds = time.perf_counter() - started
@@ -77,7 +77,8 @@ def _default_settings(order: GraphOrder) -> Iterator[str]:
         yield f"compiled with torch's default settings, without {', '.join(order.left_out)}"
 
 
-def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:
+def rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:
+    """The graph of an order, and the fake-tensor mode that its inputs belong to."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
@@ -94,7 +95,7 @@ def _rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuil
 
 
 @contextlib.contextmanager
-def _as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
+def as_in_dynamo(order: GraphOrder, mode: Any, settings: Mapping[str, object]) -> Iterator[None]:
     """The contexts that Inductor finds when Dynamo calls it."""
     import torch
     from torch._functorch import config as functorch

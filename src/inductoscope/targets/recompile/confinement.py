@@ -15,6 +15,8 @@ from typing import Any
 _PROGRAMS = {"ptxas", "ptxas-blackwell", "cuobjdump", "nvdisasm", "ld.lld"}
 # torch asks those that it finds for their version.
 _ASKED = {"nvcc", "hipcc", "g++", "gcc", "c++", "cc", "clang", "clang++"}
+# openssl: torch takes a digest of its headers with it.
+_CPP = {"g++", "c++", "clang++", "openssl"}
 _QUESTIONS = {"--version", "-v", "-dumpversion"}
 _FORBIDDEN = (
     "socket.connect",
@@ -51,8 +53,11 @@ class Refused(PermissionError):
     """Something that compiling a graph never needs."""
 
 
-def stay_inside(folders: Sequence[str]) -> None:
-    """From now on this process can change files only in `folders`. This cannot be undone."""
+def stay_inside(folders: Sequence[str], *, compiles_cpp: bool = False) -> None:
+    """From now on this process can change files only in `folders`. This cannot be undone.
+
+    `compiles_cpp`: it may also start a C++ compiler.
+    """
     roots = tuple(os.path.realpath(folder) + os.sep for folder in folders)
 
     def is_outside(place: Any) -> bool:
@@ -64,7 +69,7 @@ def stay_inside(folders: Sequence[str]) -> None:
     def hook(event: str, arguments: tuple[Any, ...]) -> None:
         if event.startswith(_FORBIDDEN):
             raise Refused(f"{event} is not for a graph that is compiled again")
-        if event in _STARTING and not _is_compilers(*arguments[:2]):
+        if event in _STARTING and not _is_compilers(*arguments[:2], compiles_cpp=compiles_cpp):
             raise Refused(f"{str(arguments[0])[:100]} is not a compiler")
         if event == "open" and _writes(arguments) and is_outside(arguments[0]):
             raise Refused(f"{str(arguments[0])[:200]} is not to be written to")
@@ -75,9 +80,11 @@ def stay_inside(folders: Sequence[str]) -> None:
     sys.addaudithook(hook)
 
 
-def _is_compilers(program: Any, words: Any) -> bool:
+def _is_compilers(program: Any, words: Any, *, compiles_cpp: bool) -> bool:
     """Whether a program is part of a compiler, or is only asked for its version."""
     name = os.path.basename(os.fsdecode(program))
+    if compiles_cpp and name in _CPP:
+        return True
     asks = isinstance(words, (list, tuple)) and len(words) == 2 and words[1] in _QUESTIONS
     return name in _PROGRAMS or (name in _ASKED and asks)
 

@@ -1,0 +1,86 @@
+"""What is said of an access, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from inductoscope.analysis.bounds.kernels import JudgedGraph
+from inductoscope.analysis.bounds.verdicts import (
+    Broken,
+    DataDependent,
+    JudgedAccess,
+    OutOfReach,
+)
+from inductoscope.vocabulary.counting import count_of
+
+_LONGEST_INDEX = 100
+_DONE = {"load": "reads", "load_seed": "reads", "part": "has a part"}
+
+
+def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
+    """One sentence about an access."""
+    verdict = access.verdict
+    if isinstance(verdict, Broken):
+        return broken_sentence(judged, access, verdict)
+    where = f"{_who(access)} {_does(access)} {access.buffer} at {_short(access.index)}"
+    if isinstance(verdict, DataDependent):
+        return f"{where}: {_about_data(verdict)}"
+    if isinstance(verdict, OutOfReach):
+        tried = count_of(verdict.sizes_tried, "combination")
+        more = f"; inside at {tried} of sizes that were computed" if verdict.sizes_tried else ""
+        return f"{where}: {verdict.why}{more}"
+    return f"{where}: {verdict.how}"
+
+
+def broken_sentence(judged: JudgedGraph, access: JudgedAccess, found: Broken) -> str:
+    """What is outside, and when."""
+    positions = (
+        f"has the positions {found.first} to {found.end - 1}"
+        if found.end > found.first
+        else "has no elements"
+    )
+    when = [
+        _equal(found.sizes),
+        _equal(found.point),
+        *(f"a value {value} in {buffer}" for buffer, value in found.values.items()),
+    ]
+    at = " and ".join(part for part in when if part)
+    text = f"{_who(access)} {_does(access)} {access.buffer} at {_short(access.index)}"
+    where = f"position {found.position} with {at or 'these sizes'}"
+    return f"{text}: {where}, but {access.buffer} {positions}"
+
+
+def sizes_sentence(judged: JudgedGraph, found: Broken) -> str:
+    """The sizes of a counterexample by where they come from: L['x'].size()[0] = 7."""
+    symbols = judged.memory.symbols
+    parts = [
+        f"{symbols[name].source or name} = {value}"
+        for name, value in found.sizes.items()
+        if name in symbols
+    ]
+    return ", ".join(parts)
+
+
+def _who(access: JudgedAccess) -> str:
+    return access.kernel or access.node or "the graph"
+
+
+def _does(access: JudgedAccess) -> str:
+    return _DONE.get(access.operation, "searches" if access.operation == "bucketize" else "writes")
+
+
+def _about_data(verdict: DataDependent) -> str:
+    source = f"values of {', '.join(verdict.buffers)}" if verdict.buffers else "values"
+    if verdict.is_asserted:
+        return f"the index is data ({source}); the kernel asserts its range, and is inside then"
+    if verdict.is_asserted is None:
+        return f"the index is data ({source}); whether the kernel asserts its range is not known"
+    return f"the index is data ({source}), and the kernel does not assert its range"
+
+
+def _equal(values: Mapping[str, int]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in values.items())
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= _LONGEST_INDEX else f"{text[:_LONGEST_INDEX]}…"

@@ -1,0 +1,90 @@
+"""`inductoscope bounds`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from inductoscope.cli.parameters import (
+    json_option,
+    long_output,
+    pager_option,
+    quiet_option,
+    recording_argument,
+)
+
+if TYPE_CHECKING:
+    from inductoscope.analysis.bounds.kernels import JudgedGraph
+    from inductoscope.model.entities import Recording
+
+
+@click.command("bounds")
+@recording_argument()
+@click.option(
+    "--try",
+    "trying",
+    is_flag=True,
+    help="Compile the graph again and run it at a size that breaks.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=1),
+    default=300.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="With --try: stop one graph after this long.",
+)
+@pager_option
+@json_option("every access")
+@quiet_option
+def command(
+    recording: Path | None, trying: bool, timeout: float, json_path: str | None, quiet: bool
+) -> None:
+    """Prove that kernels stay inside their buffers.
+
+    Looks at every load and store of every loop body. Each is proven for all sizes that the guards
+    admit, or broken, with sizes and a point of the loops that leave the buffer, or it depends on
+    data. RECORDING defaults to the last one.
+
+    \b
+    inductoscope bounds
+    inductoscope bounds RECORDING --try
+
+    --try runs the graph at such a size on the CPU, in a child process, with made-up inputs in
+    guarded memory, and compares with eager.
+
+    Exit code: 0 nothing is broken, 1 an access is broken, 2 unreadable input.
+    """
+    from inductoscope.analysis.bounds.kernels import judge_recording
+    from inductoscope.model.fold import load
+    from inductoscope.recording.location import last_recording
+    from inductoscope.views.report.bounds import bounds_view, print_bounds
+    from inductoscope.views.report.terminal import write_json
+
+    loaded = load(recording or last_recording())
+    judged = list(judge_recording(loaded))
+    view = bounds_view(loaded, judged)
+    if trying:
+        view["trials"] = _trials(loaded, judged, timeout=timeout, quiet=quiet)
+    if json_path:
+        write_json(view, json_path)
+    if json_path != "-":
+        with long_output() as printer:
+            print_bounds(printer, view)
+    sys.exit(1 if view["totals"]["broken"] else 0)
+
+
+def _trials(
+    recording: Recording, judged: list[JudgedGraph], *, timeout: float, quiet: bool
+) -> list[dict[str, Any]]:
+    from dataclasses import asdict
+
+    from inductoscope.doctor.search.size_trials import try_broken_sizes
+    from inductoscope.views.report.progress import ProgressLine
+
+    with ProgressLine(quiet=quiet) as progress:
+        trials = list(try_broken_sizes(recording, judged, seconds=timeout, say=progress.say))
+    return [asdict(trial) for trial in trials]

@@ -1,0 +1,128 @@
+"""Runs in a child process: compiles one graph, calls it at a size, and compares with eager.
+
+python bounded.py LIMITS file size_trial_child.py ORDER EVENTS_FD
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+
+def main() -> None:
+    """Run what the command line names."""
+    order_path, events = sys.argv[1:3]
+
+    def say(event: str, **more: Any) -> None:
+        os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
+
+    say("start", stage="preparation")
+    from inductoscope.doctor.search.size_trials import trial_order_from
+    from inductoscope.targets.recompile.confinement import stay_inside
+
+    order = trial_order_from(Path(order_path).read_text("utf-8"))
+    import torch  # noqa: F401  (it reads what it is installed with before it is confined)
+
+    names = ("TORCHINDUCTOR_CACHE_DIR", "TMPDIR")
+    stay_inside([os.environ[name] for name in names], compiles_cpp=True)
+    text, fails = run_trial(order, say)
+    say("ran", text=text, fails=fails)
+
+
+def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
+    """What happens when the graph is called at the size, and whether that shows a fault."""
+    import torch
+
+    from inductoscope.doctor.compare.guarded_memory import GuardedMemory
+    from inductoscope.targets.recompile.compiling import as_in_dynamo, rebuild
+    from inductoscope.targets.recompile.unbuildable import Unbuildable
+
+    try:
+        mode, recorded = rebuild(order.recorded, {})
+        _, sized = rebuild(order.sized, {})
+    except Unbuildable as why:
+        return f"the graph cannot be rebuilt from the recording: {why}", False
+    from torch._inductor.compile_fx import compile_fx
+
+    memory = GuardedMemory(keeps_blocks=True)
+    names = [node.target for node in sized.module.graph.nodes if node.op == "placeholder"]
+    inputs = [_made_up(i, name, order) for i, name in zip(sized.inputs, names, strict=True)]
+    expected = _called(sized.module, [_copy(value) for value in inputs])
+    with memory.active():
+        with as_in_dynamo(order.recorded, mode, {}):
+            compiled = compile_fx(recorded.module, recorded.inputs)
+        guarded = [
+            memory.guarded(value, name) if isinstance(value, torch.Tensor) else value
+            for value, name in zip(inputs, names, strict=True)
+        ]
+        say("calling")
+        try:
+            found = _called(lambda *given: compiled(*given), guarded)
+        except Exception as error:
+            return f"the compiled graph raises {type(error).__name__}: {str(error)[:300]}", True
+    memory.note("of the graph")
+    if memory.overrun:
+        return f"at this size, a {memory.overrun}", True
+    return _compared(expected, found)
+
+
+def _compared(expected: list[Any], found: list[Any]) -> tuple[str, bool]:
+    import torch
+
+    if len(expected) != len(found):
+        return "eager and compiled return different numbers of results", False
+    for number, (right, wrong) in enumerate(zip(expected, found, strict=True)):
+        try:
+            torch.testing.assert_close(wrong, right, rtol=1e-2, atol=1e-2, equal_nan=True)
+        except AssertionError as error:
+            why = " ".join(str(error).split())[:200]
+            return f"at this size, result {number} differs from eager: {why}", True
+    return (
+        "at this size, the results equal eager's and no buffer was overrun; torch was as it is "
+        "installed here, without what the program changes in it",
+        False,
+    )
+
+
+def _called(function: Any, inputs: list[Any]) -> list[Any]:
+    """All tensors that a call returns, and the gradients where there are some."""
+    import torch
+    from torch.utils import _pytree
+
+    results = [r for r in _pytree.tree_leaves(function(*inputs)) if isinstance(r, torch.Tensor)]
+    learning = [result for result in results if result.requires_grad]
+    if learning:
+        torch.stack([result.sum() for result in learning]).sum().backward()
+    gradients = [value.grad for value in inputs if isinstance(value, torch.Tensor)]
+    return [*(r.detach() for r in results), *(g for g in gradients if g is not None)]
+
+
+def _made_up(example: Any, name: str, order: Any) -> Any:
+    """An input like a fake one: small numbers, and indices that every table has."""
+    import torch
+
+    if not isinstance(example, torch.Tensor):
+        return int(example)
+    made = torch.empty_strided(
+        [int(n) for n in example.shape], [int(n) for n in example.stride()], dtype=example.dtype
+    )
+    if made.is_floating_point() or made.is_complex():
+        made.uniform_(0.5, 1.5) if made.is_floating_point() else made.fill_(1)
+    else:
+        made.fill_(order.values.get(name, next(iter(order.values.values()), 0)))
+    return made.requires_grad_(example.requires_grad)
+
+
+def _copy(value: Any) -> Any:
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return value
+    return value.detach().clone().requires_grad_(value.requires_grad)
+
+
+if __name__ == "__main__":
+    main()

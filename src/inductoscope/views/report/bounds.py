@@ -1,0 +1,127 @@
+"""The bounds of memory accesses, as data and on the terminal."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from typing import Any
+
+from inductoscope.analysis.bounds.kernels import JudgedGraph
+from inductoscope.analysis.bounds.sentences import sentence
+from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
+from inductoscope.model.entities import Recording
+from inductoscope.model.target import recording_target
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+
+_MOST_PRINTED = 20
+
+
+def bounds_view(recording: Recording, judged: Iterable[JudgedGraph]) -> dict[str, Any]:
+    """Every access with its verdict, and how many of each there are."""
+    graphs = [_graph_view(graph) for graph in judged]
+    totals = _totals(kind for graph in graphs for kind in (a["verdict"] for a in graph["accesses"]))
+    return {
+        "recording": recording.path,
+        "target": recording_target(recording),
+        "totals": totals,
+        "graphs": graphs,
+        "trials": [],
+    }
+
+
+def _graph_view(judged: JudgedGraph) -> dict[str, Any]:
+    return {
+        "graph": judged.graph.key,
+        "function": judged.compile.function,
+        "place": judged.compile.place,
+        "sizes_recorded": judged.memory.is_recorded,
+        "without_loop_body": list(judged.without_body),
+        "accesses": [_access_view(judged, access) for access in judged.accesses],
+    }
+
+
+def _access_view(judged: JudgedGraph, access: JudgedAccess) -> dict[str, Any]:
+    return {
+        "kernel": access.kernel,
+        "node": access.node,
+        "line": access.line,
+        "operation": access.operation,
+        "buffer": access.buffer,
+        "index": access.index,
+        "origins": list(access.origins),
+        "verdict": access.kind,
+        "text": sentence(judged, access),
+        "details": {name: _plain(value) for name, value in asdict(access.verdict).items()},
+    }
+
+
+def _plain(value: Any) -> Any:
+    return dict(value) if isinstance(value, Mapping) else value
+
+
+def _totals(kinds: Iterable[str]) -> dict[str, int]:
+    counted = Counter(kinds)
+    return {name: counted[name] for name in NAMES.values()}
+
+
+def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
+    """Counts for each kernel, then everything that is not proven."""
+    totals = view["totals"]
+    if not view["graphs"]:
+        printer.line(
+            "The recording has no loop bodies: nothing was compiled, or all of it came from a "
+            "cache. 'inductoscope run --fresh SCRIPT' records them."
+        )
+        return
+    printer.line(_summary(totals), style=BAD if totals["broken"] else GOOD)
+    for graph in view["graphs"]:
+        printer.line()
+        printer.heading(f"{graph['function'] or graph['graph']}, {graph['graph']}")
+        for kernel, accesses in _by_kernel(graph["accesses"]).items():
+            printer.line(f"{kernel}: {_counts(accesses)}", indent=2)
+        if graph["without_loop_body"]:
+            names = ", ".join(dict.fromkeys(graph["without_loop_body"]))
+            printer.line(f"without a loop body, not looked at: {names}", indent=2, style=FAINT)
+    _print_open(printer, view)
+    for trial in view["trials"]:
+        printer.line()
+        printer.line(f"Tried: {trial['text']}", style=BAD if trial["fails"] else "")
+
+
+def _summary(totals: dict[str, int]) -> str:
+    number = sum(totals.values())
+    count = f"{number} loads and stores" if number != 1 else "1 load or store"
+    if not any(found for kind, found in totals.items() if kind != "proven"):
+        return f"{count}: all proven inside their buffers, for all sizes that the guards admit."
+    parts = [f"{found} {kind}" for kind, found in totals.items() if found]
+    return f"{count}: {', '.join(parts)}."
+
+
+def _by_kernel(accesses: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    found: dict[str, list[dict[str, Any]]] = {}
+    for access in accesses:
+        found.setdefault(access["kernel"] or access["node"] or "parts of buffers", []).append(
+            access
+        )
+    return found
+
+
+def _counts(accesses: list[dict[str, Any]]) -> str:
+    totals = _totals(access["verdict"] for access in accesses)
+    return ", ".join(f"{number} {kind}" for kind, number in totals.items() if number)
+
+
+def _print_open(printer: Printer, view: dict[str, Any]) -> None:
+    """What is not proven, the same text once."""
+    every = [access for graph in view["graphs"] for access in graph["accesses"]]
+    for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
+        texts = list(dict.fromkeys(a["text"] for a in every if a["verdict"] == kind))
+        if texts:
+            printer.line()
+            printer.heading(kind)
+        for text in texts[:_MOST_PRINTED]:
+            printer.line(text, indent=2, style=style)
+        if len(texts) > _MOST_PRINTED:
+            rest = len(texts) - _MOST_PRINTED
+            printer.line(f"and {rest} more; --json has them all", indent=2, style=FAINT)
