@@ -11,6 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+TORCH_NAMES = {
+    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch.utils._pytree": ("tree_leaves",),
+}
+
 
 def main() -> None:
     """Run what the command line names."""
