@@ -18,7 +18,7 @@ from inductoscope.doctor.instructions import MOVED
 from inductoscope.errors import InductoscopeError
 from inductoscope.packages.guards import InputFacts, PackageGuards, broken
 from inductoscope.packages.package import read_package
-from inductoscope.recording.events.checking import OUTSIDE, GraphCall, GraphReturned
+from inductoscope.recording.events.checking import FROM_ELSEWHERE, OUTSIDE, GraphCall, GraphReturned
 
 TORCH_NAMES = {
     "torch.export._tree_utils": ("reorder_kwargs",),
@@ -30,7 +30,7 @@ class CallsFromElsewhere:
     """The calls of a package that this process has not made, so that only its demands are known."""
 
     def __init__(self, name: str, guards: PackageGuards | None) -> None:
-        self._name = name
+        self._name = f"{FROM_ELSEWHERE}{name}"
         self._guards = guards
         self._calls = 0
 
@@ -42,9 +42,13 @@ class CallsFromElsewhere:
         if self._calls == 1:
             SCOPE.guard(self._note, args, kwargs)
         SCOPE.emit(GraphCall(compile=self._name, call=self._calls))
-        result = function(*args, **kwargs)
-        SCOPE.emit(GraphReturned(compile=self._name, call=self._calls))
-        return result
+        try:
+            return function(*args, **kwargs)
+        except Exception as error:
+            CallNotes(self._name).checked(self._calls, "error", f"{type(error).__name__}: {error}")
+            raise
+        finally:
+            SCOPE.emit(GraphReturned(compile=self._name, call=self._calls))
 
     def _note(self, args: Any, kwargs: dict[str, Any]) -> None:
         from torch.utils._pytree import tree_leaves

@@ -186,6 +186,12 @@ def nothing_found(case: ProgramCase) -> Verdict:
     with_graphs = [each for each in compiles if each.graphs]
     if not compiles:
         text = "Nothing was compiled, so nothing was checked: torch.compile was not used."
+        if case.packages_from_elsewhere:
+            names = ", ".join(case.packages_from_elsewhere)
+            text = (
+                f"Nothing was checked but the inputs of {names}, which are what it accepts: it was "
+                "made elsewhere, so there is no program to compare it with."
+            )
         return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     has_mistakes = any(process.hook_errors for process in case.recording.processes)
     if not with_graphs and not case.checks and not has_mistakes:

@@ -16,6 +16,7 @@ from inductoscope.doctor.outside.runs import Runs
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from inductoscope.recording.events.checking import FROM_ELSEWHERE
 
 Say = Callable[[str], None]
 
@@ -48,6 +49,12 @@ class ProgramCase:
     def checks_that_are(self, *verdicts: str) -> list[Check]:
         """The checks with one of these verdicts."""
         return [check for check in self.checks if check.verdict in verdicts]
+
+    @cached_property
+    def packages_from_elsewhere(self) -> list[str]:
+        """Packages that the program calls and that none of its processes has made."""
+        called = dict.fromkeys(check.compile for check in self.checks)
+        return [name for name in called if name.startswith(FROM_ELSEWHERE)]
 
     @property
     def noted(self) -> Sequence[NotedDifference]:

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from inductoscope.recording.events.base import Event
 
+# Stands before the name of a package that another process has made, in the place of a compile.
+FROM_ELSEWHERE = "package "
 # Verdicts on a call with inputs that the graph was not compiled for.
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
 

@@ -28,6 +28,7 @@ from inductoscope.doctor.outside.hypotheses import (
     memory_layout,
     never_ends,
     only_under_the_tool,
+    package_from_elsewhere,
     proven_failure,
     rounding,
     stuck_choices,
@@ -48,6 +49,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     stuck_choices.HYPOTHESIS,
     time_limit.HYPOTHESIS,
     broken_guards.HYPOTHESIS,
+    package_from_elsewhere.HYPOTHESIS,
     # The first run found nothing inside the program: investigate where the failure may be.
     died_or_stalled.HYPOTHESIS,
     unchecked_call.HYPOTHESIS,

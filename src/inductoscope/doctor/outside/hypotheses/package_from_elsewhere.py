@@ -1,0 +1,53 @@
+"""A call of a package fails, and the program that it was made from is not here.
+
+When it applies: The program failed or died while it called such a package, with inputs that the
+package accepts.
+
+What it runs: Nothing: there is no graph to compare with, and no run without the package.
+
+What it concludes: Which package it is, and what to examine instead.
+
+How sure: That it fails there is certain; why is unknown.
+"""
+
+from __future__ import annotations
+
+from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Verdict
+from inductoscope.processes.last_words import last_lines
+from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+
+def _applies(case: ProgramCase) -> bool:
+    return case.found is None and case.first.ending.exit_code != 0 and bool(_called_last(case))
+
+
+def _called_last(case: ProgramCase) -> str:
+    """The package that a process was in when it died, or whose call raised."""
+    names = case.packages_from_elsewhere
+    raised = [check.compile for check in case.checks_that_are("error") if check.compile in names]
+    died = [one.call for one in case.recording.processes if one.call in names]
+    return next(iter([*died, *raised]), "")
+
+
+def _examine(case: ProgramCase) -> Verdict:
+    name, ending = _called_last(case), case.first.ending
+    how = f"died of {signal_name(ending.signal)}" if ending.signal else "failed"
+    result = Verdict(
+        v.UNKNOWN,
+        stages.RUNTIME,
+        f"The program {how} in a call of {name}, which was made elsewhere. Its inputs are "
+        "what the package accepts. Why it fails shows in the program that makes the package: "
+        "examine that one, or see what is in it with: inductoscope aoti MODEL.pt2",
+    )
+    raised = next((c.text for c in case.checks_that_are("error") if c.compile == name), "")
+    raised = raised.partition("\n")[0]
+    said = raised or "\n".join(last_lines(case.first.output, 3)) or "nothing"
+    result.add(said[:1500], "what the call raised" if raised else "what the program printed last")
+    return result
+
+
+HYPOTHESIS = Hypothesis(_applies, _examine)

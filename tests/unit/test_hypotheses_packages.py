@@ -1,0 +1,96 @@
+"""What the doctor concludes from calls of AOTInductor packages."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.checking import CallChecked, GraphCall, GraphReturned
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from support.program_cases import ENDS_WELL, FAILS, End, written_case
+
+MADE_HERE = CompileStart(compile="aoti/0", function="Model", flow="AOTInductor")
+DEMAND = "input 0 (x): dimension 0 is 100; the package accepts 2 to 64"
+KILLED = End(139, "", died=True, signal=11)
+
+
+def checked(verdict: str, text: str = "", name: str = "aoti/0") -> CallChecked:
+    return CallChecked(compile=name, call=1, verdict=verdict, text=text)
+
+
+OUTSIDE = checked("outside", f"{DEMAND} (called at serve.py:3)")
+
+
+def served(verdict: str, text: str = "") -> CallChecked:
+    return checked(verdict, text, "package model.pt2")
+
+
+CALLED = GraphCall(compile="package model.pt2", call=1)
+
+
+@pytest.mark.parametrize(
+    ("end", "what"),
+    [
+        (replace(ENDS_WELL, events=(checked("wrong-outside", "output 0 is 3"),)), "output 0 is 3"),
+        (FAILS, "the program then ended with exit code 1"),
+        (KILLED, "the program then died of SIGSEGV"),
+    ],
+    ids=["wrong", "raises", "dies"],
+)
+def test_an_input_that_the_package_does_not_accept(tmp_path: Path, end: End, what: str) -> None:
+    end = replace(end, events=(MADE_HERE, OUTSIDE, *end.events))
+    case, asked = written_case(tmp_path, end)
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", "proven")
+    assert DEMAND in found.summary
+    assert found.culprit.source == "serve.py:3"
+    assert what in [item["what"] for item in found.evidence]
+    assert asked == []
+
+
+def test_an_input_that_is_not_accepted_but_does_no_harm_is_not_blamed(tmp_path: Path) -> None:
+    """A size past its range may well be computed rightly."""
+    events: tuple[Event, ...] = (MADE_HERE, OUTSIDE, checked("right", "2 values"))
+    case, _ = written_case(tmp_path, replace(ENDS_WELL, events=events), plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    assert found.verdict == "clean"
+    assert any(DEMAND in text for text in found.not_checked)
+
+
+@pytest.mark.parametrize(
+    ("end", "how"),
+    [
+        (replace(KILLED, events=(served("skipped"), CALLED)), "died of SIGSEGV"),
+        (replace(FAILS, events=(served("skipped"), served("error", "ValueError: no"))), "failed"),
+    ],
+    ids=["dies", "raises"],
+)
+def test_a_package_from_elsewhere_that_fails_is_not_blamed_on_the_program(
+    tmp_path: Path, end: End, how: str
+) -> None:
+    """Without torch.compile it would fail as well: that says nothing, the package is called too."""
+    case, asked = written_case(tmp_path, end, off=[FAILS])
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage) == ("unknown", "runtime")
+    assert f"The program {how} in a call of package model.pt2" in found.summary
+    assert asked == []
+
+
+def test_a_package_from_elsewhere_that_is_well_is_not_called_clean(tmp_path: Path) -> None:
+    returned = GraphReturned(compile="package model.pt2", call=1)
+    end = replace(ENDS_WELL, events=(served("skipped"), CALLED, returned))
+    case, _ = written_case(tmp_path, end, plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    assert found.verdict == "not-checked"
+    assert "the inputs of package model.pt2, which are what it accepts" in found.summary
+
+
+def test_a_program_that_compiles_ahead_of_time_and_never_calls_it(tmp_path: Path) -> None:
+    end = CompileEnd(compile="aoti/0", seconds=1.0, outcome="compiled")
+    case, _ = written_case(tmp_path, replace(ENDS_WELL, events=(MADE_HERE, end)), plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    assert found.verdict == "not-checked"
