@@ -136,3 +136,22 @@ def test_both_changes_at_once_share_what_they_add() -> None:
 def test_other_texts_are_left_alone(text: str) -> None:
     assert with_reports(text) is None
     assert with_allocator(text) is None
+
+
+# As generated with aot_inductor.allow_stack_allocation.
+POINTERS = """#include <torch/csrc/inductor/aoti_include/cpu.h>
+void AOTInductorModel::run_impl(
+    AtenTensorHandle* input_handles
+) {
+    auto inputs = steal_from_raw_handles_to_raii_handles(input_handles, 1);
+    auto buf1 = std::move(buf0);  // reuse
+    auto* var_0 = get_data_ptr_wrapper(buf1);
+    cpp_fused_add_0((float*)(var_0));
+} // AOTInductorModel::run_impl
+"""
+
+
+def test_a_buffer_behind_another_variable_is_reported() -> None:
+    found = with_reports(POINTERS)
+    assert found is not None
+    assert reported(found.text, "cpp_fused_add_0") == '{"buf1", buf1}'

@@ -134,7 +134,7 @@ _NAME_IN_CALL = re.compile(
 )
 _PROXY = re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d+),")
 _BUFFER = re.compile(r"\b(buf\d+)(_handle|_as_strided)?\b")
-_ALIAS = re.compile(r"^auto (\w+) = (.*);")
+_ALIAS = re.compile(r"^(?:const )?auto[*&]? (\w+) = (.*);")
 _RAW_STRING = re.compile(r'R"\((?!.*\)")')
 
 # Functions of torch's C interface that are no operators.

@@ -36,15 +36,15 @@ class _Block:
     """One allocation: bytes before the buffer, the buffer, bytes after it."""
 
     name: str
-    memory: torch.Tensor
-    # What the zones hold.
+    before: torch.Tensor
+    after: torch.Tensor
+    # What both hold.
     around: int
 
     @property
     def is_intact(self) -> bool:
         """Whether both zones hold what they held at first."""
-        ends = self.memory[:_ZONE], self.memory[-_ZONE:]
-        return all(bool((end == self.around).all()) for end in ends)
+        return all(bool((zone == self.around).all()) for zone in (self.before, self.after))
 
 
 @dataclass
@@ -108,7 +108,10 @@ class GuardedMemory:
     def _for_cpp(self, wanted: cpp_reports.WantedBuffer) -> torch.Tensor:
         like = wanted.like
         name = f"buffer {wanted.name} of shape {tuple(wanted.sizes)}"
-        return self._allocate(wanted.sizes, wanted.strides, like.dtype, str(like.device), name)
+        # Torch wants a pool, of which it makes several buffers, to be where its memory begins.
+        zone = 0 if wanted.name.startswith("pool") else _ZONE
+        form = (wanted.sizes, wanted.strides, like.dtype, str(like.device))
+        return self._allocate(*form, name, zone)
 
     def _allocator(self, device: str) -> Any:
         def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:
@@ -118,19 +121,26 @@ class GuardedMemory:
         return empty_strided
 
     def _allocate(
-        self, size: Sequence[int], stride: Sequence[int], dtype: torch.dtype, device: str, name: str
+        self,
+        size: Sequence[int],
+        stride: Sequence[int],
+        dtype: torch.dtype,
+        device: str,
+        name: str,
+        zone: int = _ZONE,
     ) -> torch.Tensor:
+        """A buffer with `zone` bytes before it, and always as many as usual after it."""
         count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
         inner = max(count, 0) * dtype.itemsize if 0 not in size else 0
         if self.ends_unreadable and device == "cpu" and inner:
             memory, start = _before_unreadable(inner, self.inside), 0
         else:
-            size_of_all = inner + 2 * _ZONE
-            memory = torch.full((size_of_all,), self.around, dtype=torch.uint8, device=device)
-            memory[_ZONE : _ZONE + inner] = self.inside
-            start = _ZONE
+            end = zone + inner
+            memory = torch.full((end + _ZONE,), self.around, dtype=torch.uint8, device=device)
+            memory[zone:end] = self.inside
+            start = zone
             if self.keeps_blocks:
-                self._blocks.append(_Block(name, memory, self.around))
+                self._blocks.append(_Block(name, memory[:zone], memory[end:], self.around))
         whole = torch.empty(0, dtype=dtype, device=device)
         return whole.set_(memory.untyped_storage(), start // dtype.itemsize, size, stride)
 
