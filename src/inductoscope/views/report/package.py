@@ -112,11 +112,12 @@ def _input(guard: InputGuard) -> View:
         "stride_expressions": list(guard.stride_expressions),
         "rank": guard.rank,
         "aligned_to": guard.aligned_to,
-        "text": _guard_text(guard),
+        "text": guard_text(guard),
     }
 
 
-def _guard_text(guard: InputGuard) -> str:
+def guard_text(guard: InputGuard) -> str:
+    """What an input has to be, in one line."""
     rank = guard.rank if guard.rank is not None else max((*guard.sizes, -1)) + 1
     sizes = [_size_text(guard, at) for at in range(rank)]
     strides = [
