@@ -80,6 +80,8 @@ class BodyJudge:
     sizes: AdmittedSizes
     indirect: Mapping[str, IndirectIndex]
     purse: Purse
+    # Shared by the loop bodies of one graph.
+    known: dict[object, Verdict] = field(default_factory=dict)
     _data: dict[str, _DataIndex] = field(default_factory=dict)
     _computed: dict[str, Expression] = field(default_factory=dict)
     _asserted: list[Expression] = field(default_factory=list)
@@ -94,7 +96,7 @@ class BodyJudge:
         if access.is_search:
             return DataDependent((access.buffer,), None, is_inside=False)
         try:
-            return self._judge(self._prepared(access))
+            return self._judge_once(self._prepared(access))
         except NotUnderstood as why:
             return OutOfReach(f"not understood: {why}")
         except TooManyPoints:
@@ -159,6 +161,16 @@ class BodyJudge:
         )
 
     # --- judging ----------------------------------------------------------------------------------
+
+    def _judge_once(self, access: MemoryAccess) -> Verdict:
+        """Layers of a model repeat: what was judged in another loop body need not be again."""
+        room = self.sizes.memory.rooms.get(access.buffer)
+        if self._data or room is None or room.same_as:
+            return self._judge(access)
+        key = (access.index, access.conditions, tuple(self._lengths.items()), room)
+        if key not in self.known:
+            self.known[key] = self._judge(access)
+        return self.known[key]
 
     def _judge(self, access: MemoryAccess) -> Verdict:
         data = [found for name, found in self._data.items() if name in names_in(access.index)]
@@ -302,9 +314,13 @@ def judge_parts(sizes: AdmittedSizes, purse: Purse) -> Iterator[tuple[MemoryAcce
 
 
 def judge_body(
-    body: LoopBody, sizes: AdmittedSizes, indirect: Mapping[str, IndirectIndex], purse: Purse
+    body: LoopBody,
+    sizes: AdmittedSizes,
+    indirect: Mapping[str, IndirectIndex],
+    purse: Purse,
+    known: dict[object, Verdict] | None = None,
 ) -> Iterator[tuple[MemoryAccess, Verdict]]:
     """Every access of a loop body, and what can be said of it."""
-    judge = BodyJudge(body, sizes, indirect, purse)
+    judge = BodyJudge(body, sizes, indirect, purse, {} if known is None else known)
     for access in body.accesses:
         yield access, judge.judge(access)

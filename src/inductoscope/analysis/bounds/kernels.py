@@ -10,7 +10,7 @@ from inductoscope.analysis.bounds.expressions import NotUnderstood
 from inductoscope.analysis.bounds.judging import judge_body, judge_parts
 from inductoscope.analysis.bounds.points import Purse
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
-from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach
+from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode, read_schedule
@@ -48,11 +48,12 @@ def judge_graph(
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     leaves = [leaf for node in scheduled for leaf in node.leaves]
     kernels = {node: kernel.name for kernel in graph.kernels for node in kernel.nodes}
+    work = _GraphWork(sizes, purse, {})
     judged = [
         access
         for leaf in leaves
         if leaf.body
-        for access in _judge_leaf(recording, leaf, kernels.get(leaf.name, ""), sizes, purse)
+        for access in _judge_leaf(recording, leaf, kernels.get(leaf.name, ""), work)
     ]
     judged += [
         JudgedAccess("", "", "", access.operation, access.buffer, str(access.index), verdict)
@@ -63,12 +64,22 @@ def judge_graph(
     return JudgedGraph(compile_, graph, memory, tuple(judged), others)
 
 
+@dataclass(frozen=True)
+class _GraphWork:
+    """What the loop bodies of a graph share."""
+
+    sizes: AdmittedSizes
+    purse: Purse
+    known: dict[object, Verdict]
+
+
 def _judge_leaf(
-    recording: Recording, leaf: ScheduledNode, kernel: str, sizes: AdmittedSizes, purse: Purse
+    recording: Recording, leaf: ScheduledNode, kernel: str, work: _GraphWork
 ) -> Iterator[JudgedAccess]:
     text = recording.payload(leaf.body)
     try:
-        judged = list(judge_body(read_body(text), sizes, leaf.indirect, purse))
+        body = read_body(text)
+        judged = list(judge_body(body, work.sizes, leaf.indirect, work.purse, work.known))
     except NotUnderstood as why:
         lost = OutOfReach(f"not understood: {why}")
         yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)

@@ -27,7 +27,7 @@ from inductoscope.model.join import final_graph
 from inductoscope.vocabulary import stages
 
 # A summary must not keep anybody waiting: proofs are quick, computing points is not.
-_POINTS = 100_000
+_POINTS = 20_000
 _ADVICE = "'inductoscope bounds RECORDING --try' runs the graph at a size that breaks it."
 
 
