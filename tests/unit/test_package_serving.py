@@ -10,7 +10,13 @@ from inductoscope.packages.cpp_program import build_program
 from inductoscope.packages.crash_stack import crash_place
 from inductoscope.packages.growth import growths
 from inductoscope.packages.package import read_package
-from inductoscope.packages.serving import ServedWay, Serving, findings_of_serving
+from inductoscope.packages.running import RunOutcome, RunRequest
+from inductoscope.packages.serving import (
+    ServedWay,
+    Serving,
+    calls_to_keep,
+    findings_of_serving,
+)
 from inductoscope.packages.this_machine import LocalMachine
 from inductoscope.processes.limited import ChildLimits
 
@@ -87,6 +93,18 @@ def test_where_nothing_else_was_tried_nothing_is_blamed() -> None:
         "threads_interfere",
         "threads_fail",
     ]
+
+
+def test_large_outputs_are_kept_for_fewer_calls() -> None:
+    request = RunRequest(Path("inputs.pt"), serve={"threads": 4, "calls": 400})
+
+    def run(*sizes: int) -> RunOutcome:
+        output = {"sizes": list(sizes), "dtype": "float32"}
+        return RunOutcome("runs", "run", "", "", 0, 1.0, (), (output,), (), "")
+
+    assert calls_to_keep(request, run(6, 16)) == 400
+    assert calls_to_keep(request, run(1024, 1024, 4)) == 32
+    assert calls_to_keep(request, run(1 << 20, 1 << 20)) == 8
 
 
 def test_without_a_compiler_there_is_no_program(

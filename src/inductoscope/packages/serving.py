@@ -8,8 +8,10 @@ what they share.
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ WAYS = {
     "containers": "a container for each thread",
 }
 _SEEDS = ("1", "2")
+_MOST_KEPT = 512 << 20  # bytes of outputs that are kept to be compared
 
 
 @dataclass(frozen=True)
@@ -82,7 +85,8 @@ def serve(
         built = build_program(here, folder, request.limits)
         problem = built.problem
         if built.path is not None:
-            caller = _Caller(package, model, request, folder, built.path)
+            fewer = replace(request, serve={**request.serve, "calls": calls_to_keep(request, run)})
+            caller = _Caller(package, model, fewer, folder, built.path)
             on_step("calling it from C++, one call after another")
             first, second = (caller.call("serial", seed) for seed in _SEEDS)
             problem = _failure(first) or _failure(second)
@@ -106,6 +110,19 @@ def serve(
         left_behind=_left_behind(run),
         streams_different=_streams(run),
     )
+
+
+def calls_to_keep(request: RunRequest, run: RunOutcome) -> int:
+    """As many calls as were asked for, unless their outputs would fill the memory."""
+    one = sum(math.prod(output["sizes"]) * _width(output["dtype"]) for output in run.outputs)
+    most = max(2 * request.serve["threads"], _MOST_KEPT // max(one, 1))
+    return int(min(request.serve["calls"], most))
+
+
+def _width(dtype: str) -> int:
+    """Bytes of one element, by the number in its name."""
+    bits = re.search(r"\d+", dtype)
+    return max(1, int(bits[0]) // 8) if bits else 1
 
 
 def _not_for_cpp(model: PackagedModel, request: RunRequest) -> str:

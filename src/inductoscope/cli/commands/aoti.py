@@ -130,7 +130,7 @@ def command(
     if inputs is None and (operators or serve):
         option = "--serve" if serve else "--ops"
         raise UsageError(f"{option} needs --inputs: without inputs nothing is loaded or run.")
-    view = _inspected(file, name if inputs is None else None)
+    view = _inspected(file, name)
     if inputs is not None:
         from inductoscope.packages.running import RunRequest
         from inductoscope.processes.limited import ChildLimits
