@@ -34,9 +34,9 @@ from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
-from inductoscope.doctor.search.device_evidence import device_evidence
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.memory_evidence import memory_evidence
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.replaced_parts import replaced_parts
@@ -284,10 +284,9 @@ class Investigation:
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
         self._found.replaced = replaced_parts([*named, *self._found.operations])
-        if self._smallest.device and self._failure.kind in (WRONG, NAN):
-            candidate = self._smallest
-            answer = self._oracle.forks.ask(lambda: device_evidence(candidate))
-            self._found.device_evidence = [str(text) for text in answer.result or ()]
+        self._found.device_evidence = memory_evidence(
+            self._smallest, self._failure, self._oracle.forks, self._place
+        )
         self._save()
 
     def _write_script(self) -> None:
