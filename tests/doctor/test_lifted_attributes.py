@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 import torch
 
 from inductoscope.doctor.compare.graphs import as_function, input_names
@@ -44,19 +45,36 @@ def test_weights_come_after_the_inputs_of_the_program() -> None:
     assert torch.equal(result, module(x))
 
 
-def test_a_program_that_changes_its_own_buffers_leaves_them_alone() -> None:
-    """Eager runs it several times; each run has to find what the package found."""
-    x = torch.zeros(2)
-    found = lifted(exported(Counting(), x))
-    assert found.changes_itself
-    for _ in range(2):
-        (result,) = as_function(found.module)(x, *found.attributes.values())
-        assert result.tolist() == [1.0, 1.0]
-    assert [float(value) for value in found.attributes.values()] == [0.0]
+class Remembering(torch.nn.Module):
+    """Writes through a view, as a cache of keys does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("cache", torch.zeros(3, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.cache[1:2] = x
+        return self.cache.sum() + x
 
 
-def test_results_that_are_no_tensors_are_left_out() -> None:
-    """A package returns only tensors."""
+@pytest.mark.parametrize("module", [Counting(), Remembering()], ids=["itself", "through a view"])
+def test_a_program_that_changes_its_own_buffers_is_known(module: torch.nn.Module) -> None:
+    """No two calls of it are alike, so they are not compared."""
+    assert lifted(exported(module, torch.zeros(1, 2))).changes_itself
+
+
+def test_weights_that_the_program_changes_afterwards_are_noticed() -> None:
+    """A package keeps those with which it was made."""
+    module = Scaled()
+    found = lifted(exported(module, torch.randn(2, 4)))
+    assert found.changed_since == ""
+    with torch.no_grad():
+        module.linear.bias.add_(1)
+    assert found.changed_since == "linear.bias"
+
+
+def test_only_tensors_are_compared() -> None:
+    """A package returns numbers as tensors, and None as it is."""
 
     class Named(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor | int | None]:
@@ -64,4 +82,6 @@ def test_results_that_are_no_tensors_are_left_out() -> None:
 
     x = torch.ones(2)
     found = lifted(exported(Named(), x))
+    assert found.compared == (1,)
     assert len(as_function(found.module)(x)) == 1
+    assert len(found.whole(x)) == 3

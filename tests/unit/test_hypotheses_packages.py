@@ -15,6 +15,7 @@ from support.program_cases import ENDS_WELL, FAILS, End, written_case
 
 MADE_HERE = CompileStart(compile="aoti/0", function="Model", flow="AOTInductor")
 DEMAND = "input 0 (x): dimension 0 is 100; the package accepts 2 to 64"
+HERE = GraphCall(compile="aoti/0", call=1)
 KILLED = End(139, "", died=True, signal=11)
 
 
@@ -36,10 +37,9 @@ CALLED = GraphCall(compile="package model.pt2", call=1)
     ("end", "what"),
     [
         (replace(ENDS_WELL, events=(checked("wrong-outside", "output 0 is 3"),)), "output 0 is 3"),
-        (FAILS, "the program then ended with exit code 1"),
-        (KILLED, "the program then died of SIGSEGV"),
+        (replace(KILLED, events=(HERE,)), "the program then died of SIGSEGV"),
     ],
-    ids=["wrong", "raises", "dies"],
+    ids=["wrong", "dies"],
 )
 def test_an_input_that_the_package_does_not_accept(tmp_path: Path, end: End, what: str) -> None:
     end = replace(end, events=(MADE_HERE, OUTSIDE, *end.events))
@@ -50,6 +50,12 @@ def test_an_input_that_the_package_does_not_accept(tmp_path: Path, end: End, wha
     assert found.culprit.source == "serve.py:3"
     assert what in [item["what"] for item in found.evidence]
     assert asked == []
+
+
+def test_what_fails_after_such_a_call_went_right_has_another_cause(tmp_path: Path) -> None:
+    events: tuple[Event, ...] = (MADE_HERE, OUTSIDE, checked("right", "2 values"))
+    case, _ = written_case(tmp_path, replace(FAILS, events=events))
+    assert "was not made for" not in verdict_of_first(case).summary
 
 
 def test_an_input_that_is_not_accepted_but_does_no_harm_is_not_blamed(tmp_path: Path) -> None:
@@ -65,7 +71,10 @@ def test_an_input_that_is_not_accepted_but_does_no_harm_is_not_blamed(tmp_path: 
     ("end", "how"),
     [
         (replace(KILLED, events=(served("skipped"), CALLED)), "died of SIGSEGV"),
-        (replace(FAILS, events=(served("skipped"), served("error", "ValueError: no"))), "failed"),
+        (
+            End(1, "ValueError: no", events=(served("skipped"), served("error", "ValueError: no"))),
+            "failed",
+        ),
     ],
     ids=["dies", "raises"],
 )
@@ -86,7 +95,17 @@ def test_a_package_from_elsewhere_that_is_well_is_not_called_clean(tmp_path: Pat
     case, _ = written_case(tmp_path, end, plain=[ENDS_WELL])
     found = verdict_of_first(case)
     assert found.verdict == "not-checked"
-    assert "the inputs of package model.pt2, which are what it accepts" in found.summary
+    assert "package model.pt2 was made elsewhere" in found.summary
+
+
+def test_a_program_that_fails_beside_a_package_is_not_blamed_for_it(tmp_path: Path) -> None:
+    """The package may compute what it should not; a run in eager would call it as well."""
+    end = replace(FAILS, events=(served("skipped"),))
+    case, asked = written_case(tmp_path, end, off=[FAILS], plain=[FAILS])
+    found = verdict_of_first(case)
+    assert found.verdict == "unknown"
+    assert "it calls package model.pt2, which was made elsewhere" in found.summary
+    assert "off" not in asked
 
 
 def test_a_program_that_compiles_ahead_of_time_and_never_calls_it(tmp_path: Path) -> None:

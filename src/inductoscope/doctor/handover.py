@@ -37,9 +37,10 @@ class Found:
     is_complete: bool = False
     # The backend that failed, if it is not Inductor.
     backend: str = ""
-    # How the graph reached Inductor; and whether it fails through torch.compile, whatever that was.
+    # How the graph reached Inductor, and what torch.compile makes of it if that was another way.
     flow: str = ""
-    shows_in_torch_compile: bool = True
+    shows_with_torch_compile: bool = False
+    is_right_with_torch_compile: bool = False
     # What to do, where the machine is to blame and not the compiler.
     advice: str = ""
     # Whether the failure shows again in a fork of the process; all searching rests on that.

@@ -23,7 +23,12 @@ from inductoscope.doctor.inside.compiled_program import (
     stop_if_asked,
 )
 from inductoscope.doctor.inside.how_compiled import is_compilers_own
-from inductoscope.doctor.inside.package_calls import CallsFromElsewhere, CheckedCalls, guards_of
+from inductoscope.doctor.inside.package_calls import (
+    CallsFromElsewhere,
+    CheckedCalls,
+    guards_of,
+    structure_of,
+)
 from inductoscope.doctor.instructions import Instructions
 
 # What AOTInductor returns: the path of a library, or a list of files.
@@ -51,9 +56,12 @@ class Packages:
             made.append(compiled_program(*arguments, instructions, place))
             stop_if_asked(made[0])
 
-        def done(files: Files) -> Files:
+        def note(files: Files) -> None:
             for program in made:
                 self._libraries.update((path, program) for path in _libraries_in(files))
+
+        def done(files: Files) -> Files:
+            SCOPE.guard(note, files)
             return files
 
         SCOPE.guard(keep)
@@ -80,15 +88,17 @@ class Packages:
             program = self._packaged.get((_real(archive), name))
             guards = guards_of(archive, name)
             self._loaded[model] = (
-                CallsFromElsewhere(os.path.basename(archive), guards)
+                CallsFromElsewhere(os.path.basename(archive), guards, structure_of(model))
                 if program is None
                 else CheckedCalls(program, guards)
             )
 
-    def note_constants(self, model: Any, constants: Mapping[str, torch.Tensor]) -> None:
+    def note_constants(
+        self, model: Any, constants: Mapping[str, torch.Tensor], *, shared: bool
+    ) -> None:
         """Constants of a loaded package were replaced."""
         if model in self._loaded:
-            self._loaded[model].replace_constants(constants)
+            self._loaded[model].replace_constants(constants, shared=shared)
 
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]

@@ -181,6 +181,9 @@ class Investigation:
             if self._found.reproduces:
                 self._whole = way.candidate
                 break
+            if self._flow and not way.candidate.flow:
+                could_not_be_tried = self._oracle.mistakes or self._oracle.eager_error
+                self._found.is_right_with_torch_compile = again is None and not could_not_be_tried
         if not self._found.reproduces:
             self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
@@ -278,8 +281,9 @@ class Investigation:
                 self._location = smallest
         else:
             self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
-        if self._whole.flow and not self._location.is_known:
-            self._location = replace(self._location, stage=stages.WRAPPER, how=_ONLY_IN_PACKAGE)
+        if self._found.is_right_with_torch_compile and not self._location.is_known:
+            how = _ONLY_IN_PACKAGE if self._location.kernel else ""
+            self._location = replace(self._location, stage=stages.WRAPPER, how=how)
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
@@ -296,7 +300,7 @@ class Investigation:
             own = own_passes_text() if self._location.own_pass else ""
             candidate = self._as_in_program(self._repeatable())
             self._found.script = script_text(
-                candidate, self._failure, self._title(), own_passes=own
+                candidate, self._failure, self._title(candidate.flow), own_passes=own
             )
         except ToolFailure as error:
             self._found.no_script = str(error)
@@ -316,7 +320,7 @@ class Investigation:
 
     def _as_in_program(self, smallest: Candidate) -> Candidate:
         """Through AOTInductor, if that is what the program uses and if it fails there as well."""
-        self._found.shows_in_torch_compile = not smallest.flow
+        self._found.shows_with_torch_compile = not smallest.flow
         if smallest.flow == self._flow:
             return smallest
         candidate = replace(smallest, flow=self._flow)
@@ -324,9 +328,9 @@ class Investigation:
         again = self._oracle.failure(candidate, label=" in full")
         return candidate if again is not None and again.is_same_as(self._failure) else smallest
 
-    def _title(self) -> str:
+    def _title(self, flow: str) -> str:
         operations = ", ".join(self._found.operations[:4])
-        compiler = self._flow or "torch.compile"
+        compiler = flow or "torch.compile"
         kinds = {
             WRONG: f"{compiler} gives a different result from eager",
             NAN: f"{compiler} gives NaN or Inf where eager is finite",
@@ -356,7 +360,8 @@ class Investigation:
 
 
 _ONLY_IN_PACKAGE = (
-    "the same graph is right with torch.compile: its kernels are the same, its C++ wrapper is not"
+    "each buffer was compared with its node; the same graph is right with torch.compile, which "
+    "has no C++ wrapper"
 )
 
 

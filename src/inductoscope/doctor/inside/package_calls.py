@@ -12,52 +12,70 @@ from inductoscope.capture.hooks.ahead_of_time import calling_line
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.compare.rounding import with_perturbed_rounding
+from inductoscope.doctor.compare.values import plain_torch
 from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.compiled_program import CompiledProgram
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.errors import InductoscopeError
 from inductoscope.packages.guards import InputFacts, PackageGuards, broken
 from inductoscope.packages.package import read_package
-from inductoscope.recording.events.checking import FROM_ELSEWHERE, OUTSIDE, GraphCall, GraphReturned
+from inductoscope.recording.events.checking import (
+    FROM_ELSEWHERE,
+    OUTSIDE,
+    GraphCall,
+    GraphReturned,
+)
 
 TORCH_NAMES = {
+    "torch._C": ("_DisableAutocast",),
     "torch.export._tree_utils": ("reorder_kwargs",),
-    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten"),
+    "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten", "treespec_loads"),
 }
+
+# A server may call its package for days.
+_MOST_CALLS_NOTED = 1000
 
 
 class CallsFromElsewhere:
     """The calls of a package that this process has not made, so that only its demands are known."""
 
-    def __init__(self, name: str, guards: PackageGuards | None) -> None:
+    def __init__(self, name: str, guards: PackageGuards | None, structure: Any) -> None:
         self._name = f"{FROM_ELSEWHERE}{name}"
+        self._notes = CallNotes(self._name)
         self._guards = guards
+        self._structure = structure
         self._calls = 0
+        self._has_broken = False
 
-    def replace_constants(self, constants: Mapping[str, torch.Tensor]) -> None:
+    def replace_constants(self, constants: Mapping[str, torch.Tensor], *, shared: bool) -> None:
         """Nothing depends on them."""
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         self._calls += 1
-        if self._calls == 1:
-            SCOPE.guard(self._note, args, kwargs)
+        if self._calls > _MOST_CALLS_NOTED:
+            return function(*args, **kwargs)
+        SCOPE.guard(self._note, args, kwargs)
         SCOPE.emit(GraphCall(compile=self._name, call=self._calls))
         try:
             return function(*args, **kwargs)
         except Exception as error:
-            CallNotes(self._name).checked(self._calls, "error", f"{type(error).__name__}: {error}")
+            self._notes.checked(self._calls, "error", f"{type(error).__name__}: {error}")
             raise
         finally:
             SCOPE.emit(GraphReturned(compile=self._name, call=self._calls))
 
     def _note(self, args: Any, kwargs: dict[str, Any]) -> None:
-        from torch.utils._pytree import tree_leaves
+        if self._calls == 1:
+            self._notes.checked(self._calls, "skipped", self._why())
+        values = flat_inputs(self._structure, args, kwargs)
+        texts = broken_texts(self._guards, values, ()) if values else []
+        if texts and not self._has_broken:
+            self._has_broken = True
+            self._notes.checked(self._calls, OUTSIDE, f"{'; '.join(texts)}{_called_at()}")
 
-        notes, values = CallNotes(self._name), tree_leaves((args, kwargs))
-        notes.checked(self._calls, "skipped", "it was made elsewhere, so eager cannot be compared")
-        texts = broken_texts(self._guards, values, ())
-        if texts:
-            notes.checked(self._calls, OUTSIDE, f"{'; '.join(texts)}{_called_at()}")
+    def _why(self) -> str:
+        known = "" if self._guards is not None else ", and it does not say what it accepts"
+        return f"it was made elsewhere, so there is no program to compare it with{known}"
 
 
 class CheckedCalls:
@@ -68,51 +86,52 @@ class CheckedCalls:
         self._guards = guards
         self._graph = program.new_graph()
         self._structures = program.structures
-        self._unchecked = ""
         self._attributes = dict(program.lifted.attributes)
+        self._are_replaced = False
+        self._unchecked = ""
+        if program.lifted.changes_itself:
+            self._unchecked = "it changes its own buffers, so that no two calls are alike"
+            if program.instructions.backend:
+                # It stands in for the package, which has buffers of its own.
+                self._attributes = {k: v.clone() for k, v in self._attributes.items()}
 
-    def replace_constants(self, constants: Mapping[str, torch.Tensor]) -> None:
-        """From now on the package has other constants."""
+    def replace_constants(self, constants: Mapping[str, torch.Tensor], *, shared: bool) -> None:
+        """From now on the package has other constants; `shared` if the program may change them."""
         names = {target: name for name, target in self._program.lifted.named.items()}
+        self._are_replaced = True
         for target, value in constants.items():
-            if target in names:
-                self._attributes[names[target]] = value.detach().clone()
-            else:
+            if shared or target not in names:
                 self._unchecked = f"its constant {target} was replaced"
+            else:
+                self._attributes[names[target]] = value.detach().clone()
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         flat: list[Any] = []
-        SCOPE.guard(lambda: flat.extend(self._flat(args, kwargs)))
-        if not flat:
-            return function(*args, **kwargs)
-        inputs = (*flat, *self._attributes.values())
+        SCOPE.guard(lambda: flat.extend(flat_inputs(self._structures[0], args, kwargs)))
         stand_in = self._program.instructions.backend
-        if stand_in in ("eager", MOVED):
-            return self._in_eager(inputs, moved=stand_in == MOVED)
-        if self._graph.calls == 1 and self._program.lifted.changes_itself:
-            self._unchecked = "it changes its own buffers, so later calls find other ones"
-        if self._unchecked:
-            self._skip()
-        else:
-            self._graph.compiled = lambda *values: self._on_flat(function, values)
-            self._graph.outside = self._broken(flat)
-            self._graph.check(inputs)
+        if flat and stand_in in ("eager", MOVED):
+            return self._in_eager(flat, moved=stand_in == MOVED)
+        if flat:
+            SCOPE.guard(self._check, function, flat)
         return function(*args, **kwargs)
 
-    def _broken(self, flat: Sequence[Any]) -> str:
-        """What the inputs break of what the package was made for, and whose call it is."""
+    def _check(self, function: Callable[..., Any], flat: Sequence[Any]) -> None:
+        changed = "" if self._are_replaced else self._program.lifted.changed_since
+        if changed:
+            self._unchecked = f"{changed} was changed after the package was made"
+        if self._unchecked:
+            self._skip()
+            return
+        self._graph.compiled = lambda *values: self._on_flat(function, values)
         texts = broken_texts(self._guards, flat, input_names(self._graph.module))
-        return f"{'; '.join(texts)}{_called_at()}" if texts else ""
+        self._graph.outside = f"{'; '.join(texts)}{_called_at()}" if texts else ""
+        # A package has its types, and computes no gradients, whatever the program has set.
+        with torch.no_grad(), torch._C._DisableAutocast():
+            self._graph.check(self._inputs(flat))
 
-    def _flat(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
-        from torch.export._tree_utils import reorder_kwargs
-        from torch.utils._pytree import tree_flatten
-
-        given = self._structures[0]
-        ordered = kwargs if given is None else reorder_kwargs(kwargs, given)
-        values, structure = tree_flatten((args, ordered))
-        is_as_exported = given is None or structure == given
-        return list(values) if is_as_exported else []  # Otherwise torch says what is wrong.
+    def _inputs(self, flat: Sequence[Any]) -> tuple[Any, ...]:
+        detached = [v.detach() if isinstance(v, torch.Tensor) else v for v in flat]
+        return (*detached, *self._attributes.values())
 
     def _on_flat(self, function: Callable[..., Any], values: Sequence[Any]) -> Any:
         from torch.utils._pytree import tree_leaves, tree_unflatten
@@ -121,14 +140,16 @@ class CheckedCalls:
         args, kwargs = (flat, {})
         if self._structures[0] is not None:
             args, kwargs = tree_unflatten(flat, self._structures[0])
-        returned = tree_leaves(function(*args, **kwargs))
-        return tuple(value for value in returned if isinstance(value, torch.Tensor))
+        returned = tree_leaves(function(*args, **kwargs), is_leaf=lambda item: item is None)
+        return tuple(returned[place] for place in self._program.lifted.compared)
 
-    def _in_eager(self, inputs: tuple[Any, ...], *, moved: bool) -> Any:
+    def _in_eager(self, flat: Sequence[Any], *, moved: bool) -> Any:
         from torch.utils._pytree import tree_unflatten
 
-        module = self._graph.module
-        returned = list((with_perturbed_rounding(module) if moved else module)(*inputs))
+        module = self._program.lifted.whole
+        with plain_torch():
+            function = with_perturbed_rounding(module) if moved else module
+            returned = [_as_package(item) for item in function(*self._inputs(flat))]
         structure = self._structures[1]
         return returned if structure is None else tree_unflatten(returned, structure)
 
@@ -140,16 +161,31 @@ class CheckedCalls:
         notes.checked(self._graph.calls, "skipped", self._unchecked)
 
 
+def flat_inputs(structure: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+    """The arguments of a call in the order of the graph; none if they are not as exported."""
+    from torch.export._tree_utils import reorder_kwargs
+    from torch.utils._pytree import tree_flatten
+
+    ordered = kwargs if structure is None else reorder_kwargs(kwargs, structure)
+    values, given = tree_flatten((args, ordered))
+    is_as_exported = structure is None or given == structure
+    return list(values) if is_as_exported else []  # Otherwise torch says what is wrong.
+
+
+def structure_of(model: Any) -> Any:
+    """How the arguments of a loaded package are nested."""
+    from torch.utils._pytree import treespec_loads
+
+    return treespec_loads(model.loader.get_call_spec()[0])
+
+
+def _as_package(item: Any) -> Any:
+    """A package returns numbers as tensors."""
+    is_number = isinstance(item, (bool, int, float))
+    return torch.tensor(item) if is_number else item
+
+
 # --- what a package demands of its inputs ---------------------------------------------------------
-
-
-def guards_of(path: Any, name: str | None) -> PackageGuards | None:
-    """What a package demands of its inputs, as its own code says; None if it does not."""
-    try:
-        wrapper = read_package(Path(path), verify=False).model(name).wrapper
-    except InductoscopeError:
-        return None
-    return None if wrapper is None else wrapper.guards
 
 
 def broken_texts(
@@ -166,6 +202,15 @@ def broken_texts(
         for each in found
         if not each.is_harmless
     ]
+
+
+def guards_of(path: Any, name: str | None) -> PackageGuards | None:
+    """What a package demands of its inputs, as its own code says; None if it does not."""
+    try:
+        wrapper = read_package(Path(path), verify=False).model(name).wrapper
+    except InductoscopeError:
+        return None
+    return None if wrapper is None else wrapper.guards
 
 
 def _facts(value: torch.Tensor) -> InputFacts:

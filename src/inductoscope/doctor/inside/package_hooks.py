@@ -114,7 +114,8 @@ def _replacing_constants(original: Callable[..., Any]) -> Callable[..., Any]:
         if _is_watched():
             from inductoscope.doctor.inside.checked_package import PACKAGES
 
-            SCOPE.guard(PACKAGES.note_constants, model, constants_map)
+            shared = bool(kwargs.get("user_managed"))
+            SCOPE.guard(lambda: PACKAGES.note_constants(model, constants_map, shared=shared))
         return result
 
     return load_constants
@@ -128,6 +129,7 @@ def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
             return loaded
         from inductoscope.doctor.inside.checked_package import checked_library
 
-        return checked_library(loaded, so_path)
+        checked = SCOPE.guard(checked_library, loaded, so_path)
+        return checked if callable(checked) else loaded
 
     return aot_load

@@ -50,7 +50,9 @@ def fails_in_eager(case: ProgramCase, eager: ProgramRun) -> Verdict:
     )
     result.add(
         f"exit code {case.first.ending.exit_code} compiled, {eager.ending.exit_code} in eager",
-        "two runs of the program, the one in eager without this tool",
+        "two runs of the program"
+        + (", the second with packages replaced" if case.runs.uses_packages else "")
+        + ("" if case.runs.uses_packages else ", the one in eager without this tool"),
     )
     result.add("\n".join(last), "what the run in eager printed last")
     if case.random_operations:
@@ -189,8 +191,8 @@ def nothing_found(case: ProgramCase) -> Verdict:
         if case.packages_from_elsewhere:
             names = ", ".join(case.packages_from_elsewhere)
             text = (
-                f"Nothing was checked but the inputs of {names}, which are what it accepts: it was "
-                "made elsewhere, so there is no program to compare it with."
+                f"Nothing was checked: {names} was made elsewhere, so there is no program to "
+                "compare it with. No input was seen that it does not accept."
             )
         return Verdict(v.NOT_CHECKED, stages.NO_STAGE, text, "proven")
     has_mistakes = any(process.hook_errors for process in case.recording.processes)

@@ -252,10 +252,12 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             + (f" (in eager {', '.join(found.operations[:8])})" if found.operations else ""),
             f"{count_of(found.candidates_tried, 'candidate')} tried",
         )
-    if found.flow and found.nodes:
-        both = f"torch.compile fails in the same way, so it is not peculiar to {found.flow}"
-        only = f"torch.compile of the same graph is right, so it is peculiar to {found.flow}"
-        result.add(both if found.shows_in_torch_compile else only, "tried in a fork")
+    if found.flow and found.shows_with_torch_compile:
+        text = f"torch.compile fails in the same way, so it is not peculiar to {found.flow}"
+        result.add(text, "tried in a fork")
+    elif found.is_right_with_torch_compile:
+        text = f"torch.compile of the same graph is right, so it is peculiar to {found.flow}"
+        result.add(text, "tried in a fork")
     if not found.reproduces:
         instead = f": {found.alone}" if found.alone else ""
         result.add(f"the graph alone did not fail again, so it was not reduced{instead}")

@@ -22,7 +22,12 @@ def packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
     """The function `packaged`, which does the same as `fn` through a package."""
     names = input_names(candidate.module)
     stored = [number for number, name in enumerate(names) if name in candidate.constants]
-    return "\n".join([*_program(stored, parameters), "", "", *_packaged(candidate, stored)])
+    parts = [*_program(stored, parameters), "", "", *_KEPT, "", "", *_packaged(candidate, stored)]
+    return "\n".join(parts)
+
+
+# Compiled for the inputs of the first call, for as long as the script runs.
+_KEPT = ("folder = tempfile.TemporaryDirectory()", "loaded = []")
 
 
 def _program(stored: Sequence[int], parameters: Sequence[str]) -> list[str]:
@@ -56,13 +61,13 @@ def _packaged(candidate: Candidate, stored: Sequence[int]) -> list[str]:
         program, rest = "Program(*stored)", "rest"
     shapes = _dynamic_shapes(candidate)
     lines += [
-        f"    exported = torch.export.export({program}, {rest}{shapes})",
-        "    with tempfile.TemporaryDirectory() as folder:",
+        "    if not loaded:",
+        f"        exported = torch.export.export({program}, {rest}{shapes})",
         "        path = torch._inductor.aoti_compile_and_package(",
-        f'            exported, package_path=f"{{folder}}/model.pt2"{_options(candidate)}',
+        f'            exported, package_path=f"{{folder.name}}/model.pt2"{_options(candidate)}',
         "        )",
-        "        model = torch._inductor.aoti_load_package(path)",
-        f"        return model(*{rest})",
+        "        loaded.append(torch._inductor.aoti_load_package(path))",
+        f"    return loaded[0](*{rest})",
     ]
     return lines
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
@@ -21,7 +22,7 @@ def memory_evidence(candidate: Candidate, failure: Failure, forks: Forks, place:
     dies_in_kernel = failure.kind == SIGNAL and failure.stage == stages.RUNTIME
     if not dies_in_kernel or is_for_gpu(candidate):
         return []
-    report = run_sanitized(candidate, forks, place / "sanitized")
+    report = run_sanitized(candidate, forks, place / f"sanitized-{os.getpid()}")
     found = [f"AddressSanitizer: {finding.text}" for finding in report.findings[:2]]
     return found or (
         [f"AddressSanitizer was not asked: {report.why_not}"] if report.why_not else []

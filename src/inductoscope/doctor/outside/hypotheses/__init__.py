@@ -29,6 +29,7 @@ from inductoscope.doctor.outside.hypotheses import (
     never_ends,
     only_under_the_tool,
     package_from_elsewhere,
+    package_not_compared,
     proven_failure,
     rounding,
     stuck_choices,
@@ -74,6 +75,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     cuda_graphs.HYPOTHESIS,
     hidden_by_the_tool.HYPOTHESIS,
     # The program fails with every compiled graph right.
+    package_not_compared.HYPOTHESIS,
     fails_in_eager.HYPOTHESIS,
     fails_now_and_then.HYPOTHESIS,
     # Before rounding, whose run uses Dynamo as well.

@@ -1,7 +1,7 @@
 """A package is called with something that it was not made for.
 
 When it applies: Before a call, an input broke what the package demands: a type, a size, a range, a
-stride, a device; and then the call was wrong or could not be compared, or the program failed.
+stride, a device; and that call was wrong, or raised, or killed the process, or cannot be compared.
 
 What it runs: Nothing.
 
@@ -16,6 +16,7 @@ from inductoscope.doctor.outside.finding_verdict import relative_place
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
+from inductoscope.model.checks import Check
 from inductoscope.recording.events.checking import OUTSIDE, WRONG_OUTSIDE
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
@@ -28,18 +29,32 @@ _TO_SEE_IT = (
 
 
 def _applies(case: ProgramCase) -> bool:
-    if case.found is not None or not case.checks_that_are(OUTSIDE):
-        return False
-    # A result that cannot be compared cannot be trusted either.
-    return case.first.ending.exit_code != 0 or bool(case.checks_that_are(WRONG_OUTSIDE, "skipped"))
+    return case.found is None and _harmful(case) is not None
+
+
+def _harmful(case: ProgramCase) -> Check | None:
+    """The first call with such an input that is known to have gone wrong, or cannot be trusted."""
+    found = (check for check in case.checks_that_are(OUTSIDE) if _what_came_of(case, check))
+    return next(found, None)
+
+
+def _what_came_of(case: ProgramCase, before: Check) -> str:
+    """What came of a call; empty if it is known to be right, or if it is not known."""
+    same = [c for c in case.checks if (c.compile, c.call) == (before.compile, before.call)]
+    wrong = next((c.text for c in same if c.verdict in (WRONG_OUTSIDE, "error")), "")
+    if wrong:
+        return wrong
+    if any(process.call == before.compile for process in case.recording.processes):
+        return f"the program then {_how(case)}" if case.first.ending.exit_code else ""
+    if before.compile in case.packages_from_elsewhere and case.first.ending.exit_code == 0:
+        return "the program went on with a result that cannot be trusted"
+    return ""
 
 
 def _examine(case: ProgramCase) -> Verdict | None:
-    before = case.checks_that_are(OUTSIDE)[-1]
-    wrong = next(iter(case.checks_that_are(WRONG_OUTSIDE)), None)
-    ended_well = case.first.ending.exit_code == 0
-    if wrong is None and not ended_well and not _is_last(case, before.call):
-        return None  # That call went well; what failed later has another cause.
+    before = _harmful(case)
+    if before is None:
+        return None
     broken, _, place = before.text.partition(" (called at ")
     result = Verdict(
         v.NOT_A_BUG,
@@ -49,20 +64,13 @@ def _examine(case: ProgramCase) -> Verdict | None:
     )
     result.culprit.source = relative_place(place.rstrip(")")) if place else None
     result.add(broken, "the package's own code, which does not check it by default")
-    what = wrong.text if wrong is not None else f"the program then {_how(case)}"
-    result.add(what, f"call {before.call} of {before.compile}")
+    result.add(_what_came_of(case, before), f"call {before.call} of {before.compile}")
     result.add(_TO_SEE_IT)
     return result
 
 
-def _is_last(case: ProgramCase, call: int) -> bool:
-    return all(check.call <= call for check in case.checks)
-
-
 def _how(case: ProgramCase) -> str:
     ending = case.first.ending
-    if ending.exit_code == 0:
-        return "went on with a result that cannot be trusted"
     if ending.signal:
         return f"died of {signal_name(ending.signal)}"
     return f"ended with exit code {ending.exit_code}"

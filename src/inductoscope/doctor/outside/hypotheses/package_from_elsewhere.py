@@ -1,7 +1,7 @@
 """A call of a package fails, and the program that it was made from is not here.
 
-When it applies: The program failed or died while it called such a package, with inputs that the
-package accepts.
+When it applies: The program failed or died while it called such a package, and no input is known to
+be what the package does not accept.
 
 What it runs: Nothing: there is no graph to compare with, and no run without the package.
 
@@ -28,7 +28,13 @@ def _applies(case: ProgramCase) -> bool:
 def _called_last(case: ProgramCase) -> str:
     """The package that a process was in when it died, or whose call raised."""
     names = case.packages_from_elsewhere
-    raised = [check.compile for check in case.checks_that_are("error") if check.compile in names]
+    said = case.first.output[-4000:]
+    raised = [
+        check.compile
+        for check in case.checks_that_are("error")
+        # Otherwise the program has caught it, and failed for another reason.
+        if check.compile in names and check.text.partition("\n")[0] in said
+    ]
     died = [one.call for one in case.recording.processes if one.call in names]
     return next(iter([*died, *raised]), "")
 
@@ -39,9 +45,9 @@ def _examine(case: ProgramCase) -> Verdict:
     result = Verdict(
         v.UNKNOWN,
         stages.RUNTIME,
-        f"The program {how} in a call of {name}, which was made elsewhere. Its inputs are "
-        "what the package accepts. Why it fails shows in the program that makes the package: "
-        "examine that one, or see what is in it with: inductoscope aoti MODEL.pt2",
+        f"The program {how} in a call of {name}, which was made elsewhere. Why it "
+        "fails shows in the program that makes the package: examine that one, or see what is in it "
+        "and what it accepts with: inductoscope aoti MODEL.pt2",
     )
     raised = next((c.text for c in case.checks_that_are("error") if c.compile == name), "")
     raised = raised.partition("\n")[0]
