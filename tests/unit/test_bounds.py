@@ -81,10 +81,16 @@ def judged(
     symbols: dict[str, SizeSymbol] | None = None,
     assumed: tuple[str, ...] = (),
     indirect: dict[str, IndirectIndex] | None = None,
+    replacements: dict[str, str] | None = None,
+    storage: str = "",
 ) -> Verdict:
-    """What is said of the last load of x."""
-    rooms = {"x": Room(size, stride, is_input=True), "i": Room(("5",), ("1",), is_input=True)}
-    sizes = AdmittedSizes(GraphMemory(rooms, symbols or {}, {}, assumed))
+    """What is said of the last load of x. `storage`: the bytes of the memory that x is in."""
+    around = {"before": "0", "bytes": storage, "itemsize": 4} if storage else {}
+    rooms = {
+        "x": Room(size, stride, is_input=True, **around),
+        "i": Room(("5",), ("1",), is_input=True),
+    }
+    sizes = AdmittedSizes(GraphMemory(rooms, symbols or {}, replacements or {}, assumed))
     found = list(judge_body(read_body(text), sizes, indirect or {}, Purse(100_000)))
     return [verdict for access, verdict in found if access.buffer == "x"][-1]
 
@@ -162,6 +168,61 @@ def test_a_size_that_is_data_makes_no_alarm() -> None:
     text = body_text("{p0: u0}", "p0")
     unbacked = {"u0": SizeSymbol("0", "int_oo")}
     assert isinstance(judged(text, ("7",), ("1",), symbols=unbacked), OutOfReach)
+
+
+@pytest.mark.parametrize("storage", ["400", "0"])
+def test_what_is_inside_the_tensor_is_inside_whatever_its_memory_is_said_to_be(
+    storage: str,
+) -> None:
+    text = body_text("{p0: s0}", "p0*s0 - p0*p0")
+    size = ("s0", "s0")
+    found = judged(text, size, ("s0", "1"), symbols={"s0": ANY}, storage=storage)
+    assert not isinstance(found, Broken)
+
+
+def test_what_leaves_the_tensor_but_not_its_memory_is_no_fault() -> None:
+    text = body_text("{p0: 10}", "p0 + 1")
+    assert isinstance(judged(text, ("10",), ("1",), storage="44"), Proven)
+    found = judged(text, ("10",), ("1",), storage="40")
+    assert isinstance(found, Broken)
+    assert (found.position, found.end) == (10, 10)
+
+
+def test_a_size_that_was_replaced_by_a_riddle_is_not_taken_as_free() -> None:
+    text = body_text("{p0: s1}", "p0")
+    symbols = {"s0": ANY, "s1": ANY}
+    riddle = {"s1": "OpaqueUnaryFn_sqrt(s0*s0)"}
+    found = judged(text, ("s0",), ("1",), symbols=symbols, replacements=riddle)
+    assert isinstance(found, OutOfReach)
+
+
+def test_a_guard_on_a_size_that_is_not_known_admits_nothing() -> None:
+    text = body_text("{p0: s0 + 1}", "p0")
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY}, assumed=("Eq(s0, z0)",))
+    assert found == OutOfReach("no proof was found for all sizes")
+    # One on other sizes only has nothing to say of it.
+    found = judged(text, ("s0",), ("1",), symbols={"s0": ANY}, assumed=("Eq(z1, z0)",))
+    assert isinstance(found, Broken)
+
+
+def test_an_index_of_which_it_was_not_recorded_whether_it_wraps_is_data() -> None:
+    """x[arange(5) - 1]: in Python, -1 is the last element."""
+    text = "\n".join(
+        (
+            "var_ranges = {p0: 5}",
+            "index0 = p0 - 1",
+            "index1 = indirect0",
+            "def body(self, ops):",
+            "    get_index = self.get_index('index0')",
+            "    index_expr = ops.index_expr(get_index, torch.int64)",
+            "    set_indirect0 = self.set_indirect0(index_expr)",
+            "    get_index_1 = self.get_index('index1')",
+            "    load = ops.load('x', get_index_1)",
+        )
+    )
+    assert judged(text, ("5",), ("1",)) == DataDependent((), None, is_inside=False)
+    how = {"set_indirect0": IndirectIndex("indirect0", "5", is_checked=False, wraps=True)}
+    assert isinstance(judged(text, ("5",), ("1",), indirect=how), Proven)
 
 
 INDIRECT = "\n".join(

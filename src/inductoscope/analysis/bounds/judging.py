@@ -24,7 +24,7 @@ from inductoscope.analysis.bounds.expressions import (
 from inductoscope.analysis.bounds.points import Extremes, Point, Purse, TooManyPoints, extremes
 from inductoscope.analysis.bounds.polynomials import number, polynomial
 from inductoscope.analysis.bounds.proof import Prover, difference
-from inductoscope.analysis.bounds.rooms import Positions, is_input, positions
+from inductoscope.analysis.bounds.rooms import Positions, is_input, positions, widest_at
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import (
     Broken,
@@ -109,19 +109,22 @@ class BodyJudge:
     def _learn(self, source: IndexFromValue) -> None:
         """An index from a value: an expression like others, or a name with a range."""
         how = self.indirect.get(source.line)
-        name = how.variable if how is not None else source.variable
-        size = ZERO if how is None else self.sizes.read(how.size)
+        if how is None:
+            # Whether a negative value counts from the end was not recorded: it may be any place.
+            name, anywhere = source.variable, Ends(None, None)
+            self._data[name] = _DataIndex(name, source, anywhere, None, ZERO)
+            return
+        name, size = how.variable, self.sizes.read(how.size)
         value = self._resolved(source.value)
         if not is_exact(value):
             ends = _wrapped(ends_of(value, self._fixed_lengths), how)
-            checked = None if how is None else how.is_checked
-            self._data[name] = _DataIndex(name, source, ends, checked, size)
+            self._data[name] = _DataIndex(name, source, ends, how.is_checked, size)
             return
-        if how is not None and how.wraps:
+        if how.wraps:
             is_below = Applied("lt", (value, ZERO))
             value = Applied("where", (is_below, add(value, size), value))
         self._computed[name] = value
-        if how is not None and how.is_checked:
+        if how.is_checked:
             self._asserted += [Applied("ge", (value, ZERO)), Applied("lt", (value, size))]
 
     def _resolved(self, expression: Expression) -> Expression:
@@ -184,7 +187,7 @@ class BodyJudge:
                 if free:
                     return DataDependent(_buffers(free), True, is_inside=True)
                 return Proven(BY_RANGES if room is rooms[0] else f"inside {room.what}")
-        return self._computed_verdict(access, rooms[-1], data, free)
+        return self._computed_verdict(access, rooms, data, free)
 
     def _is_proven(self, access: MemoryAccess, room: Positions) -> bool:
         prover = self._prover(access.conditions)
@@ -202,12 +205,12 @@ class BodyJudge:
     def _computed_verdict(
         self,
         access: MemoryAccess,
-        room: Positions,
+        rooms: list[Positions],
         data: list[_DataIndex],
         free: list[_DataIndex],
     ) -> Verdict:
         """Compute the index at every point, for the sizes of the run and for others."""
-        names = self._names(access, room)
+        names = self._names(access, rooms)
         unknown = self.sizes.unknown(names)
         if unknown:
             return OutOfReach(f"the range of {', '.join(unknown)} is not known")
@@ -217,18 +220,19 @@ class BodyJudge:
             tried += 1
             if found is None:
                 continue
-            first, end = room.at(sizes)
+            room = widest_at(rooms, sizes)
             for position, point in ((found.low, found.lowest), (found.high, found.highest)):
-                if not first <= position < end:
-                    return self._outside(access, data, sizes, position, point, (first, end), tried)
+                if not room[0] <= position < room[1]:
+                    return self._outside(access, data, sizes, position, point, room)
         if names:
             return OutOfReach("no proof was found for all sizes", sizes_tried=tried)
         return DataDependent(_buffers(free), True, is_inside=True) if free else Proven(BY_POINTS)
 
-    def _names(self, access: MemoryAccess, room: Positions) -> frozenset[str]:
+    def _names(self, access: MemoryAccess, rooms: list[Positions]) -> frozenset[str]:
         """The sizes that it depends on."""
         parts = (access.index, *access.conditions, *self._lengths.values())
-        found = room.names.union(*map(names_in, parts))
+        named = (room.names for room in rooms)
+        found = frozenset[str]().union(*named, *map(names_in, parts))
         return found - self._lengths.keys() - self._data.keys()
 
     def _extremes(
@@ -247,7 +251,6 @@ class BodyJudge:
         position: int,
         point: Point,
         room: tuple[int, int],
-        tried: int,
     ) -> Verdict:
         """A point outside the buffer: broken, if the point is sure to be reached."""
         values = {**sizes, **self._whole_point(point)}
@@ -273,9 +276,9 @@ class BodyJudge:
         return is_given and is_input(found.source.buffers[0], self.sizes)
 
 
-def _wrapped(ends: Ends, how: IndirectIndex | None) -> Ends:
+def _wrapped(ends: Ends, how: IndirectIndex) -> Ends:
     """A negative index counts from the end, so it stands for another place."""
-    if how is None or not how.wraps or _is_number(ends.low, at_least=0):
+    if not how.wraps or _is_number(ends.low, at_least=0):
         return ends
     return Ends(None, None)
 

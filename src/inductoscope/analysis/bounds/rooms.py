@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inductoscope.analysis.bounds.evaluation import value_of
@@ -60,6 +60,20 @@ def positions(name: str, sizes: AdmittedSizes) -> Iterator[Positions]:
         whole = Applied("floordiv", (sizes.read(room.bytes), Number(room.itemsize)))
         around = "the memory that the input is a view of"
         yield Positions(minus(before), add(whole, minus(before)), (), around)
+
+
+def widest_at(rooms: Sequence[Positions], sizes: Point) -> tuple[int, int]:
+    """First and end of all that may be addressed, for given sizes.
+
+    Memory that is smaller than the tensor in it was not measured at these sizes, or is not there
+    yet: then the tensor counts alone.
+    """
+    first, end = rooms[0].at(sizes)
+    for room in rooms[1:]:
+        other_first, other_end = room.at(sizes)
+        if other_first <= first and end <= other_end:
+            first, end = other_first, other_end
+    return first, end
 
 
 def _owner(name: str, sizes: AdmittedSizes) -> Room:

@@ -49,12 +49,17 @@ class AdmittedSizes:
 
     @cached_property
     def _replaced(self) -> dict[str, Expression]:
-        found = {}
+        return {name: found for name, found in self._replacements.items() if found is not None}
+
+    @cached_property
+    def _replacements(self) -> dict[str, Expression | None]:
+        """What torch replaced symbols by; None where that is not understood."""
+        found: dict[str, Expression | None] = {}
         for name, text in self.memory.replaced.items():
             try:
                 found[name] = read_expression(text)
             except NotUnderstood:
-                continue
+                found[name] = None
         return found
 
     @cached_property
@@ -74,8 +79,8 @@ class AdmittedSizes:
 
     @property
     def has_riddles(self) -> bool:
-        """Whether a guard is not understood: then no size is sure to be admitted."""
-        return None in self._guards
+        """Whether a guard or a replacement is not understood: then no size is surely admitted."""
+        return None in self._guards or None in self._replacements.values()
 
     @cached_property
     def spans(self) -> dict[str, NameRange]:
@@ -147,10 +152,9 @@ class AdmittedSizes:
         return list(dict.fromkeys(admitted)) or [lowest]
 
     def _admits(self, sizes: Mapping[str, int]) -> bool:
-        for guard in self.assumed:
-            if names_in(guard) <= sizes.keys() and holds(guard, sizes) is not True:
-                return False
-        return True
+        """A guard on one of the sizes that cannot be computed from them admits none of them."""
+        concerning = [g for g in self.assumed if not names_in(g) or names_in(g) & sizes.keys()]
+        return all(holds(guard, sizes) is True for guard in concerning)
 
 
 def _span(symbol: SizeSymbol) -> NameRange:

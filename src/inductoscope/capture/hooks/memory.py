@@ -21,6 +21,7 @@ TORCH_NAMES = {
 
 # Guards are short. A longer one is not worth its place, and is counted as not understood.
 _LONGEST = 2000
+_TOO_LONG = "<too long>"
 
 
 def _listed(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
@@ -126,7 +127,9 @@ def _texts(values: Any) -> list[str]:
 def _text(value: Any) -> str:
     # A size under tracing prints as its expression too, but asks for its hint on the way.
     node = getattr(value, "node", None)
-    return str(value if node is None else node.expr)[:_LONGEST]
+    text = str(value if node is None else node.expr)
+    # A part of an expression could be read as another expression.
+    return text if len(text) <= _LONGEST else _TOO_LONG
 
 
 MEMORY = Hook(
