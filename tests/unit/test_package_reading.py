@@ -9,23 +9,17 @@ import stat
 import struct
 import zipfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inductoscope.errors import UnreadablePackage
 from inductoscope.packages.elf import ElfFile, read_library
-from inductoscope.packages.fitting import Fit, fits
 from inductoscope.packages.package import Package, read_package
-from inductoscope.packages.this_machine import LocalMachine
 from support.examples import inductoscope
 
 DATA = Path(__file__).parents[1] / "data" / "packages"
 SMALL, EXPORTED = DATA / "small.pt2", DATA / "exported.pt2"
-
-# The machine that the stored package was built on.
-BUILDER = LocalMachine("linux", "aarch64", frozenset({"asimd"}), "2.36", None, "2.13.0", ())
 
 
 @pytest.fixture(scope="module")
@@ -71,67 +65,6 @@ def test_an_exported_program_says_how_to_compile_it() -> None:
     assert answer.exit_code == 1
     assert "exported with torch 2.13" in answer.stdout
     assert "holds an exported program and no compiled model" in answer.stdout
-
-
-# --- does it fit ----------------------------------------------------------------------------------
-
-
-def on(here: LocalMachine, package: Package) -> dict[str, Fit]:
-    found = fits(package, package.models[0], here)
-    return {fit.what: fit for fit in sorted(found, key=lambda fit: fit.fits is not False)[::-1]}
-
-
-def test_it_fits_the_machine_that_built_it(package: Package) -> None:
-    assert all(fit.fits is not False for fit in on(BUILDER, package).values())
-
-
-def test_another_processor_is_told_from_the_library_itself(package: Package) -> None:
-    fit = on(replace(BUILDER, processor="x86_64"), package)["processor"]
-    assert fit.fits is False
-    assert fit.text == "built for aarch64; this is x86_64"
-    assert fit.established.startswith("read from the ELF header of ")
-
-
-def test_instructions_that_the_processor_lacks(package: Package) -> None:
-    model = replace(package.models[0], metadata={"AOTI_CPU_ISA": "AVX512"})
-    other = replace(package, models=(model,))
-    here = replace(BUILDER, processor_flags=frozenset({"avx2", "fma"}))
-    fit = on(here, other)["instructions"]
-    assert fit.fits is False
-    assert "lacks avx512f" in fit.text
-
-
-def test_a_package_for_a_gpu(package: Package, tmp_path: Path) -> None:
-    metadata = {"AOTI_DEVICE_KEY": "cuda", "AOTI_COMPUTE_CAPABILITY": "90"}
-    cuda = replace(package, models=(replace(package.models[0], metadata=metadata),))
-    assert on(BUILDER, cuda)["GPU"].text == "no NVIDIA GPU is visible here"
-    newer = on(replace(BUILDER, gpus=(("B200", "10.0"),)), cuda)["GPU"]
-    assert newer.fits is False
-    assert newer.text == "its kernels are for compute capability 9.0; B200 has 10.0"
-    assert on(replace(BUILDER, gpus=(("H200", "9.0"),)), cuda)["GPU"].fits
-    (tmp_path / "lib").mkdir()
-    without = on(replace(BUILDER, torch_folder=tmp_path), cuda)["device"]
-    assert without.text == "runs on cuda; the installed torch 2.13.0 was built without it"
-
-
-def test_an_older_c_library(package: Package) -> None:
-    fit = on(replace(BUILDER, c_library="2.31"), package)["C library"]
-    assert fit.fits is False
-    assert fit.text == "needs glibc 2.34; this machine has 2.31"
-
-
-def test_a_package_of_a_newer_torch_calls_what_this_one_lacks(
-    package: Package, tmp_path: Path
-) -> None:
-    """A torch whose libraries offer what the stored library offers, which is no shim at all."""
-    (tmp_path / "lib").mkdir()
-    with zipfile.ZipFile(SMALL) as archive:
-        name = next(name for name in archive.namelist() if name.endswith(".so"))
-        (tmp_path / "lib" / "libtorch_cpu.so").write_bytes(archive.read(name))
-    fit = on(replace(BUILDER, torch_folder=tmp_path), package)["torch"]
-    assert fit.fits is False
-    assert "so it cannot be loaded" in fit.text
-    assert "aoti_torch_" in fit.text
 
 
 # --- damaged and hostile files --------------------------------------------------------------------

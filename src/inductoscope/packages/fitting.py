@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+import struct
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from inductoscope.packages.elf import ElfFile, mapped
@@ -13,18 +14,32 @@ from inductoscope.vocabulary.counting import count_of
 
 ARCHIVE_VERSION = "0"  # the only one that torch 2.11 to 2.15 reads
 
-# What the generated code of each instruction set uses, by the names of /proc/cpuinfo.
-_INSTRUCTIONS = {
+# What the code of each instruction set uses, by the names of /proc/cpuinfo. The metadata holds one
+# word or several: AVX512 AVX512_VNNI AMX_TILE.
+_INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "AVX512": ("avx512f", "avx512dq", "avx512vl", "avx512bw", "fma"),
-    "AVX2": ("avx2", "fma"),
+    "AVX2": ("avx2", "fma", "f16c"),
     "ASIMD": ("asimd",),
     "NEON": ("asimd",),
     "SVE": ("sve",),
     "SVE128": ("sve",),
     "SVE256": ("sve",),
-    "AMX": ("amx_tile",),
-    "AVX512_AMX": ("amx_tile", "avx512f"),
+    "INVALID_VEC_ISA": (),  # The code is not vectorised.
 }
+# The compiler may use these; only some kernels, such as products of matrices, do.
+_MAYBE_USED = {
+    "AVX512_VNNI": ("avx512_vnni",),
+    "AMX_TILE": ("amx_tile", "amx_bf16", "amx_int8"),
+}
+_MULTI_ARCHITECTURE = (".fatbin", ".ptx")  # The driver can compile these for a newer GPU.
+
+# One function per operator; custom operators get them, too (aot_inductor.custom_ops_to_c_shims).
+_OPERATOR_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|mtia|hpu|npu|aten|mkldnn)_")
+# What a package is linked with besides torch.
+_SYSTEM_LIBRARIES = re.compile(
+    r"(?:lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp|iomp5|omp|atomic|cuda|cudart|z|sycl|"
+    r"ze_loader|amdhip64)|ld-linux[\w-]*)\.so(?:[.\d]*)"
+)
 
 
 @dataclass(frozen=True)
@@ -78,18 +93,11 @@ def _processor(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 
 def _instructions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
-    wanted = model.metadata.get("AOTI_CPU_ISA", "").upper()
     if model.metadata.get("AOTI_MACHINE", here.processor) != here.processor:
         return
-    how = "read from the package's metadata and /proc/cpuinfo"
-    if wanted in _INSTRUCTIONS and here.processor_flags:
-        lacking = [flag for flag in _INSTRUCTIONS[wanted] if flag not in here.processor_flags]
-        text = f"uses {wanted}" + (
-            f"; this processor lacks {', '.join(lacking)}, so it would end with SIGILL"
-            if lacking
-            else ", which this processor has"
-        )
-        yield Fit("instructions", not lacking, text, how)
+    words = model.metadata.get("AOTI_CPU_ISA", "").upper().split()
+    if words and here.processor_flags:
+        yield _vector_fit(words, here, model.device)
     flags = model.wrapper.compile_flags if model.wrapper else ()
     if "-march=native" in flags:
         text = (
@@ -97,6 +105,31 @@ def _instructions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
             "has all of its instructions shows only when it runs"
         )
         yield Fit("instructions", None, text, "read from the compile command in the wrapper")
+
+
+def _vector_fit(words: list[str], here: LocalMachine, device: str) -> Fit:
+    """Certain only for what every vectorised kernel uses, on a device where such kernels run."""
+    how = "read from the package's metadata and /proc/cpuinfo"
+    certain = _lacking((_INSTRUCTIONS.get(word, ()) for word in words), here)
+    maybe = _lacking((_MAYBE_USED.get(word, ()) for word in words), here)
+    unknown = [word for word in words if word not in _INSTRUCTIONS and word not in _MAYBE_USED]
+    uses = f"uses {' '.join(words)}"
+    if certain and device in ("", "cpu"):
+        text = f"{uses}; this processor lacks {', '.join(certain)}, so it would end with SIGILL"
+        return Fit("instructions", False, text, how)
+    if certain or maybe:
+        lacking = ", ".join((*certain, *maybe))
+        text = f"{uses}; this processor lacks {lacking}: it ends with SIGILL if a kernel uses them"
+        return Fit("instructions", None, text, how)
+    if unknown:
+        text = f"{uses}; which instructions {' '.join(unknown)} stands for is not known here"
+        return Fit("instructions", None, text, how)
+    return Fit("instructions", True, f"{uses}, which this processor has", how)
+
+
+def _lacking(wanted: Iterable[tuple[str, ...]], here: LocalMachine) -> list[str]:
+    names = dict.fromkeys(name for names in wanted for name in names)
+    return [name for name in names if name not in here.processor_flags]
 
 
 def _device(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
@@ -115,26 +148,43 @@ def _device(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
 
 def _gpu(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     how = "asked nvidia-smi"
+    if here.gpus is None or here.has_rocm:
+        text = "which GPUs are here is not known: nvidia-smi is not installed or gave no answer"
+        if here.has_rocm:
+            text = "the installed torch is for AMD GPUs, which are not looked at"
+        yield Fit("GPU", None, text, how)
+        return
     if not here.gpus:
         yield Fit("GPU", False, "no NVIDIA GPU is visible here", how)
         return
     wanted = _capability(model.compute_capability)
     if wanted is None:
         return
-    for name, capability in here.gpus:
-        own = _capability(capability)
-        # Machine code runs on later minor versions of the same generation, never on another one.
-        fine = own is not None and own[0] == wanted[0] and own[1] >= wanted[1]
-        text = (
-            f"its kernels are for compute capability {wanted[0]}.{wanted[1]}; {name} has "
-            f"{capability}"
-        )
-        yield Fit("GPU", fine, text, f"read from the package's metadata; {how}")
+    answers = [_runs_on(model, wanted, _capability(capability)) for _, capability in here.gpus]
+    # One GPU that fits is enough.
+    fine = True if True in answers else None if None in answers else False
+    there = ", ".join(dict.fromkeys(f"{name} has {capability}" for name, capability in here.gpus))
+    text = f"its kernels are for compute capability {wanted[0]}.{wanted[1]}; {there}"
+    yield Fit("GPU", fine, text, f"read from the package's metadata; {how}")
+
+
+def _runs_on(
+    model: PackagedModel, wanted: tuple[int, int], own: tuple[int, int] | None
+) -> bool | None:
+    """Machine code runs on later minor versions of the same generation, never on another one."""
+    if own is None:
+        return None
+    if own[0] == wanted[0] and own[1] >= wanted[1]:
+        return True
+    portable = any(name.endswith(_MULTI_ARCHITECTURE) for name in model.kernel_files)
+    # Without files of kernels they are in the library, or it has none and runs anywhere.
+    is_unknown = not model.kernel_files or (portable and own > wanted)
+    return None if is_unknown else False
 
 
 def _capability(text: str) -> tuple[int, int] | None:
-    digits = re.sub(r"\D", "", text)
-    return (int(digits[:-1]), int(digits[-1])) if len(digits) >= 2 else None
+    found = re.fullmatch(r"(\d{1,3}?)\.?(\d)", text)
+    return (int(found.group(1)), int(found.group(2))) if found else None
 
 
 def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
@@ -151,25 +201,44 @@ def _torch_functions(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     lacking = [name for name in wanted if not any(file.has_symbol(name) for file in libraries)]
     how = f"compared the symbols of {model.library_name} with those of torch's libraries"
     calls = f"calls {count_of(len(wanted), 'function')} of torch"
-    if lacking:
-        shown = ", ".join(lacking[:5]) + (", ..." if len(lacking) > 5 else "")
+    certain = [name for name in lacking if not _may_be_elsewhere(name, model)]
+    shown = ", ".join((certain or lacking)[:5]) + (", ..." if len(certain or lacking) > 5 else "")
+    if certain:
         text = (
-            f"{calls}; the installed torch {here.torch_version} lacks {len(lacking)} of them "
+            f"{calls}; the installed torch {here.torch_version} lacks {len(certain)} of them "
             f"({shown}), so it cannot be loaded: it was built with a newer torch or another build "
             "of it. Install that one, or build the package again with this one"
         )
+        yield Fit("torch", False, text, how)
+    elif lacking:
+        text = (
+            f"{calls}; torch {here.torch_version} lacks {len(lacking)} of them ({shown}). Those of "
+            "a custom operator come from its library: give it with --ops FILE"
+        )
+        yield Fit("torch", None, text, how)
     else:
-        text = f"{calls}; torch {here.torch_version} has all of them"
-    yield Fit("torch", not lacking, text, how)
+        yield Fit("torch", True, f"{calls}; torch {here.torch_version} has all of them", how)
+
+
+def _may_be_elsewhere(name: str, model: PackagedModel) -> bool:
+    """Whether another library than torch's may offer a function."""
+    needed = model.library.needed if model.library else ()
+    own = ("libtorch", "libc10", "libaoti")
+    if any(not n.startswith(own) and not _SYSTEM_LIBRARIES.fullmatch(n) for n in needed):
+        return True
+    if model.wrapper is not None:
+        # The wrapper itself declares the functions of custom operators; torch's headers the rest.
+        return name in model.wrapper.declared_functions
+    return _OPERATOR_SHIM.match(name) is not None
 
 
 def _readable(here: LocalMachine) -> Iterator[ElfFile]:
-    for library in here.torch_libraries:
-        if library.name.startswith(("libtorch", "libc10")):
-            try:
-                yield mapped(library)
-            except (OSError, ValueError):
-                continue
+    torch = (n for n in here.torch_libraries if n.name.startswith(("libtorch", "libc10")))
+    for library in (*torch, *here.loaded_first):
+        try:
+            yield mapped(library)
+        except (OSError, ValueError, struct.error):
+            continue
 
 
 def _c_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:

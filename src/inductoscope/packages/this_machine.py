@@ -25,7 +25,9 @@ class LocalMachine:
     c_library: str  # the version of glibc; empty for another C library
     torch_folder: Path | None
     torch_version: str
-    gpus: tuple[tuple[str, str], ...]  # name and compute capability
+    # Name and compute capability; None where nvidia-smi does not say.
+    gpus: tuple[tuple[str, str], ...] | None
+    loaded_first: tuple[Path, ...] = ()  # libraries that the user loads before a package
 
     @property
     def torch_libraries(self) -> tuple[Path, ...]:
@@ -41,8 +43,13 @@ class LocalMachine:
         names = {library.name for library in self.torch_libraries}
         return ("cpu", *sorted({kind for name, kind in kinds.items() if name in names}))
 
+    @property
+    def has_rocm(self) -> bool:
+        """Whether the installed torch calls AMD GPUs `cuda`."""
+        return any(library.name == "libtorch_hip.so" for library in self.torch_libraries)
 
-def look_at_this_machine() -> LocalMachine:
+
+def look_at_this_machine(loaded_first: tuple[Path, ...] = ()) -> LocalMachine:
     """Look at files and ask nvidia-smi, where it is installed."""
     folder = _torch_folder()
     return LocalMachine(
@@ -53,6 +60,7 @@ def look_at_this_machine() -> LocalMachine:
         torch_folder=folder,
         torch_version=_torch_version(folder),
         gpus=_gpus(),
+        loaded_first=loaded_first,
     )
 
 
@@ -89,14 +97,14 @@ def _c_library() -> str:
     return version if name == "glibc" else ""
 
 
-def _gpus() -> tuple[tuple[str, str], ...]:
+def _gpus() -> tuple[tuple[str, str], ...] | None:
     program = shutil.which("nvidia-smi")
     if program is None:
-        return ()
+        return None
     command = [program, "--query-gpu=name,compute_cap", "--format=csv,noheader"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=True)
     except (OSError, subprocess.SubprocessError):
-        return ()
+        return None
     rows = (line.rpartition(",") for line in done.stdout.splitlines())
     return tuple((name.strip(), capability.strip()) for name, comma, capability in rows if comma)

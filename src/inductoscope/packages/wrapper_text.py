@@ -56,6 +56,7 @@ class WrapperText:
     in_spec: str  # how arguments are flattened
     out_spec: str
     has_weights: bool | None  # whether the constants are in the library; None if it does not say
+    declared_functions: tuple[str, ...] = ()  # of custom operators, which torch does not offer
 
     @property
     def compile_flags(self) -> tuple[str, ...]:
@@ -79,6 +80,7 @@ def read_wrapper(text: str) -> WrapperText:
         in_spec=_raw_string(text, "in_spec_"),
         out_spec=_raw_string(text, "out_spec_"),
         has_weights=_has_weights(text),
+        declared_functions=_declared(text),
     )
 
 
@@ -253,6 +255,12 @@ def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
 
 
 # --- the rest -------------------------------------------------------------------------------------
+
+
+def _declared(text: str) -> tuple[str, ...]:
+    """Functions of custom operators are declared before the code of the model begins."""
+    head = text.partition("namespace torch::aot_inductor {")[0]
+    return tuple(dict.fromkeys(re.findall(r"\b(aoti_torch_\w{1,400})\s{0,9}\(", head)))
 
 
 def _command(text: str, title: str) -> str:

@@ -130,7 +130,7 @@ def command(
     if inputs is None and (operators or serve):
         option = "--serve" if serve else "--ops"
         raise UsageError(f"{option} needs --inputs: without inputs nothing is loaded or run.")
-    view = _inspected(file, name)
+    view = _inspected(file, name, operators, is_run=inputs is not None)
     if inputs is not None:
         from inductoscope.packages.running import RunRequest
         from inductoscope.processes.limited import ChildLimits
@@ -145,15 +145,18 @@ def command(
     sys.exit(0 if view["verdict"] in ("fits", "runs") else 1)
 
 
-def _inspected(file: Path, name: str | None) -> dict[str, Any]:
+def _inspected(
+    file: Path, name: str | None, operators: tuple[Path, ...], *, is_run: bool
+) -> dict[str, Any]:
     from inductoscope.packages.fitting import fits
     from inductoscope.packages.package import read_package
     from inductoscope.packages.this_machine import look_at_this_machine
     from inductoscope.views.report.package import package_view
 
     package = read_package(file)
-    models = package.models if name is None else (package.model(name),)
-    here = look_at_this_machine()
+    # Only the model that runs decides whether it can.
+    models = (package.model(name),) if is_run or name is not None else package.models
+    here = look_at_this_machine(tuple(file for file in operators if file.suffix == ".so"))
     return package_view(package, {model.name: fits(package, model, here) for model in models})
 
 
