@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from pathlib import Path
 
 import pytest
@@ -12,15 +13,17 @@ from inductoscope.analysis.bounds.bodies import read_body
 from inductoscope.analysis.bounds.context import Context, NameRange
 from inductoscope.analysis.bounds.evaluation import value_of
 from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
-from inductoscope.analysis.bounds.judging import judge_body
+from inductoscope.analysis.bounds.judging import judge_body, judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.points import Purse
+from inductoscope.analysis.bounds.points import NO_TIME, Purse
 from inductoscope.analysis.bounds.polynomials import number, polynomial
 from inductoscope.analysis.bounds.proof import Prover, difference
+from inductoscope.analysis.bounds.sentences import who
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import (
     Broken,
     DataDependent,
+    JudgedAccess,
     OutOfReach,
     Proven,
     Verdict,
@@ -269,11 +272,108 @@ def test_nothing_recorded_is_accused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["__import__('os')", "p0.real", "(" * 100 + ")" * 100, "lambda: 0", "p0 if p1 else 2"]
+    "text",
+    [
+        "__import__('os')",
+        "p0.real",
+        "(" * 100 + ")" * 100,
+        "lambda: 0",
+        "p0 if p1 else 2",
+        "1e999*p0",
+        "p0/0",
+        "p0//0",
+        "Eq(1, 2, 3)",
+        "FloorDiv(p0)",
+        "Max()",
+    ],
 )
 def test_what_is_no_index_expression_is_refused(text: str) -> None:
     with pytest.raises(NotUnderstood):
         read_expression(text)
+
+
+@pytest.mark.parametrize("index", ["p0/(1 - 1)", "10**70*p0*10**70", "2**(p0 - 99999999)"])
+def test_a_number_that_cannot_be_computed_is_out_of_reach(index: str) -> None:
+    assert isinstance(judged(body_text("{p0: 4}", index), ("4",), ("1",)), OutOfReach)
+
+
+@pytest.mark.parametrize(
+    "line", ["ops.check_bounds()", "ops.constant()", "ops.load_seed()", "ops.to_dtype()"]
+)
+def test_a_line_without_its_arguments_harms_nobody(line: str) -> None:
+    text = body_text("{p0: 4}", "p0", f"    other = {line}")
+    assert isinstance(judged(text, ("4",), ("1",)), Proven)
+
+
+def value_text(*lines: str) -> str:
+    """A body that loads x at a value computed from p0."""
+    return "\n".join(
+        (
+            "var_ranges = {p0: 300}",
+            "index0 = p0",
+            "index1 = indirect0",
+            "def body(self, ops):",
+            "    get_index = self.get_index('index0')",
+            "    v0 = ops.index_expr(get_index, torch.int64)",
+            *(f"    {line}" for line in lines),
+            "    set_indirect0 = self.set_indirect0(value)",
+            "    get_index_1 = self.get_index('index1')",
+            "    load = ops.load('x', get_index_1)",
+        )
+    )
+
+
+PLAIN = {"set_indirect0": IndirectIndex("indirect0", "300", is_checked=False, wraps=False)}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "value = ops.to_dtype(v0, torch.uint8)",
+        "value = ops.to_dtype(v0, torch.bool)",
+        "value = ops.bitwise_and(v0, v0)",
+        "value = ops.bitwise_or(v0, v0)",
+    ],
+)
+def test_bits_of_a_value_are_data(line: str) -> None:
+    """The kernel stays inside x here, but to know that takes more than whole numbers."""
+    found = judged(value_text(line), ("256",), ("1",), indirect=PLAIN)
+    assert found == DataDependent((), False, is_inside=False)
+
+
+def test_a_comparison_fits_into_every_type() -> None:
+    lines = ("lt = ops.lt(v0, 5)", "value = ops.to_dtype(lt, torch.uint8)")
+    assert isinstance(judged(value_text(*lines), ("2",), ("1",), indirect=PLAIN), Proven)
+
+
+def test_a_value_that_doubles_on_every_line_is_given_up() -> None:
+    lines = [f"v{n + 1} = ops.add(v{n}, v{n})" for n in range(38)]
+    text = value_text(*lines, "value = ops.to_dtype(v38, torch.int64)")
+    assert isinstance(judged(text, ("300",), ("1",), indirect=PLAIN), DataDependent)
+
+
+def test_blocks_that_call_each_other_again_and_again_are_given_up() -> None:
+    calls = "\n".join(f"    v{n} = self.block{{}}(mask, 0)" for n in range(10))
+    blocks = [f"def block{n}(self, ops):\n{calls.format(*[n + 1] * 10)}" for n in range(8)]
+    main = f"def body(self, ops):\n{calls.format(*[0] * 10)}"
+    with pytest.raises(NotUnderstood, match="too many lines"):
+        read_body("\n".join(("var_ranges = {p0: 4}", main, *blocks)))
+
+
+def test_what_there_was_no_time_for_is_said_to_be_open() -> None:
+    sizes = AdmittedSizes(GraphMemory({"x": Room(("4",), ("1",))}, {}, {}, ()))
+    late = Purse(1000, until=time.monotonic() - 1)
+    body = read_body(body_text("{p0: 4}", "p0 + 1"))
+    assert [verdict for _, verdict in judge_body(body, sizes, {}, late)] == [OutOfReach(NO_TIME)]
+
+
+def test_a_part_that_leaves_its_buffer_has_a_subject() -> None:
+    rooms = {"x": Room(("8",), ("1",)), "part": Room(("4",), ("1",), inside="x", offset="6")}
+    sizes = AdmittedSizes(GraphMemory(rooms, {}, {}, ()))
+    found = [verdict for _, verdict in judge_parts(sizes, Purse(1000))]
+    assert isinstance(found[1], Broken)
+    access = JudgedAccess("", "", "", "part", "x", "9", found[1])
+    assert who(access) == "the graph"
 
 
 # --- a proof is never wrong -----------------------------------------------------------------------

@@ -8,6 +8,7 @@ what holds when it is made: masks around it, and bounds that the kernel asserts 
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -18,11 +19,13 @@ from inductoscope.analysis.bounds.expressions import (
     Loaded,
     NotUnderstood,
     Number,
+    applied,
     conjuncts,
     data_in,
     depth_of,
     from_syntax,
     has_data,
+    size_of,
 )
 
 _LONGEST = 2_000_000
@@ -30,8 +33,22 @@ _MOST_NESTED = 12
 # A clamp around data is worth knowing; past that, values only become more and more.
 _DEEPEST_DATA = 8
 _DEEPEST = 40
+_LARGEST = 2000
+# A masked block is read once for each call of it.
+_MOST_LINES = 50_000
 _STORES = ("store", "store_reduction")
-_INTEGERS = ("int64", "int32", "int16", "int8", "uint8", "bool")
+_INTEGERS = ("int64", "int32", "int16", "int8", "uint16", "uint8", "bool")
+# What fits into the types that indices of ordinary tensors do not fit into.
+_SMALL = {
+    "bool": (0, 1),
+    "int16": (-(1 << 15), (1 << 15) - 1),
+    "int8": (-128, 127),
+    "uint16": (0, (1 << 16) - 1),
+    "uint8": (0, 255),
+}
+_TRUTHS = ("and", "eq", "ge", "gt", "le", "lt", "ne", "not", "or")
+# Of integers, these are no questions of true and false.
+_BITWISE = ("and_", "bitwise_and", "bitwise_or", "or_")
 
 # What an operation on values means for an index that is computed from them.
 _VALUES = {
@@ -139,6 +156,7 @@ class _Reader:
     blocks: Mapping[str, list[ast.stmt]]
     accesses: list[MemoryAccess] = field(default_factory=list)
     from_values: list[IndexFromValue] = field(default_factory=list)
+    lines: int = 0
 
     def read_block(self, name: str, conditions: tuple[Expression, ...], depth: int) -> Expression:
         """Read one block; returns the value that it gives."""
@@ -147,6 +165,9 @@ class _Reader:
         block = _BlockReader(self, {}, conditions, depth)
         result: Expression = Loaded("")
         for statement in self.blocks.get(name, ()):
+            self.lines += 1
+            if self.lines > _MOST_LINES:
+                raise NotUnderstood("a loop body with too many lines")
             if isinstance(statement, ast.Return) and isinstance(statement.value, ast.Name):
                 result = block.values.get(statement.value.id, Loaded(""))
             elif isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Name):
@@ -197,21 +218,21 @@ class _BlockReader:
         inner = (*self.conditions, *conjuncts(mask))
         value = self.reader.read_block(method, inner, self.depth + 1)
         other = self._value(node.args[1]) if len(node.args) > 1 else Loaded("")
-        return Applied("where", (mask, value, other))
+        return self._kept(Applied("where", (mask, value, other)), node)
 
     def _operation(self, line: str, name: str, node: ast.Call) -> Expression:
         if name == "load" or name in _STORES:
             return self._access(name, line, node)
-        if name == "load_seed":
+        if name == "load_seed" and len(node.args) > 1:
             index = self._value(node.args[1])
             self._note(MemoryAccess(name, line, _text(node.args[0]), index, self.conditions))
             return Loaded("")
         if name == "bucketize":
             return self._search(line, node)
-        if name == "check_bounds":
+        if name == "check_bounds" and len(node.args) > 1:
             self.conditions = (*self.conditions, *self._asserted(node))
             return Loaded("")
-        if name in ("index_expr", "value_expr", "constant", "to_dtype"):
+        if name in ("index_expr", "value_expr", "constant", "to_dtype") and node.args:
             return self._typed(name, node)
         return self._computed(name, node)
 
@@ -252,7 +273,8 @@ class _BlockReader:
         if isinstance(node, ast.Name):
             return self.values.get(node.id, Loaded(""))
         if isinstance(node, ast.Constant) and isinstance(node.value, (bool, int, float)):
-            return Number(node.value)
+            # Minus infinity pads a maximum: a value like others, but none to compute with.
+            return Number(node.value) if math.isfinite(node.value) else Loaded("")
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             inner = self._value(node.operand)
             return Number(-inner.value) if isinstance(inner, Number) else Loaded("")
@@ -263,10 +285,12 @@ class _BlockReader:
         value = self._value(node.args[0])
         kind = _type(node)
         if name == "to_dtype" and kind in _INTEGERS and _is_rounded(value):
-            return Applied("trunc", (value,))
+            return self._kept(Applied("trunc", (value,)), node)
         if kind in _INTEGERS:
+            return self._unknown(node) if _may_change(value, kind) else value
+        if isinstance(value, Number):
             return value
-        return value if isinstance(value, Number) else Applied("rounded", (value,))
+        return self._kept(Applied("rounded", (value,)), node)
 
     def _computed(self, name: str, node: ast.Call) -> Expression:
         operands = tuple(self._value(operand) for operand in node.args)
@@ -276,11 +300,18 @@ class _BlockReader:
         if operation == "sub" and len(operands) == 2:
             operation = "add"
             operands = (operands[0], Applied("mul", (Number(-1), operands[1])))
-        found = Applied(operation, operands)
-        if depth_of(found) > (_DEEPEST_DATA if has_data(found) else _DEEPEST):
+        if name in _BITWISE and not _is_logical(operation, operands):
             return self._unknown(node)
+        found = applied(operation, operands)
         is_arithmetic = operation in ("add", "mul", "max", "min", "where")
-        return Applied("rounded", (found,)) if is_arithmetic and _is_rounded(found) else found
+        if is_arithmetic and _is_rounded(found):
+            found = Applied("rounded", (found,))
+        return self._kept(found, node)
+
+    def _kept(self, found: Expression, node: ast.Call) -> Expression:
+        """The value, unless it is larger than anybody can use."""
+        is_deep = depth_of(found) > (_DEEPEST_DATA if has_data(found) else _DEEPEST)
+        return self._unknown(node) if is_deep or size_of(found) > _LARGEST else found
 
     def _unknown(self, node: ast.Call) -> Expression:
         """Some value, of the buffers that it was computed from."""
@@ -288,6 +319,30 @@ class _BlockReader:
         known = [self.values[name] for name in names if name in self.values]
         buffers = [buffer for value in known for buffer in data_in(value)]
         return Loaded(buffers[0] if buffers else "")
+
+
+def _is_logical(operation: str, operands: tuple[Expression, ...]) -> bool:
+    """Whether an operation on bits is one of true and false.
+
+    With an unknown value, `and` can only be zero or unknown, and says as much of its operands.
+    """
+    is_and = operation == "and"
+    return all(_is_truth(one) or (is_and and isinstance(one, Loaded)) for one in operands)
+
+
+def _is_truth(value: Expression) -> bool:
+    """Whether it is true or false, and nothing else."""
+    if isinstance(value, Number):
+        return isinstance(value.value, bool)
+    return isinstance(value, Applied) and value.operation in _TRUTHS
+
+
+def _may_change(value: Expression, kind: str) -> bool:
+    """Whether a type is so small that a value may not fit."""
+    limits = _SMALL.get(kind)
+    if limits is None or _is_truth(value):
+        return False
+    return not (isinstance(value, Number) and limits[0] <= value.value <= limits[1])
 
 
 @lru_cache(maxsize=1 << 14)

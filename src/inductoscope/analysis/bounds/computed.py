@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 from inductoscope.analysis.bounds.expressions import Applied, Expression, Loaded, Name, Number
 
@@ -27,6 +28,7 @@ class Ends:
 _OPEN = Ends(None, None)
 
 
+@lru_cache(maxsize=1 << 14)
 def is_exact(value: Expression) -> bool:
     """Whether it is a whole number that loop variables and sizes decide."""
     if isinstance(value, Loaded):

@@ -7,16 +7,33 @@ whoever asked says so instead of guessing.
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 
+from inductoscope.vocabulary.counting import count_of
+
 _LONGEST = 20_000
 _DEEPEST = 60
+# A value that is used twice doubles what it is part of: past this, nothing can be done with it.
+_LARGEST = 20_000
 
 
 class NotUnderstood(Exception):
     """An expression, or a part of a loop body, that has no meaning here; the text says which."""
+
+
+# What computing with a damaged recording may raise.
+FAILURES = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
 @dataclass(frozen=True)
@@ -126,6 +143,14 @@ _COMPARISONS: dict[type[ast.cmpop], str] = {
     ast.LtE: "le",
     ast.NotEq: "ne",
 }
+# How many operands an operation has; the others have one or more.
+_OPERANDS = {
+    **dict.fromkeys(("abs", "ceil", "float", "floor", "not", "trunc"), 1),
+    **dict.fromkeys(("eq", "ge", "gt", "le", "lt", "ne"), 2),
+    **dict.fromkeys(("floordiv", "mod", "pow", "truediv"), 2),
+    **dict.fromkeys(("modular", "where"), 3),
+}
+_DIVISIONS = ("floordiv", "mod", "modular", "truediv")
 OPPOSITES = {"eq": "ne", "ge": "lt", "gt": "le", "le": "gt", "lt": "ge", "ne": "eq"}
 
 
@@ -145,7 +170,7 @@ def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
     if depth > _DEEPEST:
         raise NotUnderstood("an expression that is nested too deeply")
     if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-        return Number(node.value)
+        return constant(node.value)
     if isinstance(node, ast.Name):
         return Name(node.id)
     if isinstance(node, ast.UnaryOp):
@@ -154,12 +179,12 @@ def from_syntax(node: ast.expr, depth: int = 0) -> Expression:
         return _binary(node, depth)
     if isinstance(node, ast.Compare) and len(node.ops) == 1:
         sides = (from_syntax(node.left, depth + 1), from_syntax(node.comparators[0], depth + 1))
-        return Applied(_named(_COMPARISONS.get(type(node.ops[0])), node), sides)
+        return applied(_named(_COMPARISONS.get(type(node.ops[0])), node), sides)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         operands = tuple(from_syntax(operand, depth + 1) for operand in node.args)
         if node.func.id == "Identity" and len(operands) == 1:
             return operands[0]
-        return Applied(_named(_FUNCTIONS.get(node.func.id), node), operands)
+        return applied(_named(_FUNCTIONS.get(node.func.id), node), operands)
     raise NotUnderstood(ast.unparse(node)[:80])
 
 
@@ -176,7 +201,26 @@ def _binary(node: ast.BinOp, depth: int) -> Expression:
     left, right = from_syntax(node.left, depth + 1), from_syntax(node.right, depth + 1)
     if isinstance(node.op, ast.Sub):
         return Applied("add", (left, minus(right)))
-    return Applied(_named(_BINARY.get(type(node.op)), node), (left, right))
+    return applied(_named(_BINARY.get(type(node.op)), node), (left, right))
+
+
+def constant(value: int | float) -> Number:
+    """A constant that can be computed with."""
+    if isinstance(value, float) and not math.isfinite(value):
+        raise NotUnderstood(f"the number {value}")
+    return Number(value)
+
+
+def applied(operation: str, operands: tuple[Expression, ...]) -> Applied:
+    """An operation, if it has a meaning with these operands."""
+    wanted = _OPERANDS.get(operation)
+    if not operands or (wanted is not None and len(operands) != wanted):
+        raise NotUnderstood(f"{operation} with {count_of(len(operands), 'operand')}")
+    if operation in _DIVISIONS and any(
+        isinstance(divisor, Number) and divisor.value == 0 for divisor in operands[1:]
+    ):
+        raise NotUnderstood("a division by zero")
+    return Applied(operation, operands)
 
 
 def _named(operation: str | None, node: ast.AST) -> str:
@@ -235,14 +279,33 @@ def depth_of(expression: Expression) -> int:
     return 1 + max(map(depth_of, inner), default=0)
 
 
+@lru_cache(maxsize=1 << 15)
+def size_of(expression: Expression) -> int:
+    """How many parts it has, each counted as often as it occurs."""
+    inner = expression.operands if isinstance(expression, Applied) else ()
+    return 1 + sum(map(size_of, inner))
+
+
 def replaced(expression: Expression, values: Mapping[str, Expression]) -> Expression:
     """The expression with names replaced, if any of them is in it."""
-    if not values or values.keys().isdisjoint(names_in(expression)):
+    found = values.keys() & names_in(expression)
+    if not found:
+        return expression
+    if size_of(expression) * max(size_of(values[name]) for name in found) > _LARGEST**2:
+        raise NotUnderstood("an expression that is too large")
+    result = _with_values(expression, values)
+    if size_of(result) > _LARGEST:
+        raise NotUnderstood("an expression that is too large")
+    return result
+
+
+def _with_values(expression: Expression, values: Mapping[str, Expression]) -> Expression:
+    if values.keys().isdisjoint(names_in(expression)):
         return expression
     if isinstance(expression, Name):
         return values[expression.name]
     assert isinstance(expression, Applied)
-    operands = tuple(replaced(operand, values) for operand in expression.operands)
+    operands = tuple(_with_values(operand, values) for operand in expression.operands)
     return Applied(expression.operation, operands)
 
 

@@ -11,6 +11,7 @@ from inductoscope.analysis.bounds.computed import Ends, ends_of, is_exact
 from inductoscope.analysis.bounds.context import Context, NameRange
 from inductoscope.analysis.bounds.evaluation import NoValue, holds, value_of
 from inductoscope.analysis.bounds.expressions import (
+    FAILURES,
     ZERO,
     Applied,
     Expression,
@@ -21,7 +22,15 @@ from inductoscope.analysis.bounds.expressions import (
     names_in,
     replaced,
 )
-from inductoscope.analysis.bounds.points import Extremes, Point, Purse, TooManyPoints, extremes
+from inductoscope.analysis.bounds.points import (
+    NO_TIME,
+    Extremes,
+    OutOfTime,
+    Point,
+    Purse,
+    TooManyPoints,
+    extremes,
+)
 from inductoscope.analysis.bounds.polynomials import number, polynomial
 from inductoscope.analysis.bounds.proof import Prover, difference
 from inductoscope.analysis.bounds.rooms import Positions, is_input, positions, widest_at
@@ -93,6 +102,8 @@ class BodyJudge:
 
     def judge(self, access: MemoryAccess) -> Verdict:
         """What can be said of one access."""
+        if self.purse.is_late:
+            return OutOfReach(NO_TIME)
         if access.is_search:
             return DataDependent((access.buffer,), None, is_inside=False)
         try:
@@ -103,6 +114,10 @@ class BodyJudge:
             return OutOfReach("no proof was found, and there are too many points to compute")
         except NoValue:
             return OutOfReach("no proof was found, and the index has no exact value")
+        except OutOfTime as why:
+            return OutOfReach(str(why))
+        except FAILURES as error:
+            return OutOfReach(f"not understood: {type(error).__name__}")
 
     # --- what is known ----------------------------------------------------------------------------
 
@@ -199,7 +214,7 @@ class BodyJudge:
 
     def _prover(self, conditions: tuple[Expression, ...]) -> Prover:
         if conditions not in self._provers:
-            self._provers[conditions] = Prover(self._context.assuming(conditions))
+            self._provers[conditions] = Prover(self._context.assuming(conditions), self.purse.until)
         return self._provers[conditions]
 
     def _computed_verdict(
@@ -216,6 +231,8 @@ class BodyJudge:
             return OutOfReach(f"the range of {', '.join(unknown)} is not known")
         tried = 0
         for sizes in self.sizes.tried(names):
+            if self.purse.is_late:
+                raise OutOfTime
             found = self._extremes(access, data, sizes)
             tried += 1
             if found is None:
@@ -307,7 +324,7 @@ def judge_parts(sizes: AdmittedSizes, purse: Purse) -> Iterator[tuple[MemoryAcce
         try:
             own = next(positions(name, sizes))
             first = sizes.read(room.offset)
-        except NotUnderstood:
+        except (NotUnderstood, *FAILURES):
             continue
         runs = tuple(Applied("ge", (length, Number(1))) for length in own.lengths)
         judge = BodyJudge(LoopBody({}, (), ()), sizes, {}, purse)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inductoscope.analysis.bounds.bodies import read_body
-from inductoscope.analysis.bounds.expressions import NotUnderstood
+from inductoscope.analysis.bounds.expressions import FAILURES, NotUnderstood
 from inductoscope.analysis.bounds.judging import judge_body, judge_parts
-from inductoscope.analysis.bounds.points import Purse
+from inductoscope.analysis.bounds.points import OutOfTime, Purse
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
 from inductoscope.model.entities import Compile, InductorGraph, Recording
@@ -17,6 +18,8 @@ from inductoscope.model.schedule import ScheduledNode, read_schedule
 
 # Points of loops that are computed for one graph where a proof is not found; a few seconds.
 MOST_POINTS = 2_000_000
+# For a whole recording.
+MOST_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -31,20 +34,23 @@ class JudgedGraph:
     without_body: tuple[str, ...]
 
 
-def judge_recording(recording: Recording, *, points: int = MOST_POINTS) -> Iterator[JudgedGraph]:
+def judge_recording(
+    recording: Recording, *, points: int = MOST_POINTS, seconds: float = MOST_SECONDS
+) -> Iterator[JudgedGraph]:
     """Every graph that was compiled, in order. One that came from a cache has no loop bodies."""
+    until = time.monotonic() + seconds
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             if graph.scheduled_after or graph.scheduled_before:
-                yield judge_graph(recording, compile_, graph, points=points)
+                yield judge_graph(recording, compile_, graph, points=points, until=until)
 
 
 def judge_graph(
-    recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int = MOST_POINTS
+    recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
 ) -> JudgedGraph:
     """The accesses of one graph."""
     memory = read_memory(recording, compile_, graph)
-    sizes, purse = AdmittedSizes(memory), Purse(points)
+    sizes, purse = AdmittedSizes(memory), Purse(points, until)
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     leaves = [leaf for node in scheduled for leaf in node.leaves]
     kernels = {node: kernel.name for kernel in graph.kernels for node in kernel.nodes}
@@ -78,10 +84,12 @@ def _judge_leaf(
 ) -> Iterator[JudgedAccess]:
     text = recording.payload(leaf.body)
     try:
+        if work.purse.is_late:
+            raise OutOfTime
         body = read_body(text)
         judged = list(judge_body(body, work.sizes, leaf.indirect, work.purse, work.known))
-    except NotUnderstood as why:
-        lost = OutOfReach(f"not understood: {why}")
+    except (NotUnderstood, OutOfTime, *FAILURES) as why:
+        lost = OutOfReach(_why_lost(why))
         yield JudgedAccess(kernel, leaf.name, "", "", "", "", lost, leaf.origins)
         return
     written = _written_indices(text)
@@ -96,6 +104,12 @@ def _judge_leaf(
             verdict=verdict,
             origins=leaf.origins,
         )
+
+
+def _why_lost(why: Exception) -> str:
+    if isinstance(why, OutOfTime):
+        return str(why)
+    return f"not understood: {why if isinstance(why, NotUnderstood) else type(why).__name__}"
 
 
 def _written_indices(text: str) -> dict[tuple[str, str], str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,16 +29,36 @@ class TooManyPoints(Exception):
     """More than may be looked at."""
 
 
+NO_TIME = "not looked at: the time for the proofs was used up"
+# Looking at the clock takes as long as computing a point.
+_BETWEEN_LOOKS = 256
+
+
+class OutOfTime(Exception):
+    """The time that was given is over."""
+
+    def __init__(self) -> None:
+        super().__init__(NO_TIME)
+
+
 @dataclass
 class Purse:
-    """How many points may still be looked at."""
+    """How many points may still be looked at, and until when (of time.monotonic)."""
 
     points: int
+    until: float = math.inf
+
+    @property
+    def is_late(self) -> bool:
+        """Whether the time is over."""
+        return time.monotonic() > self.until
 
     def spend(self, points: int, most: int = 1 << 16) -> None:
         """Take note of so many."""
         if points > min(self.points, most):
             raise TooManyPoints
+        if self.is_late:
+            raise OutOfTime
         self.points -= points
 
 
@@ -164,7 +185,10 @@ def _points(
 ) -> Iterator[dict[str, int]]:
     names = sorted(group.names)
     purse.spend(math.prod(lengths[name] for name in names) or 1)
-    for places in itertools.product(*(range(lengths[name]) for name in names)):
+    every = itertools.product(*(range(lengths[name]) for name in names))
+    for number, places in enumerate(every):
+        if number % _BETWEEN_LOOKS == 0 and purse.is_late:
+            raise OutOfTime
         yield dict(zip(names, places, strict=True))
 
 

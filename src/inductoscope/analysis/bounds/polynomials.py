@@ -26,6 +26,8 @@ Coefficient = int | Fraction
 # Products of sums grow quickly; past this nobody can use them.
 _MOST_TERMS = 400
 _HIGHEST_POWER = 8
+# No size is that large; computing with such numbers takes ever longer.
+_MOST_BITS = 256
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ class Polynomial:
 
     def times(self, factor: Coefficient) -> Polynomial:
         """A multiple of it."""
-        return Polynomial({monomial: value * factor for monomial, value in self.terms.items()})
+        return Polynomial(
+            {monomial: _bounded(value * factor) for monomial, value in self.terms.items()}
+        )
 
     def degree(self, atom: Atom) -> int:
         """The highest power of an atom."""
@@ -148,7 +152,7 @@ def one(atom: Atom) -> Polynomial:
 def polynomial(expression: Expression) -> Polynomial:
     """An expression as a polynomial."""
     if isinstance(expression, Number):
-        return number(_whole_if_possible(Fraction(expression.value)))
+        return number(_bounded(_whole_if_possible(Fraction(expression.value))))
     if not isinstance(expression, Applied):
         return one(expression)
     if expression.operation == "add":
@@ -167,6 +171,8 @@ def _whole(expression: Applied) -> Polynomial:
     """An operation as an atom, in one way of writing it."""
     operands = tuple(written(polynomial(operand)) for operand in expression.operands)
     if expression.operation == "truediv" and isinstance(operands[1], Number):
+        if operands[1].value == 0:
+            raise NotUnderstood("a division by zero")
         return polynomial(operands[0]).times(1 / Fraction(operands[1].value))
     if expression.operation == "float":
         return polynomial(operands[0])
@@ -223,10 +229,16 @@ def _sum(parts: Iterable[Polynomial]) -> Polynomial:
 def _collect(terms: Iterable[tuple[Monomial, Coefficient]]) -> Polynomial:
     found: dict[Monomial, Coefficient] = {}
     for monomial, value in terms:
-        found[monomial] = found.get(monomial, 0) + value
+        found[monomial] = _bounded(found.get(monomial, 0) + value)
     if len(found) > _MOST_TERMS:
         raise NotUnderstood("a sum of too many terms")
     return Polynomial({monomial: value for monomial, value in found.items() if value})
+
+
+def _bounded(value: Coefficient) -> Coefficient:
+    if max(value.numerator.bit_length(), value.denominator.bit_length()) > _MOST_BITS:
+        raise NotUnderstood("a number that is too large")
+    return value
 
 
 def _product(left: Monomial, right: Monomial) -> Monomial:

@@ -9,6 +9,8 @@ a proof that is not found says nothing.
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -58,6 +60,8 @@ class Prover:
     """Answers questions about one context, and remembers the answers."""
 
     context: Context
+    # Of time.monotonic: from then on, no proof is found.
+    until: float = math.inf
     effort: Effort = field(default_factory=Effort)
     _known: dict[tuple[Polynomial, frozenset[Atom]], bool] = field(default_factory=dict)
     _held: dict[Polynomial, bool] = field(default_factory=dict)
@@ -89,7 +93,7 @@ class Prover:
     def _proves(self, goal: Polynomial, gone: frozenset[Atom], depth: int) -> bool:
         if goal.constant is not None:
             return goal.constant >= 0
-        if depth > _DEEPEST or not self.effort.take():
+        if depth > _DEEPEST or not self.effort.take() or time.monotonic() > self.until:
             return False
         if self._is_plainly_positive(goal):
             return True
@@ -150,7 +154,7 @@ class Prover:
             chosen = polynomial(value)
             facts = tuple(fact.put(choice, chosen) for fact in self.context.facts)
             context = replace(self.context, facts=facts).assuming(conditions)
-            inside = Prover(context, self.effort)
+            inside = Prover(context, self.until, self.effort)
             if not inside.proves(goal.put(choice, chosen), gone, depth + 1):
                 return False
         return True

@@ -22,7 +22,9 @@ def sentence(judged: JudgedGraph, access: JudgedAccess) -> str:
     verdict = access.verdict
     if isinstance(verdict, Broken):
         return broken_sentence(judged, access, verdict)
-    where = f"{_who(access)} {_does(access)} {access.buffer} at {_short(access.index)}"
+    if not access.buffer and isinstance(verdict, OutOfReach):
+        return f"{who(access)}: {verdict.why}"
+    where = f"{who(access)} {does(access)} {access.buffer} at {_short(access.index)}"
     if isinstance(verdict, DataDependent):
         return f"{where}: {_about_data(verdict)}"
     if isinstance(verdict, OutOfReach):
@@ -45,7 +47,7 @@ def broken_sentence(judged: JudgedGraph, access: JudgedAccess, found: Broken) ->
         *(f"a value {value} in {buffer}" for buffer, value in found.values.items()),
     ]
     at = " and ".join(part for part in when if part)
-    text = f"{_who(access)} {_does(access)} {access.buffer} at {_short(access.index)}"
+    text = f"{who(access)} {does(access)} {access.buffer} at {_short(access.index)}"
     where = f"position {found.position} with {at or 'these sizes'}"
     return f"{text}: {where}, but {access.buffer} {positions}"
 
@@ -61,11 +63,13 @@ def sizes_sentence(judged: JudgedGraph, found: Broken) -> str:
     return ", ".join(parts)
 
 
-def _who(access: JudgedAccess) -> str:
+def who(access: JudgedAccess) -> str:
+    """What makes the access; a part of a buffer is placed by the graph."""
     return access.kernel or access.node or "the graph"
 
 
-def _does(access: JudgedAccess) -> str:
+def does(access: JudgedAccess) -> str:
+    """What it does to the buffer."""
     return _DONE.get(access.operation, "searches" if access.operation == "bucketize" else "writes")
 
 

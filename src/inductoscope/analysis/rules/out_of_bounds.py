@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.analysis.bounds.kernels import JudgedGraph, judge_recording
-from inductoscope.analysis.bounds.sentences import broken_sentence, sizes_sentence
+from inductoscope.analysis.bounds.sentences import broken_sentence, does, sizes_sentence, who
 from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Recording
@@ -28,13 +28,14 @@ from inductoscope.vocabulary import stages
 
 # A summary must not keep anybody waiting: proofs are quick, computing points is not.
 _POINTS = 20_000
+_SECONDS = 5.0
 _ADVICE = "'inductoscope bounds RECORDING --try' runs the graph at a size that breaks it."
 
 
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per kernel and buffer."""
     seen = set()
-    for judged in judge_recording(recording, points=_POINTS):
+    for judged in judge_recording(recording, points=_POINTS, seconds=_SECONDS):
         for access in judged.accesses:
             key = (judged.compile.id, judged.graph.key, access.kernel, access.buffer)
             if isinstance(access.verdict, Broken) and key not in seen:
@@ -45,14 +46,14 @@ def check(recording: Recording) -> Iterator[Finding]:
 def _finding(
     recording: Recording, judged: JudgedGraph, access: JudgedAccess, found: Broken
 ) -> Finding:
-    done = "reads" if access.operation.startswith("load") else "writes"
+    done = "places a part" if access.operation == "part" else does(access)
     sizes = sizes_sentence(judged, found)
     graph = read_graph(recording, final_graph(judged.compile, judged.graph))
     nodes = [node for node in (graph.nodes if graph else ()) if node.name in access.origins]
     place = next((node.place for node in reversed(nodes) if node.place), None)
     return Finding(
         rule="out_of_bounds",
-        title=f"{access.kernel or access.node} {done} outside {access.buffer}"
+        title=f"{who(access)} {done} outside {access.buffer}"
         + (f" where {sizes}" if sizes else ""),
         is_problem=True,
         confidence="proven",

@@ -8,6 +8,7 @@ from dataclasses import asdict
 from typing import Any
 
 from inductoscope.analysis.bounds.kernels import JudgedGraph
+from inductoscope.analysis.bounds.points import NO_TIME
 from inductoscope.analysis.bounds.sentences import sentence
 from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
@@ -75,6 +76,8 @@ def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
         )
         return
     printer.line(_summary(totals), style=BAD if totals["broken"] else GOOD)
+    if any(NO_TIME in access["text"] for graph in view["graphs"] for access in graph["accesses"]):
+        printer.line("The time for the proofs was used up: some accesses were not looked at.")
     for graph in view["graphs"]:
         printer.line()
         printer.heading(f"{graph['function'] or graph['graph']}, {graph['graph']}")
