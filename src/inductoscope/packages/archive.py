@@ -66,12 +66,12 @@ class Archive:
             raise damaged(self.path, f"{member.name} is compressed and too large to be unpacked")
         return memoryview(_inflated(self.path, member, packed))
 
-    def text(self, name: str) -> str | None:
-        """A member as text; None if there is none of this name."""
+    def text(self, name: str, most: int = _MOST_TEXT) -> str | None:
+        """A member as text; None if there is none of this name. `most` is in bytes."""
         member = self.find(name)
         if member is None:
             return None
-        if member.size > _MOST_TEXT:
+        if member.size > most:
             raise damaged(self.path, f"{name} has {member.size:,} bytes, too many for a text")
         return bytes(self.data(member)).decode("utf-8", "replace")
 

@@ -205,7 +205,9 @@ def _origin(expression: str, guards: PackageGuards) -> str:
     """Which other input decides the value of an expression."""
     defined = {symbol.name: symbol.expression for symbol in guards.symbols}
     meaning = defined.get(expression, expression)
-    while meaning in defined:
+    seen = {expression}
+    while meaning in defined and meaning not in seen:
+        seen.add(meaning)
         meaning = defined[meaning]
     for guard in guards.inputs:
         for dimension in range(len(guard.size_expressions) or len(guard.sizes)):

@@ -8,19 +8,24 @@ from __future__ import annotations
 import json
 import mmap
 import re
+import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import UnreadablePackage, UsageError
-from inductoscope.packages.archive import Archive, open_archive
+from inductoscope.packages.archive import Archive, damaged, open_archive
 from inductoscope.packages.elf import SharedLibrary, is_elf, read_library
 from inductoscope.packages.wrapper_text import WrapperText, read_wrapper
 
 _MODELS = "data/aotinductor/"
 _WEIGHTS = "data/weights/"
+_MOST_WRAPPER = 32 << 20  # bytes; torch writes a few of them per kernel
 _KERNEL_FILES = (".cubin", ".hsaco", ".fatbin", ".spv", ".zebin", ".ptx")
+
+# What a file that torch did not write can bring about in its reader.
+_MALFORMED = (ValueError, IndexError, KeyError, TypeError, RecursionError, struct.error)
 
 
 @dataclass(frozen=True)
@@ -110,6 +115,8 @@ def read_package(path: Path, *, verify: bool = True) -> Package:
         return _package(archive)
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}.") from None
+    except _MALFORMED as error:
+        raise damaged(path, f"something in it is not as torch writes it ({error})") from error
 
 
 def _library_alone(path: Path) -> Package:
@@ -179,7 +186,7 @@ def _model(archive: Archive, name: str) -> PackagedModel:
     wrapper = _with_end(files, ".wrapper.cpp") or _with_end(files, ".cpp")
     stem = (wrapper or _with_end(files, ".so")).rpartition(".")[0]
     library = archive.find(f"{stem}.so") or archive.find(_with_end(files, ".so"))
-    text = archive.text(wrapper) if wrapper else None
+    text = archive.text(wrapper, _MOST_WRAPPER) if wrapper else None
     metadata = _mapping(archive.text(f"{stem}_metadata.json"))
     weights = _mapping(archive.text(f"{folder}weights_config.json"))
     return PackagedModel(
@@ -194,7 +201,9 @@ def _model(archive: Archive, name: str) -> PackagedModel:
             file.name.removeprefix(folder) for file in files if file.name.endswith(_KERNEL_FILES)
         ),
         weights_files={
-            str(key): str(value[0]) for key, value in weights.items() if isinstance(value, list)
+            str(key): str(value[0])
+            for key, value in weights.items()
+            if isinstance(value, list) and value
         },
     )
 

@@ -26,7 +26,7 @@ def value_of(expression: str, values: Mapping[str, int]) -> int | None:
     plain = _PREFIX.sub("", _CAST.sub("", _SUFFIX.sub(r"\1", text)))
     try:
         return _value(ast.parse(plain, mode="eval").body, values)
-    except (SyntaxError, ValueError, RecursionError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 
 

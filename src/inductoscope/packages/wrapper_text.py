@@ -1,7 +1,9 @@
 """Reads the C++ wrapper that a package keeps beside its library: inputs, constants, calls, flags.
 
 The text is read with patterns, line by line, and never compiled. What a pattern does not find is
-missing in the answer, and nothing else.
+missing in the answer, and nothing else. The text may be a stranger's: every pattern takes a time
+that grows with its length and not with the square of it, so repetitions are bounded or begin at the
+start of a line.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from dataclasses import dataclass, replace
 from inductoscope.packages.guards import InputGuard, PackageGuards, SizeRange, Symbol
 
 _NO_LIMIT = 2**62
+_LONGEST_COMMAND = 100_000  # characters that are split as a shell would
+_LONGEST_LIST = 4_000  # characters of the arguments of the model's base class
 
 
 @dataclass(frozen=True)
@@ -72,7 +76,7 @@ def read_wrapper(text: str) -> WrapperText:
     constants = tuple(_constants(text, calls))
     return WrapperText(
         guards=PackageGuards(tuple(_guards(text, body, names)), tuple(_symbols(body))),
-        outputs=tuple(re.findall(r'outputs_info_\[\d+\]\.name = "([^"]*)"', text)),
+        outputs=tuple(re.findall(r'outputs_info_\[\d{1,6}\]\.name = "([^"\n]*)"', text)),
         constants=constants,
         calls=calls,
         compile_command=_command(text, "Compile cmd"),
@@ -94,20 +98,22 @@ def _run_body(text: str) -> str:
 
 
 def _inputs(text: str) -> dict[int, str]:
-    found = re.findall(r'inputs_info_\[(\d+)\]\.name = "([^"]*)"', text)
+    found = re.findall(r'\binputs_info_\[(\d{1,6})\]\.name = "([^"\n]*)"', text)
     return {int(number): name for number, name in found}
 
 
 # --- guards ---------------------------------------------------------------------------------------
 
 _DTYPE = re.compile(r"int32_t (\w+)_expected_dtype = aoti_torch_dtype_(\w+)\(\);")
-_EXACT = re.compile(r"if \((-?\d+)L* != (\w+)_(size|stride)\[(\d+)\]\)")
-_LEAST = re.compile(r"if \((\w+)_size\[(\d+)\] < (\d+)\)")
-_MOST = re.compile(r"if \((\w+)_size\[(\d+)\] > (\d+)\)")
-_DEVICE = re.compile(r'<< (\w+)_expected_device_type << "\d+\((\w+)\), "')
+_EXACT = re.compile(r"if \((-?\d{1,19})L* != (\w+)_(size|stride)\[(\d{1,3})\]\)")
+_LEAST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] < (\d{1,19})\)")
+_MOST = re.compile(r"if \((\w+)_size\[(\d{1,3})\] > (\d{1,19})\)")
+_DEVICE = re.compile(r'<< (\w+)_expected_device_type << "\d{1,9}\((\w+)\), "')
 _ASSERTED = re.compile(r"assert_size_stride\((\w+), \{([^{}]*)\}, \{([^{}]*)\}, \"input\"\)")
-_ALIGNED = re.compile(r"reinterpret_cast<std::uintptr_t>\((\w+)\.data_ptr\(\)\) & \((\d+) ?- ?1\)")
-_SYMBOL = re.compile(r"^\s*(?:const )?int64_t (\w+) = ([^;]+);", re.MULTILINE)
+_ALIGNED = re.compile(
+    r"reinterpret_cast<std::uintptr_t>\((\w+)\.data_ptr\(\)\) & \((\d{1,9}) ?- ?1\)"
+)
+_SYMBOL = re.compile(r"^[ \t]*(?:const )?int64_t (\w+) = ([^;\n]+);", re.MULTILINE)
 
 
 def _guards(text: str, body: str, names: dict[int, str]) -> Iterator[InputGuard]:
@@ -178,7 +184,7 @@ def _symbols(body: str) -> Iterator[Symbol]:
 
 # --- constants ------------------------------------------------------------------------------------
 
-_CONSTANT = re.compile(r"constants_info_\[(\d+)\]\.(\w+) = (.*);$", re.MULTILINE)
+_CONSTANT = re.compile(r"^[ \t]*constants_info_\[(\d{1,9})\]\.(\w+) = (.*);$", re.MULTILINE)
 _KINDS = {"Parameter": "parameter", "Buffer": "buffer", "TensorConstant": "tensor constant"}
 
 
@@ -186,6 +192,10 @@ def _constants(text: str, calls: tuple[KernelCall, ...]) -> Iterator[PackagedCon
     rows: dict[int, dict[str, str]] = {}
     for number, name, value in _CONSTANT.findall(text):
         rows.setdefault(int(number), {})[name] = value
+    writers: dict[str, list[str]] = {}
+    for call in calls:
+        for written in call.writes:
+            writers.setdefault(written, []).append(call.name)
     for row in rows.values():
         variable = row.get("name", "").strip('"')
         kind = row.get("type", "").rpartition("::")[2].rstrip(")")
@@ -198,33 +208,33 @@ def _constants(text: str, calls: tuple[KernelCall, ...]) -> Iterator[PackagedCon
             bytes=next(iter(_integers(row.get("data_size", ""))), 0),
             kind=_KINDS.get(kind, "folded constant" if row.get("from_folded") == "true" else kind),
             is_folded=row.get("from_folded") == "true",
-            written_by=tuple(dict.fromkeys(c.name for c in calls if variable in c.writes)),
+            written_by=tuple(dict.fromkeys(writers.get(variable, ()))),
         )
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"-?\d+", text))
+    return tuple(int(number) for number in re.findall(r"-?\d{1,19}", text))
 
 
 def _has_weights(text: str) -> bool | None:
     """The last argument of the model's base class, where it has one."""
-    found = re.search(
-        r": AOTInductorModelBase\([^{]*?std::move\(cubin_dir\),\s*(true|false)\)", text
-    )
+    start = text.find(": AOTInductorModelBase(")
+    listed = text[start : start + _LONGEST_LIST].partition("{")[0] if start >= 0 else ""
+    found = re.search(r"std::move\(cubin_dir\),\s*(true|false)\)", listed)
     return None if found is None else found.group(1) == "true"
 
 
 # --- calls ----------------------------------------------------------------------------------------
 
 _CALLS = (
-    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d+)")),
+    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d{1,9})")),
     ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
     ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
     ("kernel", re.compile(r"^\s*call_(\w+)\(")),
     ("kernel", re.compile(r"^\s*((?:cpp|triton|cuda|cutlass)_\w+)\(")),
 )
-_ATEN = re.compile(r"Original ATen: \[([^\]]*)\]")
-_WRITTEN = re.compile(r"(?<!const )\b[\w:]+\*\)\((\w+)\.data_ptr\(\)\)")
+_ATEN = re.compile(r"Original ATen: \[([^\[\]]*)\]")
+_WRITTEN = re.compile(r"(?<!const )\b[\w:]{1,60}\*\)\((\w+)\.data_ptr\(\)\)")
 
 
 def _calls(body: str) -> Iterator[KernelCall]:
@@ -269,14 +279,14 @@ def _command(text: str, title: str) -> str:
 
 
 def _raw_string(text: str, name: str) -> str:
-    found = re.search(rf'\b{name} = R"\((.*)\)";$', text, re.MULTILINE)
+    found = re.search(rf'^[ \t]*{name} = R"\((.*)\)";$', text, re.MULTILINE)
     return found.group(1) if found else ""
 
 
 def flags_of(command: str) -> tuple[str, ...]:
     """Flags of a compiler's command line that change what it makes."""
     try:
-        words = shlex.split(command)
+        words = shlex.split(command) if len(command) < _LONGEST_COMMAND else command.split()
     except ValueError:
         words = command.split()
     kept, skip = [], False
