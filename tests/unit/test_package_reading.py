@@ -222,6 +222,18 @@ def test_any_damage_to_a_library_is_an_error_of_ours(tmp_path: Path) -> None:
             read_library(memoryview(bytes(changed)), name)
 
 
+def test_a_library_that_announces_too_many_versions(package: Package) -> None:
+    """The count says a million million; the last entry says that it is the last."""
+    with zipfile.ZipFile(SMALL) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".so"))
+        library = archive.read(name)
+    tag = struct.pack("<Q", 0x6FFFFFFF)
+    before, after = library.split(tag, 1)
+    lying = before + tag + struct.pack("<Q", 10**12) + after[8:]
+    assert package.models[0].library is not None
+    assert read_library(memoryview(lying), name).versions == package.models[0].library.versions
+
+
 def test_a_symbol_is_found_by_its_hash() -> None:
     with zipfile.ZipFile(SMALL) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".so"))

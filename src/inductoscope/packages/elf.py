@@ -97,7 +97,11 @@ class ElfFile:
             for _ in range(entries):
                 _, _, _, name, step = struct.unpack_from("<L2H2L", self._data, entry)
                 yield self._string(name)
+                if step == 0:  # The last one says so, whatever the count says.
+                    break
                 entry += step
+            if following == 0:
+                return
             place, count = place + following, count - 1
 
     def has_version(self, number: int) -> bool:

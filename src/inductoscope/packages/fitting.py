@@ -18,7 +18,7 @@ ARCHIVE_VERSION = "0"  # the only one that torch 2.11 to 2.15 reads
 # word or several: AVX512 AVX512_VNNI AMX_TILE.
 _INSTRUCTIONS: dict[str, tuple[str, ...]] = {
     "AVX512": ("avx512f", "avx512dq", "avx512vl", "avx512bw", "fma"),
-    "AVX2": ("avx2", "fma", "f16c"),
+    "AVX2": ("avx2", "fma"),
     "ASIMD": ("asimd",),
     "NEON": ("asimd",),
     "SVE": ("sve",),
@@ -38,7 +38,7 @@ _OPERATOR_SHIM = re.compile(r"aoti_torch_(?:cpu|cuda|xpu|mps|mtia|hpu|npu|aten|m
 # What a package is linked with besides torch.
 _SYSTEM_LIBRARIES = re.compile(
     r"(?:lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp|iomp5|omp|atomic|cuda|cudart|z|sycl|"
-    r"ze_loader|amdhip64)|ld-linux[\w-]*)\.so(?:[.\d]*)"
+    r"ze_loader|amdhip64)(?:-[\da-f]+)?|ld-linux[\w-]*)\.so(?:[.\d]*)"
 )
 
 
