@@ -113,3 +113,14 @@ def test_a_program_that_compiles_ahead_of_time_and_never_calls_it(tmp_path: Path
     case, _ = written_case(tmp_path, replace(ENDS_WELL, events=(MADE_HERE, end)), plain=[ENDS_WELL])
     found = verdict_of_first(case)
     assert found.verdict == "not-checked"
+
+
+def test_a_package_whose_calls_cannot_be_compared_is_tried_against_eager(tmp_path: Path) -> None:
+    """As with a buffer that the package should change and does not."""
+    skipped = checked("skipped", "it changes its own buffers, so that no two calls are alike")
+    case, asked = written_case(tmp_path, replace(FAILS, events=(MADE_HERE, skipped)))
+    case.runs.uses_packages = True  # As the first run shows.
+    found = verdict_of_first(case)
+    assert (found.verdict, found.confidence) == ("wrong-result", "likely")
+    assert "ends well with the exported program in its place" in found.summary
+    assert asked == ["eager"]
