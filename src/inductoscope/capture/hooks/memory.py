@@ -77,8 +77,8 @@ def _describe_buffer(buffer: Any) -> dict[str, Any] | None:
     mutated = getattr(layout, "get_buffer", None)
     if mutated is not None:
         return {"same_as": mutated().get_name()}
-    if not hasattr(layout, "size") or not hasattr(layout, "stride"):
-        return None
+    if not all(hasattr(layout, name) for name in ("size", "stride", "offset")):
+        return None  # An operation that only writes to others has no memory.
     found: dict[str, Any] = {"size": _texts(layout.size), "stride": _texts(layout.stride)}
     view = getattr(layout, "view", None)
     if view is not None:

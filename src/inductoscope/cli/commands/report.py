@@ -67,7 +67,8 @@ def command(
         write_json(view, json_path)
     if json_path != "-":
         printer = Printer()
-        printer.line(f"{view['path']} ({size / 1e6:.1f} MB)")
+        # In one piece, to be copied or clicked on.
+        printer.code(f"{view['path']} ({size / 1e6:.1f} MB)", indent=0)
         graphs, findings = len(found.index.graphs), len(found.index.findings)
         printer.line(f"{count_of(graphs, 'graph')}, {count_of(findings, 'finding')}")
 
