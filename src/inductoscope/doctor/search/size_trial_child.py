@@ -12,9 +12,26 @@ from pathlib import Path
 from typing import Any
 
 TORCH_NAMES = {
-    "torch._inductor.compile_fx": ("compile_fx",),
+    "torch._inductor.compile_fx": ("compile_fx", "compile_fx_inner"),
+    "torch._inductor.config": ("fallback_random",),
     "torch.utils._pytree": ("tree_leaves",),
 }
+
+
+class WatchedCompiler:
+    """Compiles one graph, and remembers whether that failed: a backward is compiled on its way."""
+
+    def __init__(self, compiler: Any) -> None:
+        self.compiler = compiler
+        self.has_failed = False
+
+    def __call__(self, *arguments: Any, **more: Any) -> Any:
+        """The compiled graph."""
+        try:
+            return self.compiler(*arguments, **more)
+        except BaseException:
+            self.has_failed = True
+            raise
 
 
 def main() -> None:
@@ -50,15 +67,20 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
         _, sized = rebuild(order.sized, {})
     except Unbuildable as why:
         return f"the graph cannot be rebuilt from the recording: {why}", False
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor import config
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
 
+    # Else the random numbers of eager and compiled differ. A backward is compiled as late as
+    # when it runs, so the setting has to stay.
+    config.fallback_random = True
+    compiler = WatchedCompiler(compile_fx_inner)
     memory = GuardedMemory(keeps_blocks=True)
     names = [node.target for node in sized.module.graph.nodes if node.op == "placeholder"]
     inputs = [_made_up(i, name, order) for i, name in zip(sized.inputs, names, strict=True)]
     expected = _called(sized.module, [_copy(value) for value in inputs])
     with memory.active():
         with as_in_dynamo(order.recorded, mode, {}):
-            compiled = compile_fx(recorded.module, recorded.inputs)
+            compiled = compile_fx(recorded.module, recorded.inputs, inner_compile=compiler)
         guarded = [
             memory.guarded(value, name) if isinstance(value, torch.Tensor) else value
             for value, name in zip(inputs, names, strict=True)
@@ -67,11 +89,19 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
         try:
             found = _called(lambda *given: compiled(*given), guarded)
         except Exception as error:
-            return f"the compiled graph raises {type(error).__name__}: {str(error)[:300]}", True
+            return what_was_raised(error, compiler)
     memory.note("of the graph")
     if memory.overrun:
         return f"at this size, a {memory.overrun}", True
     return _compared(expected, found)
+
+
+def what_was_raised(error: Exception, compiler: WatchedCompiler) -> tuple[str, bool]:
+    """An error of the compiler says nothing about the bounds of a kernel."""
+    text = f"{type(error).__name__}: {str(error)[:300]}"
+    if compiler.has_failed:
+        return f"the backward of the graph cannot be compiled here: {text}", False
+    return f"the compiled graph raises {text}", True
 
 
 def _compared(expected: list[Any], found: list[Any]) -> tuple[str, bool]:
@@ -97,6 +127,7 @@ def _called(function: Any, inputs: list[Any]) -> list[Any]:
     import torch
     from torch.utils import _pytree
 
+    torch.manual_seed(0)
     results = [r for r in _pytree.tree_leaves(function(*inputs)) if isinstance(r, torch.Tensor)]
     learning = [result for result in results if result.requires_grad]
     if learning:

@@ -1,0 +1,27 @@
+"""Running a graph at a size that breaks it: which errors show a fault."""
+
+from __future__ import annotations
+
+import pytest
+
+from inductoscope.doctor.search.size_trial_child import WatchedCompiler, what_was_raised
+
+
+def failing_compiler() -> None:
+    """Stands for Inductor where a graph has no lowering."""
+    raise NotImplementedError("no lowering")
+
+
+def test_an_error_of_a_kernel_shows_a_fault() -> None:
+    text, fails = what_was_raised(IndexError("out of bounds"), WatchedCompiler(failing_compiler))
+    assert fails
+    assert text == "the compiled graph raises IndexError: out of bounds"
+
+
+def test_a_backward_that_cannot_be_compiled_shows_none() -> None:
+    compiler = WatchedCompiler(failing_compiler)
+    with pytest.raises(NotImplementedError) as raised:
+        compiler()
+    text, fails = what_was_raised(raised.value, compiler)
+    assert not fails
+    assert "cannot be compiled here: NotImplementedError: no lowering" in text
