@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import random
 import time
@@ -28,9 +29,12 @@ from inductoscope.analysis.bounds.verdicts import (
     Proven,
     Verdict,
 )
+from inductoscope.analysis.rules import out_of_bounds
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.model.schedule import IndirectIndex
+from inductoscope.views.report.bounds import bounds_view, print_bounds
+from inductoscope.views.report.terminal import Printer
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/recording"))
 
@@ -365,6 +369,42 @@ def test_what_there_was_no_time_for_is_said_to_be_open() -> None:
     late = Purse(1000, until=time.monotonic() - 1)
     body = read_body(body_text("{p0: 4}", "p0 + 1"))
     assert [verdict for _, verdict in judge_body(body, sizes, {}, late)] == [OutOfReach(NO_TIME)]
+
+
+def test_a_recording_without_time_for_proofs_says_so() -> None:
+    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
+    view = bounds_view(recording, judge_recording(recording, seconds=-1))
+    texts = [access["text"] for graph in view["graphs"] for access in graph["accesses"]]
+    assert texts
+    assert all(text.endswith(NO_TIME) for text in texts)
+    written = io.StringIO()
+    print_bounds(Printer(written), view)
+    assert "some accesses were not looked at" in written.getvalue()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "",
+        "var_ranges = {p0: 1e999}\ndef body(self, ops):\n    pass",
+        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.load('buf0', ops.x())",
+        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.load()",
+        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.lt()",
+    ],
+)
+def test_a_damaged_loop_body_never_ends_the_report(
+    body: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
+    own = recording.payload
+    monkeypatch.setattr(
+        type(recording),
+        "payload",
+        lambda self, digest: body if "def body" in own(digest) else own(digest),
+    )
+    assert list(out_of_bounds.check(recording)) == []
+    kinds = {access.kind for graph in judge_recording(recording) for access in graph.accesses}
+    assert kinds == {"out-of-reach"}
 
 
 def test_a_part_that_leaves_its_buffer_has_a_subject() -> None:
