@@ -38,6 +38,10 @@ class LiftedGraph:
     _versions: dict[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.note_values()
+
+    def note_values(self) -> None:
+        """From now on, a change of an attribute is one that a package does not know of."""
         self._versions = {name: value._version for name, value in self.attributes.items()}
 
     @property

@@ -58,6 +58,7 @@ class Packages:
 
         def note(files: Files) -> None:
             for program in made:
+                program.lifted.note_values()  # The compiler itself may have touched them.
                 self._libraries.update((path, program) for path in _libraries_in(files))
 
         def done(files: Files) -> Files:

@@ -116,8 +116,8 @@ class CheckedCalls:
         return function(*args, **kwargs)
 
     def _check(self, function: Callable[..., Any], flat: Sequence[Any]) -> None:
-        changed = "" if self._are_replaced else self._program.lifted.changed_since
-        if changed:
+        changed = self._program.lifted.changed_since
+        if changed and not self._are_replaced and not self._unchecked:
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
             self._skip()
