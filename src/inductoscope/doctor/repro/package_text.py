@@ -67,7 +67,8 @@ def _packaged(candidate: Candidate, stored: Sequence[int]) -> list[str]:
         f'            exported, package_path=f"{{folder.name}}/model.pt2"{_options(candidate)}',
         "        )",
         "        loaded.append(torch._inductor.aoti_load_package(path))",
-        f"    return loaded[0](*{rest})",
+        "    (model,) = loaded",
+        f"    return model(*{rest})",
     ]
     return lines
 
