@@ -21,7 +21,6 @@ from inductoscope.doctor.instructions import (
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.finding_verdict import verdict_on
 from inductoscope.doctor.outside.issue import issue_text
-from inductoscope.doctor.outside.last_position import compiler_functions
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.suppressing_axes import suppressing
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
@@ -454,58 +453,3 @@ def test_a_bug_report_holds_what_the_tracker_asks_for(tmp_path: Path) -> None:
     for part in (verdict.summary, "x = 1\n```", "AssertionError: not close", "config.x = 1"):
         assert part in text
     assert text.endswith("## Versions\n\ntorch 2.13.0, Linux\n")
-
-
-# --- stacks ---------------------------------------------------------------------------------------
-
-
-SITE = "/home/me/env/lib/python3.11/site-packages"
-STACKS = f"""\
-Timeout (0:00:20)!
-Thread 0x00007f0000000001 (most recent call first):
-  File "{SITE}/torch/_inductor/scheduler.py", line 10 in earlier
-  File "/home/me/model.py", line 3 in <module>
-Timeout (0:00:20)!
-Thread 0x00007f0000000001 (most recent call first):
-  File "{SITE}/torch/_inductor/pattern_matcher.py", line 20 in <lambda>
-  File "{SITE}/torch/_inductor/fx_passes/joint_graph.py", line 30 in joint_graph_passes
-  File "{SITE}/torch/fx/graph.py", line 5 in lint
-  File "{SITE}/torch/_dynamo/convert_frame.py", line 40 in _compile
-  File "/home/me/model.py", line 3 in <module>
-"""
-
-
-def test_the_compilers_functions_are_taken_from_the_last_stack() -> None:
-    assert compiler_functions(STACKS) == [
-        "<lambda> (torch/_inductor/pattern_matcher.py:20)",
-        "joint_graph_passes (torch/_inductor/fx_passes/joint_graph.py:30)",
-        "_compile (torch/_dynamo/convert_frame.py:40)",
-    ]
-
-
-def test_the_stack_of_a_crash_is_the_last_one() -> None:
-    crash = (
-        "Fatal Python error: Segmentation fault\n\n"
-        "Current thread 0x00007f0000000001 (most recent call first):\n"
-        f'  File "{SITE}/torch/_inductor/codecache.py", line 7 in load\n\n'
-        "Extension modules: numpy._core (total: 1)\n"
-    )
-    assert compiler_functions(STACKS + crash) == ["load (torch/_inductor/codecache.py:7)"]
-
-
-def test_a_stack_outside_the_compiler_names_nothing() -> None:
-    assert compiler_functions("") == []
-    assert compiler_functions('Timeout!\n  File "/home/me/model.py", line 3 in <module>\n') == []
-
-
-def test_a_thread_that_waits_is_not_the_one_that_is_stuck() -> None:
-    """Python writes the newest thread first and the main thread last."""
-    waiting = (
-        "Timeout (0:00:20)!\n"
-        "Thread 0x00007f0000000002 (most recent call first):\n"
-        f'  File "{SITE}/torch/_inductor/compile_worker/subproc_pool.py", line 9 in _recv_msg\n'
-        f'  File "{SITE}/torch/_inductor/compile_worker/subproc_pool.py", line 8 in _read_thread\n'
-        '  File "/usr/lib/python3.11/threading.py", line 1 in run\n\n'
-    )
-    stuck = STACKS.rpartition("Timeout (0:00:20)!\n")[2]
-    assert compiler_functions(waiting + stuck)[0].startswith("<lambda>")
