@@ -50,6 +50,8 @@ class Found:
     # What the graph alone did instead, if it does not.
     alone: str = ""
     location: Location = field(default_factory=Location)
+    # The first wrong kernel of the program's own graph, compiled the way the program does.
+    in_program: Location = field(default_factory=Location)
     operations: list[str] = field(default_factory=list)
     # The same as the program calls them.
     calls: list[str] = field(default_factory=list)

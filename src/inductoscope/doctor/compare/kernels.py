@@ -18,6 +18,7 @@ import torch
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare import cpp_reports, cpp_wrappers, python_wrappers
 from inductoscope.doctor.compare.graphs import inputs_for, named_inputs, node_values
+from inductoscope.doctor.compare.overwritten import LiveBuffers
 from inductoscope.doctor.compare.values import copy_values
 from inductoscope.doctor.compare.watched_graphs import (
     KernelDivergence,
@@ -160,11 +161,13 @@ class _GraphReports:
         self._mentions = mentions
         # How often each buffer was reported in this call.
         self._seen: dict[str, int] = {}
+        self._live = LiveBuffers(graph, mentions)
 
     def begin(self, arguments: list[Any], constants: Mapping[str, Any] = cpp_reports.NONE) -> None:
         graph = self._graph
         graph.checked.clear()
         self._seen.clear()
+        self._live.clear()
         graph.inputs = named_inputs(graph.module, copy_values(list(arguments)))
         if self._watch.compare:
             inputs = inputs_for(graph.module, graph.inputs)
@@ -184,18 +187,22 @@ class _GraphReports:
             self._watch.on_kernel(kernel)
             self._watch.on_buffers(kernel, buffers)
         graph, seen, mentions = self._graph, self._seen, self._mentions
-        for name, value in buffers.items():
+        tensors = {name: v for name, v in buffers.items() if isinstance(v, torch.Tensor)}
+        for name in buffers:
             seen[name] = seen.get(name, 0) + 1
+        if self._watch.compare:
+            self._note(self._live.after(kernel, tensors))
+        for name, value in tensors.items():
             is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
-            if not isinstance(value, torch.Tensor):
-                continue
             if is_first or name in graph.rewritten:
                 graph.checked[name] = value.detach().clone()
             if is_last if name in graph.rewritten else is_first:
-                found = divergence_of(graph, kernel, name, value)
-                if found is not None:
-                    self._watch.divergences.append(found)
-                    self._watch.on_divergence(found)
+                self._note(divergence_of(graph, kernel, name, value))
+
+    def _note(self, found: KernelDivergence | None) -> None:
+        if found is not None:
+            self._watch.divergences.append(found)
+            self._watch.on_divergence(found)
 
 
 def _operator(node: Any) -> str:

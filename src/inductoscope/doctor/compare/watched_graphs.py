@@ -28,6 +28,10 @@ class KernelDivergence:
     # Names of the FX nodes that went into the buffer.
     origins: tuple[str, ...]
     graph: WatchedGraph
+    # Whether the buffer was right, and the kernel has changed it though it must not.
+    is_overwritten: bool = False
+    # The buffer of the kernel that has the same memory.
+    shares_memory_with: str = ""
 
 
 @dataclass
@@ -39,6 +43,8 @@ class WatchedGraph:
     lowered: Any
     # Buffers that are written again later, with the nodes that do it.
     rewritten: dict[str, set[str]] = field(default_factory=dict)
+    # For each buffer, those that are computed from it.
+    readers: dict[str, set[str]] = field(default_factory=dict)
     # The types that the lowered graph gives to buffers.
     planned: dict[str, torch.dtype] = field(default_factory=dict)
     # Constants of the generated code, with the attributes of the module that they come from.
@@ -76,6 +82,7 @@ def described(lowered: Any) -> WatchedGraph:
         origins,
         lowered,
         rewritten,
+        _readers(lowered),
         planned,
         constants,
         tuple(sorted(written)),
@@ -88,6 +95,14 @@ def _rewritten(lowered: Any) -> dict[str, set[str]]:
         writers = {node.name for node in getattr(operation, "origins", ())}
         for name in _mutated_by(operation):
             found.setdefault(name, set()).update(writers)
+    return found
+
+
+def _readers(lowered: Any) -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for node in getattr(getattr(lowered, "scheduler", None), "nodes", ()):
+        for read in node.read_writes.reads:
+            found.setdefault(read.name, set()).update(node.get_buffer_names())
     return found
 
 

@@ -7,7 +7,6 @@ findings are written after every step, so that an interruption loses one step.
 from __future__ import annotations
 
 import math
-import signal
 import time
 import traceback
 from collections.abc import Iterator, Sequence
@@ -29,12 +28,13 @@ from inductoscope.doctor.failure import (
 from inductoscope.doctor.handover import Found, say, write_found
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
-from inductoscope.doctor.repro.failure_script import script_text
+from inductoscope.doctor.repro.failure_script import expected_output, script_text
 from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.error_location import locate_error
+from inductoscope.doctor.search.first_wrong_kernel import guilty_in_program
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.memory_evidence import memory_evidence
 from inductoscope.doctor.search.oracle import Oracle
@@ -114,8 +114,9 @@ class Investigation:
         )
         self._smallest = candidate
         self._location = Location()
-        # How the program itself reaches Inductor.
+        # How the program itself reaches Inductor, and its graph on that way.
         self._flow = found.flow = candidate.flow
+        self._own = replace(candidate, earlier=None)
 
     def run(self) -> None:
         """All steps."""
@@ -133,6 +134,7 @@ class Investigation:
         if not self._found.reproduces:
             self._found.is_complete = True
             return
+        self._name_kernel()
         self._shrink(self._locate_roughly())
         self._locate()
         self._write_script()
@@ -193,6 +195,18 @@ class Investigation:
             if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
+        self._save()
+
+    def _name_kernel(self) -> None:
+        """The guilty kernel by its name in the package; the smallest graph has other ones."""
+        if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
+            return
+        self._say("comparing every kernel of the package with eager")
+        found = guilty_in_program(self._own, self._oracle.forks)
+        if found.kernel or found.operation:
+            kind = "kernel" if found.kernel else "operator"
+            self._say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
+        self._found.in_program = found
         self._save()
 
     def _ways_to_show_it(self) -> Iterator[_Way]:
@@ -304,7 +318,7 @@ class Investigation:
             )
         except ToolFailure as error:
             self._found.no_script = str(error)
-        self._found.expected_output = _expected_output(self._failure)
+        self._found.expected_output = expected_output(self._failure)
         self._save()
 
     def _repeatable(self) -> Candidate:
@@ -380,15 +394,3 @@ def _is_again(again: Failure, first: Failure) -> bool:
         return True
     is_alike = first.kind != ERROR and again.kind == first.kind
     return is_alike or again.is_same_as(first)
-
-
-def _expected_output(failure: Failure) -> list[str]:
-    """What the script has to print: that eager is well, and what compiled does."""
-    if failure.kind == ERROR:
-        return ["eager: ok", failure.aspect]
-    if failure.kind == SIGNAL:
-        number = int(getattr(signal, failure.aspect, 0))
-        return ["eager ended with 0", f"compiled ended with -{number or ''}"]
-    if failure.kind == HANG:
-        return ["eager ended with 0", "compiled ended with None"]
-    return ["compiled:", "AssertionError"]

@@ -114,11 +114,20 @@ def _culprit(found: Found) -> Culprit:
     return Culprit(
         op=operation or None,
         pass_=pass_name,
-        kernel=location.kernel or None,
+        kernel=_kernel_of_program(found) or location.kernel or None,
         function=location.function or was_in or None,
         config=_setting(found),
         source=relative_place(found.sources[-1]) if found.sources else None,
     )
+
+
+def _kernel_of_program(found: Found) -> str:
+    """The guilty kernel by its name in the program, unless something before it is to blame."""
+    is_before = found.location.pass_name or _stage(found) in _BEFORE_KERNELS
+    return "" if is_before else found.in_program.kernel
+
+
+_BEFORE_KERNELS = (stages.USER, *stages.BEFORE_INDUCTOR, stages.DECOMPOSITION, *stages.PASSES)
 
 
 def _setting(found: Found) -> str | None:
@@ -223,6 +232,9 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(text, where)
     if location.text != failure.text:
         result.add(location.text[:1500], location.how)
+    if kernel := _kernel_of_program(found):
+        text = f"in the package it is kernel {kernel}: {found.in_program.text}"
+        result.add(text[:1500], found.in_program.how)
     _add_votes(result, found)
     if location.added:
         removed, added = ", ".join(location.removed) or "nothing", ", ".join(location.added)

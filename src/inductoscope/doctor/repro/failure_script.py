@@ -7,6 +7,7 @@ that kills or hangs the process runs in a child process.
 from __future__ import annotations
 
 import platform
+import signal
 import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -311,3 +312,15 @@ _ENDING_IN_TIME = (
     "    process.kill()",
     "    return code",
 )
+
+
+def expected_output(failure: Failure) -> list[str]:
+    """What the script has to print: that eager is well, and what compiled does."""
+    if failure.kind == ERROR:
+        return ["eager: ok", failure.aspect]
+    if failure.kind == SIGNAL:
+        number = int(getattr(signal, failure.aspect, 0))
+        return ["eager ended with 0", f"compiled ended with -{number or ''}"]
+    if failure.kind == HANG:
+        return ["eager ended with 0", "compiled ended with None"]
+    return ["compiled:", "AssertionError"]

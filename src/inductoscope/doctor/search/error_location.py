@@ -8,13 +8,12 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.node_metadata import first_false_metadata
 from inductoscope.doctor.compare.passes import PassWatch, first_break
-from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.first_wrong_kernel import first_wrong_kernel
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import (
     EagerFails,
@@ -27,7 +26,6 @@ from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
     Retraced,
     in_custom_operators,
-    location_at_kernel,
     location_at_pass,
     location_of_answer,
     wrong_with_backend,
@@ -54,11 +52,9 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = failure.functions
     if stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL):
-        earlier = location_of_answer(forks.ask(lambda: _wrong_before_it_fails(candidate)))
-        if earlier.kernel:
-            fails = kernel_called_from(functions)[1] or failure.function
-            text = f"{earlier.text}; {fails or 'what reads it'} then fails"
-            return replace(earlier, stage=earlier.stage or stage, text=text)
+        at_kernel = _at_kernel(candidate, failure, forks)
+        if at_kernel.kernel:
+            return at_kernel
     if failure.kind == HANG and stage == stages.RUNTIME:
         how = "launched last, and did not return"
         return replace(place, function="", kernel=failure.function, how=how)
@@ -84,6 +80,18 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     return replace(place, how="it fails with backend='aot_eager' too")
 
 
+def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location:
+    """The first kernel that is wrong, which need not be the one that fails."""
+    first = first_wrong_kernel(candidate, forks)
+    found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
+    if first.computes_wrong_numbers:
+        text = f"{found.text}; {called or failure.function or 'what reads it'} then fails"
+        return replace(found, stage=found.stage or failure.stage, text=text)
+    if failure.kind == ERROR and wrapper:
+        return Location()  # What raised in a Python wrapper is on the stack.
+    return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
+
+
 def _in_passes(candidate: Candidate) -> Location:
     """In a fork: whether a pass leaves a graph that cannot run, or metadata that is false.
 
@@ -107,28 +115,6 @@ def _in_passes(candidate: Candidate) -> Location:
     )
     place = location_at_pass(found, how)
     return place if _is_well_without(candidate, place.pass_name) else Location()
-
-
-class _Enough(Exception):
-    """The first wrong buffer was found."""
-
-
-def _wrong_before_it_fails(candidate: Candidate) -> Location:
-    """In a fork: the first kernel that computes wrong numbers, if another one then fails.
-
-    An index that is out of bounds, say, was computed by an earlier kernel.
-    """
-    candidate = placed(candidate)
-    seen, found = Retraced(), [Location()]
-
-    def keep(divergence: KernelDivergence) -> None:
-        found[0] = location_at_kernel(candidate, seen, divergence)
-        raise _Enough  # What comes next may end this process, or lose it the GPU.
-
-    watch = KernelWatch(on_divergence=keep)
-    with compiling(candidate), watch.watching(), contextlib.suppress(Exception):
-        run_compiled(candidate, seen.compiled(candidate))
-    return found[0]
 
 
 def _is_well_without(candidate: Candidate, pass_name: str) -> bool:

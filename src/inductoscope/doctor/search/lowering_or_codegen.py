@@ -24,6 +24,9 @@ TORCH_NAMES = {
 
 def lowering_or_codegen(found: KernelDivergence) -> tuple[str, str]:
     """Whether the loop body is wrong already or only the code made from it, and how we know."""
+    if found.is_overwritten:
+        how = "after each kernel, every buffer that is read later was compared with what it held"
+        return (stages.WRAPPER if found.shares_memory_with else ""), how
     how = "each buffer was compared with its node, computed in eager"
     value = found.graph.checked[found.buffer]
     if planned_dtype(found.graph, found.buffer, value) != value.dtype:

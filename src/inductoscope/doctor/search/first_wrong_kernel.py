@@ -1,0 +1,100 @@
+"""The first kernel that is wrong, in a graph that computes wrong numbers or dies.
+
+The kernel that fails need not be the guilty one: it may read what an earlier one has computed
+wrongly, or overwritten. So every kernel's buffers are compared with eager until the first differs.
+If none does, the kernel that does not return has read only right values.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from inductoscope.doctor.codec import decode
+from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.watched_graphs import KernelDivergence
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.oracle import compiling, run_compiled
+from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.wrong_result_location import (
+    Retraced,
+    in_custom_operators,
+    location_at_kernel,
+    location_of_answer,
+)
+from inductoscope.recording.events.checking import KernelLaunched
+from inductoscope.recording.signals import signal_name
+
+
+@dataclass(frozen=True)
+class WrongKernel:
+    """The first kernel that is wrong; nothing is known where its location names none."""
+
+    location: Location
+    # Otherwise it dies or raises, on values that are right.
+    computes_wrong_numbers: bool = False
+
+
+@dataclass(frozen=True)
+class _Watched:
+    """What one call of the graph showed."""
+
+    location: Location
+    # How many kernels have returned, and what was raised.
+    returned: int
+    raised: str
+
+
+class _Enough(Exception):
+    """The first wrong buffer was found."""
+
+
+def first_wrong_kernel(candidate: Candidate, forks: Forks) -> WrongKernel:
+    """The first kernel whose result differs from eager, or which fails on right values."""
+    answer = forks.ask(lambda: _watched(candidate))
+    watched = decode(_Watched, answer.result) if answer.result else None
+    if watched is not None and watched.location.kernel:
+        return WrongKernel(watched.location, computes_wrong_numbers=True)
+    return WrongKernel(_that_fails(answer, watched))
+
+
+def guilty_in_program(candidate: Candidate, forks: Forks) -> Location:
+    """The first wrong kernel, unless a custom operator of the program breaks its declaration."""
+    declared = location_of_answer(forks.ask(lambda: in_custom_operators(placed(candidate))))
+    return declared if declared.is_known else first_wrong_kernel(candidate, forks).location
+
+
+def _watched(candidate: Candidate) -> _Watched:
+    """In a fork: call the graph until a kernel is wrong, or raises."""
+    candidate = placed(candidate)
+    seen, found = Retraced(), [Location()]
+    returned: list[str] = []
+
+    def keep(divergence: KernelDivergence) -> None:
+        found[0] = location_at_kernel(candidate, seen, divergence)
+        raise _Enough  # What comes next may end this process, or lose it the GPU.
+
+    watch = KernelWatch(on_divergence=keep, on_kernel=returned.append)
+    raised = ""
+    with compiling(candidate), watch.watching():
+        try:
+            run_compiled(candidate, seen.compiled(candidate))
+        except Exception as error:
+            raised = type(error).__name__
+    return _Watched(found[0], len(returned), raised)
+
+
+def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
+    """The kernel that was launched and did not return; an unknown one if all of them did."""
+    launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
+    if not launched or answer.last_stage is not None:
+        return Location()
+    how = "the last kernel launched; no buffer that was written before it differs from eager"
+    place = Location(kernel=launched[-1], how=how)
+    if answer.signal is not None:
+        name = signal_name(answer.signal)
+        return replace(place, text=f"the process died of {name} in kernel {launched[-1]}")
+    if watched is not None and watched.raised and watched.returned < len(launched):
+        return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
+    return Location()
