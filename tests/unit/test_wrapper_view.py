@@ -4,22 +4,65 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from inductoscope.views.report.inductor_stages import facts_of_package
+from inductoscope.model.fold import load
+from inductoscope.model.wrapper_lines import wrapper_lines
+from inductoscope.packages.recorded import count_guards, package_of_wrapper
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.report.package_facts import facts_of_package
+from support.examples import stored
 
 WRAPPERS = Path(__file__).parents[1] / "data" / "cpp_wrappers"
 
 
 def test_inputs_and_constants_of_a_package() -> None:
-    (text,) = (
-        path.read_text()
-        for path in WRAPPERS.glob("*")
-        if "AOTInductorModel::run_impl(" in path.read_text()
-    )
-    facts = facts_of_package(text)
-    assert facts["input 0"].startswith("float32, [")
-    assert "strides [" in facts["input 0"]
-    assert " (float32 [" in facts["constants"]
+    package = package_of_wrapper((WRAPPERS / "aot_inductor.txt").read_text())
+    facts = facts_of_package(package)
+    assert facts["input 0"] == "arg5_1: float32, [s77: 2 to 64, 16], strides [16, 1], cpu"
+    total, *constants = facts["constants"]
+    assert total == "3, 1.2 kB in all"
+    assert constants[0] == "emb.weight (float32 [10, 16], 640 B)"
+    assert "changed by cpp_fused_add_" in constants[-1]
 
 
 def test_a_wrapper_of_torch_compile_demands_nothing_by_itself() -> None:
-    assert facts_of_package("def call(self, args):\n    return (args[0],)\n") == {}
+    assert package_of_wrapper((WRAPPERS / "cpp_wrapper.txt").read_text()) is None
+    assert facts_of_package(None) == {}
+
+
+def test_every_kernel_of_a_package_has_the_line_of_the_cpp_wrapper_that_calls_it() -> None:
+    """C++ has other names for library calls, and results have other names than their kernel's."""
+    recording = load(stored("exported_package"))
+    (graph,) = recording.graphs
+    text = recording.payload(graph.wrapper)
+    found = wrapper_lines(text, graph.kernels)
+    calls = {kernel.name: found.lines[at] for at, (kernel,) in found.kernels.items()}
+    assert list(calls) == [kernel.name for kernel in graph.kernels]
+    assert "aoti_torch_cpu_addmm_out(buf1" in calls["extern_kernels.addmm"]
+    assert "&buf4_handle, &buf5_handle" in calls["torch.ops.aten.topk.default"]
+    assert text.splitlines()[found.first_line - 1] == found.lines[0]
+    assert (found.language, found.lines[-1]) == ("cpp", "} // AOTInductorModel::run_impl")
+
+
+def test_an_operation_of_a_package_is_linked_from_its_python_line_to_the_cpp_call() -> None:
+    contents = Contents(load(stored("exported_package")))
+    panes = contents.chunks["graph-0"]()
+    text = {pane.id: pane.text.splitlines() for pane in panes.panes}
+    relu = next(each for each in panes.operations if each.name == "relu")
+    lines = {name: text[name][numbers[0] - 1].strip() for name, numbers in relu.lines.items()}
+    assert lines["python"].startswith("best = torch.topk(torch.relu(")
+    assert lines["loop-body"].startswith("load = ops.load('buf1'")
+    assert lines["wrapper"].startswith("cpp_fused_relu_1((float*)(buf2.data_ptr())")
+    assert next(pane for pane in panes.panes if pane.id == "wrapper").language == "cpp"
+
+
+def test_the_page_has_what_a_package_accepts_and_holds() -> None:
+    recording = load(stored("exported_package"))
+    contents = Contents(recording)
+    assert contents.index.compiles[0].guard_count == count_guards(recording, recording.compiles[0])
+    package = contents.chunks[contents.index.compiles[0].package]()
+    assert package.inputs[0].sizes == ("s77: 2 to 64", "16")
+    assert [each.name for each in package.sizes] == ["s77"]
+    assert [(each.name, each.bytes) for each in package.constants] == [
+        ("linear.weight", 512),
+        ("calls", 64),
+    ]

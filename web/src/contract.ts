@@ -198,6 +198,7 @@ export const readFailure: Reader<Failure> = object<Failure>({
 export interface Compile {
   id: string;
   process: string;
+  flow: string;
   function: string;
   place: string;
   outcome: string;
@@ -209,6 +210,7 @@ export interface Compile {
   recompile: Recompile | null;
   guard_count: number;
   guards: string;
+  package: string;
   caches: CacheLookup[];
   errors: Failure[];
 }
@@ -216,6 +218,7 @@ export interface Compile {
 export const readCompile: Reader<Compile> = object<Compile>({
   id: text,
   process: text,
+  flow: text,
   function: text,
   place: text,
   outcome: text,
@@ -227,6 +230,7 @@ export const readCompile: Reader<Compile> = object<Compile>({
   recompile: orNull(readRecompile),
   guard_count: count,
   guards: text,
+  package: text,
   caches: list(readCacheLookup),
   errors: list(readFailure),
 });
@@ -533,6 +537,66 @@ export const readGuards: Reader<Guards> = object<Guards>({
   text: text,
 });
 
+export interface PackageInput {
+  name: string;
+  dtype: string;
+  sizes: string[];
+  strides: string[];
+  device: string;
+  aligned_to: number;
+}
+
+export const readPackageInput: Reader<PackageInput> = object<PackageInput>({
+  name: text,
+  dtype: text,
+  sizes: texts,
+  strides: texts,
+  device: text,
+  aligned_to: count,
+});
+
+export interface PackageSize {
+  name: string;
+  expression: string;
+}
+
+export const readPackageSize: Reader<PackageSize> = object<PackageSize>({
+  name: text,
+  expression: text,
+});
+
+export interface PackageConstant {
+  name: string;
+  kind: string;
+  dtype: string;
+  shape: string;
+  device: string;
+  bytes: number;
+  written_by: string;
+}
+
+export const readPackageConstant: Reader<PackageConstant> = object<PackageConstant>({
+  name: text,
+  kind: text,
+  dtype: text,
+  shape: text,
+  device: text,
+  bytes: count,
+  written_by: text,
+});
+
+export interface PackageContents {
+  inputs: PackageInput[];
+  sizes: PackageSize[];
+  constants: PackageConstant[];
+}
+
+export const readPackageContents: Reader<PackageContents> = object<PackageContents>({
+  inputs: list(readPackageInput),
+  sizes: list(readPackageSize),
+  constants: list(readPackageConstant),
+});
+
 export interface LedgerRow {
   outcome: "fused" | "refused" | "never tried";
   kind: string;
@@ -667,6 +731,9 @@ export const readScheduleChunk: Reader<ScheduleChunk> = readSchedule;
 
 export type GuardsChunk = Guards;
 export const readGuardsChunk: Reader<GuardsChunk> = readGuards;
+
+export type PackageChunk = PackageContents;
+export const readPackageChunk: Reader<PackageChunk> = readPackageContents;
 
 export type LedgerChunk = LedgerRow[];
 export const readLedgerChunk: Reader<LedgerChunk> = list(readLedgerRow);

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from inductoscope.packages.size_expressions import value_of
 from inductoscope.vocabulary.counting import count_of
 
+_ANY_SIZE = "any size"
+
 
 @dataclass(frozen=True)
 class SizeRange:
@@ -29,7 +31,7 @@ class SizeRange:
 
     def __str__(self) -> str:
         if self.least == self.most:
-            return "any size" if self.least is None else f"{self.least}"
+            return _ANY_SIZE if self.least is None else f"{self.least}"
         if self.most is None:
             return f"{self.least} or more"
         return f"{self.least} to {self.most}" if self.least is not None else f"up to {self.most}"
@@ -61,6 +63,39 @@ class InputGuard:
         """How many dimensions it has, if the package says so."""
         return len(self.size_expressions) if self.has_rank else None
 
+    @property
+    def size_texts(self) -> tuple[str, ...]:
+        """What each dimension may be: `16`, or `s77: 2 to 64`."""
+        return tuple(self._size_text(at) for at in range(self._dimensions))
+
+    @property
+    def stride_texts(self) -> tuple[str, ...]:
+        """What each stride has to be; `?` where it is not demanded."""
+        return tuple(
+            str(self.strides.get(at, _stated(self.stride_expressions, at)))
+            for at in range(self._dimensions)
+        )
+
+    @property
+    def count(self) -> int:
+        """How many demands there are on it."""
+        sizes = [text for text in self.size_texts if text != _ANY_SIZE]
+        strides = [text for text in self.stride_texts if text != "?"]
+        return len(sizes) + len(strides) + bool(self.dtype) + bool(self.device)
+
+    @property
+    def _dimensions(self) -> int:
+        return self.rank if self.rank is not None else max((*self.sizes, -1)) + 1
+
+    def _size_text(self, at: int) -> str:
+        allowed = str(self.sizes[at]) if at in self.sizes else _ANY_SIZE
+        symbol = _stated(self.size_expressions, at)
+        return allowed if symbol == "?" or symbol.isdigit() else f"{symbol}: {allowed}"
+
+
+def _stated(expressions: Sequence[str], at: int) -> str:
+    return expressions[at].removesuffix("L") if at < len(expressions) else "?"
+
 
 @dataclass(frozen=True)
 class Symbol:
@@ -76,6 +111,11 @@ class PackageGuards:
 
     inputs: tuple[InputGuard, ...] = ()
     symbols: tuple[Symbol, ...] = ()  # in the order in which they are computed
+
+    @property
+    def count(self) -> int:
+        """How many demands there are."""
+        return sum(guard.count for guard in self.inputs)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from inductoscope.model.wrapper_calls import KernelCall, calls_by_line, run_function
 from inductoscope.packages.guards import InputGuard, PackageGuards, SizeRange, Symbol
 
 _NO_LIMIT = 2**62
@@ -33,18 +34,6 @@ class PackagedConstant:
     kind: str  # parameter, buffer, tensor constant or folded constant
     is_folded: bool = False
     written_by: tuple[str, ...] = ()  # kernels that change it in place
-
-
-@dataclass(frozen=True)
-class KernelCall:
-    """One call that the model makes, in its order."""
-
-    number: int
-    name: str
-    kind: str  # kernel (generated), library (an operator of torch) or operator (custom)
-    aten: tuple[str, ...] = ()  # the operators that it computes
-    operator: int | None = None  # which entry of the list of custom operators it calls
-    writes: tuple[str, ...] = ()  # variables that a generated C++ kernel may write to
 
 
 @dataclass(frozen=True)
@@ -70,9 +59,10 @@ class WrapperText:
 
 def read_wrapper(text: str) -> WrapperText:
     """Everything that the wrapper's text says."""
-    body = _run_body(text)
+    run = run_function(text)
+    body = run.text if run else ""
     names = _inputs(text)
-    calls = tuple(_calls(body))
+    calls = tuple(call for _, call in calls_by_line(body))
     constants = tuple(_constants(text, calls))
     return WrapperText(
         guards=PackageGuards(tuple(_guards(text, body, names)), tuple(_symbols(body))),
@@ -86,15 +76,6 @@ def read_wrapper(text: str) -> WrapperText:
         has_weights=_has_weights(text),
         declared_functions=_declared(text),
     )
-
-
-def _run_body(text: str) -> str:
-    """The function that runs the model, from its first line to its last."""
-    start = re.search(r"^void \w+::run_impl\(", text, re.MULTILINE)
-    if start is None:
-        return ""
-    end = re.search(r"^\} // \w+::run_impl", text[start.start() :], re.MULTILINE)
-    return text[start.start() : start.start() + end.start()] if end else text[start.start() :]
 
 
 def _inputs(text: str) -> dict[int, str]:
@@ -222,46 +203,6 @@ def _has_weights(text: str) -> bool | None:
     listed = text[start : start + _LONGEST_LIST].partition("{")[0] if start >= 0 else ""
     found = re.search(r"std::move\(cubin_dir\),\s*(true|false)\)", listed)
     return None if found is None else found.group(1) == "true"
-
-
-# --- calls ----------------------------------------------------------------------------------------
-
-_CALLS = (
-    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d{1,9})")),
-    ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
-    ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
-    ("kernel", re.compile(r"^\s*call_(\w+)\(")),
-    ("kernel", re.compile(r"^\s*((?:cpp|triton|cuda|cutlass)_\w+)\(")),
-)
-_ATEN = re.compile(r"Original ATen: \[([^\[\]]*)\]")
-_WRITTEN = re.compile(r"(?<!const )\b[\w:]{1,60}\*\)\((\w+)\.data_ptr\(\)\)")
-
-
-def _calls(body: str) -> Iterator[KernelCall]:
-    aten: tuple[str, ...] = ()
-    number = 0
-    for line in body.splitlines():
-        found = _ATEN.search(line)
-        if found is not None:
-            aten = tuple(word.strip() for word in found.group(1).split(",") if word.strip())
-            continue
-        call = _call(line, number, aten)
-        if call is not None:
-            yield call
-            number, aten = number + 1, ()
-
-
-def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
-    for kind, pattern in _CALLS:
-        found = pattern.search(line)
-        if found is None:
-            continue
-        if kind == "operator":
-            return KernelCall(number, "", kind, aten, operator=int(found.group(1)))
-        # Only generated C++ kernels say by their types what they write to.
-        writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
-        return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))
-    return None
 
 
 # --- the rest -------------------------------------------------------------------------------------

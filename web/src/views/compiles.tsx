@@ -10,6 +10,7 @@ import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable, outcomeTone } from "./compile_table";
+import { PackageParts } from "./package";
 import { CopyBlock } from "./verdict";
 
 const KINDS: Record<string, { label: string; holds: (compile: Compile) => boolean }> = {
@@ -55,6 +56,8 @@ function Details({ index, compile }: { index: Index; compile: Compile }): JSX.El
       <h2>
         <span class="mono">{brief(compile.id, 40)}</span> {brief(compile.function, 80)}{" "}
         <Badge tone={outcomeTone(compile.outcome)}>{brief(compile.outcome || "unknown", 40)}</Badge>
+        {compile.flow && " "}
+        {compile.flow && <Badge>{brief(compile.flow, 40)}</Badge>}
       </h2>
       <p class="mono muted">
         {brief([compile.place, compile.process].filter(Boolean).join(", "))}
@@ -63,6 +66,7 @@ function Details({ index, compile }: { index: Index; compile: Compile }): JSX.El
       {compile.reason && <p class="prose">{paragraph(compile.reason)}</p>}
       <GraphLinks index={index} compile={compile} />
       <Errors errors={compile.errors} />
+      {compile.package && <PackageParts compile={compile} />}
       <Part title="Recompile" none={compile.recompile ? "" : "Not a recompile."}>
         {compile.recompile && <Recompile compile={compile} />}
       </Part>
@@ -79,7 +83,7 @@ function Details({ index, compile }: { index: Index; compile: Compile }): JSX.El
       <Part title="Caches" none={compile.caches.length ? "" : "No cache lookup was recorded."}>
         <Caches compile={compile} />
       </Part>
-      <Guards compile={compile} />
+      {!compile.package && <Guards compile={compile} />}
     </section>
   );
 }

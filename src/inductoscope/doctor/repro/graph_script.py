@@ -23,7 +23,7 @@ _DTYPE = re.compile(r"torch\.\w+")
 
 # The code of joint graphs takes and returns nested values, in a way that only torch can unpack.
 _NESTED_INPUTS = re.compile(
-    r"def forward\(self, [^\n]*\n\s*([\w, ]+?),? = fx_pytree\.tree_flatten_spec\([^\n]*"
+    r"def forward\(self[^\n]*\n\s*([\w, ]+?),? = fx_pytree\.tree_flatten_spec\([^\n]*"
 )
 _NESTED_OUTPUTS = re.compile(r"pytree\.tree_unflatten\((.*), self\._out_spec\)")
 

@@ -185,3 +185,50 @@ class Guards:
     """The guards of one compile, one per line."""
 
     text: str
+
+
+# --- chunks of one package ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageInput:
+    """What a package accepts as one input. Sizes and strides: a text for each dimension."""
+
+    name: str
+    dtype: str
+    sizes: tuple[str, ...]
+    strides: tuple[str, ...]
+    device: str
+    # Bytes; 0 where it does not matter.
+    aligned_to: int
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PackageSize:
+    """A symbol in those sizes, and which input it is taken from."""
+
+    name: str
+    expression: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageConstant:
+    """A weight or buffer in a package."""
+
+    name: str
+    kind: str
+    dtype: str
+    shape: str
+    device: str
+    bytes: int
+    # Kernels that change it in place.
+    written_by: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PackageContents:
+    """What a package of AOTInductor accepts and holds."""
+
+    inputs: tuple[PackageInput, ...]
+    sizes: tuple[PackageSize, ...]
+    constants: tuple[PackageConstant, ...]

@@ -25,6 +25,7 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
+from inductoscope.packages.recorded import count_guards
 from inductoscope.recording.values import texts
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary
@@ -47,6 +48,7 @@ from inductoscope.views.page.contract import (
 )
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 from inductoscope.vocabulary.frames import arrows
 
 Chunk = Callable[[], Any]
@@ -105,6 +107,8 @@ class Contents:
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
+            if _makes_package(compile_):
+                found[f"package-{number}"] = _package(self._recording, compile_)
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
         return {**found, **self.chunks_of_index}
 
@@ -254,14 +258,16 @@ def _compiles(recording: Recording) -> tuple[PageCompile, ...]:
     for position, compile_ in enumerate(recording.compiles):
         graphs = tuple(range(number, number + len(compile_.inductor)))
         number += len(graphs)
-        found.append(_compile(position, compile_, graphs))
+        found.append(_compile(recording, position, graphs))
     return tuple(found)
 
 
-def _compile(position: int, compile_: Compile, graphs: tuple[int, ...]) -> PageCompile:
+def _compile(recording: Recording, position: int, graphs: tuple[int, ...]) -> PageCompile:
+    compile_ = recording.compiles[position]
     return PageCompile(
         id=compile_.id,
         process=compile_.process,
+        flow=compile_.flow,
         function=f"rest of {compile_.resumed}" if compile_.resumed else compile_.function,
         place=compile_.place,
         outcome=compile_.outcome,
@@ -271,8 +277,9 @@ def _compile(position: int, compile_: Compile, graphs: tuple[int, ...]) -> PageC
         graphs=graphs,
         breaks=compile_.breaks,
         recompile=compile_.recompile,
-        guard_count=compile_.guard_count,
+        guard_count=count_guards(recording, compile_),
         guards=f"guards-{position}" if compile_.guards else "",
+        package=f"package-{position}" if _makes_package(compile_) else "",
         caches=compile_.caches,
         errors=tuple(map(_failure, compile_.errors)),
     )
@@ -343,6 +350,14 @@ def _chunks_of_graph(
 
 def _guards(recording: Recording, compile_: Compile) -> Chunk:
     return lambda: run_chunks.guards(recording, compile_)
+
+
+def _makes_package(compile_: Compile) -> bool:
+    return compile_.flow == AOT_INDUCTOR and any(graph.wrapper for graph in compile_.inductor)
+
+
+def _package(recording: Recording, compile_: Compile) -> Chunk:
+    return lambda: run_chunks.package(recording, compile_)
 
 
 def _ledger_head(rows: Iterable[LedgerRow]) -> LedgerHead:

@@ -18,6 +18,7 @@ from inductoscope.views.page.chunk_contract import (
     FormText,
     Guards,
     LinkedPanes,
+    PackageContents,
     PageTimeline,
     Pass,
     Schedule,
@@ -154,10 +155,12 @@ class PageFailure:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageCompile:
-    """One compile of a frame. `graphs` are positions in the index; `guards` names a chunk."""
+    """One compile. `graphs` are positions in the index; `guards` and `package` name chunks."""
 
     id: str
     process: str
+    # What compiled it: empty for torch.compile.
+    flow: str
     function: str
     place: str
     outcome: str
@@ -169,6 +172,7 @@ class PageCompile:
     recompile: Recompile | None
     guard_count: int
     guards: str
+    package: str
     caches: tuple[CacheLookup, ...]
     errors: tuple[PageFailure, ...]
 
@@ -264,6 +268,7 @@ CHUNKS: dict[str, Any] = {
     "passes": tuple[Pass, ...],
     "schedule": Schedule,
     "guards": Guards,
+    "package": PackageContents,
     "ledger": tuple[LedgerRow, ...],
     "autotune": tuple[Search, ...],
     "timeline": PageTimeline,

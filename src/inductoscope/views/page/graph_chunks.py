@@ -28,6 +28,7 @@ from inductoscope.views.page.chunk_contract import (
 )
 from inductoscope.views.page.panes import LinkedGraph
 from inductoscope.views.report.graph_stages import node_text
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 # Forms in the order in which a kernel is compiled, with the language for highlighting.
 _FORMS = {
@@ -132,8 +133,10 @@ def _missing(join: GraphJoin) -> dict[str, str]:
     if not join.graph.finished:
         why = "The compile failed earlier, or ended before this was recorded."
         return dict.fromkeys(("ir", "scheduler", "fused", "loop-body", "kernel"), why)
+    exported = "AOTInductor compiles an exported program: Dynamo has taken no frame for it."
     return {
         "python": "The program's lines for these operations are unknown.",
+        **({"dynamo": exported} if join.compile.flow == AOT_INDUCTOR else {}),
         "loop-body": "No loops: only library calls or templates.",
         "kernel": "No kernel was generated.",
     }

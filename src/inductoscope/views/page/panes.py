@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -11,6 +10,7 @@ from typing import Any
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
+from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
 from inductoscope.views.report.graph_stages import node_text
 from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
@@ -41,8 +41,6 @@ _TITLES = {
     "kernel": "Kernels",
     "wrapper": "Kernel calls",
 }
-_CALLING = re.compile(r"\s*(?:class Runner|def call)\b")
-_WORD = re.compile(r"[\w.]+")
 
 
 @dataclass
@@ -70,6 +68,9 @@ class LinkedGraph:
         self._join = join
         self._captured = join.read(captured_digest(join.compile))
         self._aot = _aot_graph(join)
+        self._wrapper = wrapper_lines(
+            join.recording.payload(join.graph.wrapper), join.graph.kernels
+        )
         self.panes = {name: Pane() for name in LANGUAGES}
         self.kernels: list[tuple[Kernel, int, int]] = []
         self._fill()
@@ -138,17 +139,10 @@ class LinkedGraph:
 
     def _fill_wrapper(self) -> None:
         """The part that calls kernels; the kernels have a separate pane."""
-        lines = self._join.recording.payload(self._join.graph.wrapper).splitlines()
-        start = next((n for n, line in enumerate(lines) if _CALLING.match(line)), len(lines))
-        named: dict[str, list[Kernel]] = {}
-        for kernel in self._join.graph.kernels:
-            named.setdefault(kernel.name, []).append(kernel)
-        for line in lines[start:]:
-            words = set(_WORD.findall(line))
-            called = [k for word in words & named.keys() for k in named[word]]
-            # The same kernel may be called more than once: its outputs identify each call.
-            keys = [k.nodes for k in called if len(called) == 1 or words & set(k.writes)]
-            self.panes["wrapper"].add(line, *keys)
+        pane, calls = self.panes["wrapper"], self._wrapper
+        for at, line in enumerate(calls.lines):
+            keys = [kernel.nodes for kernel in calls.kernels.get(at, ())]
+            pane.add(line, *keys, number=calls.first_line + at)
 
     def operations(self) -> tuple[Operation, ...]:
         """Every operation of the final graph with its lines in each pane."""
@@ -197,16 +191,20 @@ class LinkedGraph:
 
     def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
         numbered = any(number is not None for number in pane.numbers)
-        languages = {kernel.language for kernel, _, _ in self.kernels}
-        is_triton = name == "kernel" and "Triton" in languages
         return PagePane(
             id=name,
             title=_TITLES[name],
-            language="triton" if is_triton else LANGUAGES[name],
+            language=self._language(name),
             text="\n".join(pane.lines),
             numbers=tuple(pane.numbers) if numbered else None,
             missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),
         )
+
+    def _language(self, name: str) -> str:
+        if name == "wrapper":
+            return self._wrapper.language
+        is_triton = any(kernel.language == "Triton" for kernel, _, _ in self.kernels)
+        return "triton" if name == "kernel" and is_triton else LANGUAGES[name]
 
 
 def _whole(kernel: Kernel) -> list[tuple[str, ...]]:

@@ -1,4 +1,4 @@
-"""Chunks of the whole run: autotuning, guards, the timeline."""
+"""Chunks of the whole run: autotuning, guards, packages, the timeline."""
 
 from __future__ import annotations
 
@@ -6,8 +6,15 @@ from collections.abc import Mapping
 
 from inductoscope.model.entities import Compile, Recording, TimedChoice
 from inductoscope.model.timeline import Timeline
+from inductoscope.packages.guards import InputGuard
+from inductoscope.packages.recorded import recorded_package
+from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.views.page.chunk_contract import (
     Guards,
+    PackageConstant,
+    PackageContents,
+    PackageInput,
+    PackageSize,
     PageChoice,
     PageLane,
     PageSpan,
@@ -52,6 +59,42 @@ def guards(recording: Recording, compile_: Compile) -> Guards:
             head = " ".join(str(row.get(name) or "") for name in ("kind", "source")).strip()
             lines.append(f"{head}: {text}" if text else head)
     return Guards("\n".join(lines))
+
+
+def package(recording: Recording, compile_: Compile) -> PackageContents:
+    """What the package of one compile accepts and holds, the largest constants first."""
+    found = recorded_package(recording, compile_)
+    if found is None:
+        return PackageContents(inputs=(), sizes=(), constants=())
+    held = sorted(found.constants, key=lambda constant: -constant.bytes)
+    return PackageContents(
+        inputs=tuple(map(_input, found.guards.inputs)),
+        sizes=tuple(PackageSize(s.name, s.expression) for s in found.guards.symbols),
+        constants=tuple(map(_constant, held)),
+    )
+
+
+def _input(guard: InputGuard) -> PackageInput:
+    return PackageInput(
+        name=guard.name,
+        dtype=guard.dtype,
+        sizes=guard.size_texts,
+        strides=guard.stride_texts,
+        device=guard.device,
+        aligned_to=guard.aligned_to,
+    )
+
+
+def _constant(constant: PackagedConstant) -> PackageConstant:
+    return PackageConstant(
+        name=constant.name,
+        kind=constant.kind,
+        dtype=constant.dtype,
+        shape=f"[{', '.join(map(str, constant.shape))}]",
+        device=constant.device,
+        bytes=constant.bytes,
+        written_by=", ".join(constant.written_by),
+    )
 
 
 def timeline_view(found: Timeline, numbers: Mapping[tuple[str, str], int]) -> PageTimeline:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from inductoscope.model.entities import Compile, Recording
+from inductoscope.packages.recorded import recorded_package
+from inductoscope.views.report.package_facts import facts_of_inputs
 from inductoscope.views.report.sections import Section
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.frames import arrows
@@ -29,7 +31,7 @@ def breaks(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
 
 
 def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
-    """What has to hold for a compiled frame to be used again."""
+    """What has to hold for a compiled frame to be used again, and for the inputs of a package."""
     for compile_ in compiles:
         found = recording.data(compile_.guards)
         if isinstance(found, list):
@@ -37,6 +39,21 @@ def guards(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Sectio
                 f"{compile_.id} {compile_.function}: {count_of(compile_.guard_count, 'guard')}",
                 {"source": compile_.place},
                 "\n".join(_guard_lines(found)),
+            )
+        package = recorded_package(recording, compile_)
+        if package is not None:
+            count = count_of(package.guards.count, "demand")
+            inputs = count_of(len(package.guards.inputs), "input")
+            yield Section(
+                f"{compile_.id} {compile_.function}: {count} on {inputs}",
+                {
+                    "source": compile_.place,
+                    **facts_of_inputs(package),
+                    "sizes": [
+                        f"{each.name} = {each.expression}" for each in package.guards.symbols
+                    ],
+                    "checked": "only with AOTI_RUNTIME_CHECK_INPUTS=1",
+                },
             )
 
 

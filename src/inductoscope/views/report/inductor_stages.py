@@ -15,10 +15,10 @@ from inductoscope.model.entities import (
 )
 from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.packages.wrapper_text import read_wrapper
+from inductoscope.packages.recorded import package_of_wrapper
 from inductoscope.recording.values import texts
 from inductoscope.views.report.operation import ir_text, native_view
-from inductoscope.views.report.package import guard_text
+from inductoscope.views.report.package_facts import facts_of_package
 from inductoscope.views.report.sections import Section
 from inductoscope.vocabulary.counting import count_of
 
@@ -211,21 +211,8 @@ def wrapper(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Secti
         if graph.wrapper:
             origin = "from the cache" if graph.cached else graph.wrapper_path
             text = recording.payload(graph.wrapper)
-            yield Section(f"{graph.key} wrapper", {"file": origin, **facts_of_package(text)}, text)
-
-
-# Only AOTInductor generates it.
-_PACKAGE = "AOTInductorModel::run_impl("
-
-
-def facts_of_package(text: str) -> dict[str, str]:
-    """What the wrapper of a package demands of its inputs, and the constants that it holds."""
-    if _PACKAGE not in text:
-        return {}
-    read = read_wrapper(text)
-    accepts = {f"input {each.index}": guard_text(each) for each in read.guards.inputs}
-    constants = [f"{each.name} ({each.dtype} {list(each.shape)})" for each in read.constants]
-    return {**accepts, **({"constants": "; ".join(constants)} if constants else {})}
+            facts = facts_of_package(package_of_wrapper(text))
+            yield Section(f"{graph.key} wrapper", {"file": origin, **facts}, text)
 
 
 def native(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.model.wrapper_calls import KernelCall
 from inductoscope.packages.fitting import Fit
 from inductoscope.packages.guards import InputGuard
 from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.wrapper_text import KernelCall, PackagedConstant
+from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -118,25 +119,11 @@ def _input(guard: InputGuard) -> View:
 
 def guard_text(guard: InputGuard) -> str:
     """What an input has to be, in one line."""
-    rank = guard.rank if guard.rank is not None else max((*guard.sizes, -1)) + 1
-    sizes = [_size_text(guard, at) for at in range(rank)]
-    strides = [
-        str(guard.strides.get(at, _expression(guard.stride_expressions, at))) for at in range(rank)
-    ]
-    words = [guard.dtype, f"[{', '.join(sizes)}]", f"strides [{', '.join(strides)}]"]
+    sizes, strides = ", ".join(guard.size_texts), ", ".join(guard.stride_texts)
+    words = [guard.dtype, f"[{sizes}]", f"strides [{strides}]"]
     if guard.aligned_to:
         words.append(f"aligned to {guard.aligned_to} bytes")
     return ", ".join(word for word in (*words, guard.device) if word)
-
-
-def _size_text(guard: InputGuard, at: int) -> str:
-    allowed = str(guard.sizes[at]) if at in guard.sizes else "any size"
-    symbol = _expression(guard.size_expressions, at)
-    return allowed if symbol == "?" or symbol.isdigit() else f"{symbol}: {allowed}"
-
-
-def _expression(expressions: Sequence[str], at: int) -> str:
-    return expressions[at].removesuffix("L") if at < len(expressions) else "?"
 
 
 def _constant(constant: PackagedConstant, model: PackagedModel) -> View:

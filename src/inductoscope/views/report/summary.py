@@ -15,6 +15,7 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.native import libraries_from_cache
 from inductoscope.model.settings import Settings
 from inductoscope.model.target import recording_target
+from inductoscope.packages.recorded import count_guards
 from inductoscope.recording.signals import signal_name
 from inductoscope.recording.values import texts
 from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
@@ -37,7 +38,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "ending": None if recording.ending is None else asdict(recording.ending),
         "torch": torch_version(recording),
         "processes": [_process(process) for process in recording.processes],
-        "compiles": [_compile(compile_) for compile_ in recording.compiles],
+        "compiles": [_compile(recording, compile_) for compile_ in recording.compiles],
         "totals": _totals(recording),
         "stage_seconds": _stage_seconds(recording),
         "findings": [asdict(finding) for finding in findings],
@@ -58,7 +59,7 @@ def _process(process: Any) -> View:
     return found
 
 
-def _compile(compile_: Compile) -> View:
+def _compile(recording: Recording, compile_: Compile) -> View:
     return {
         "id": compile_.id,
         "process": compile_.process,
@@ -72,7 +73,7 @@ def _compile(compile_: Compile) -> View:
         "stage_seconds": dict(compile_.stage_seconds),
         "graph_breaks": len(compile_.breaks),
         "recompile": compile_.recompile is not None,
-        "guards": compile_.guard_count,
+        "guards": count_guards(recording, compile_),
         "caches": [asdict(lookup) for lookup in compile_.caches],
         "errors": len(compile_.errors),
         "settings": None if compile_.settings is None else asdict(compile_.settings),

@@ -1,0 +1,87 @@
+"""The calls that a C++ wrapper makes, and the lines that they stand on.
+
+The text may be a stranger's: every pattern takes a time that grows with its length and not with the
+square of it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# The function that runs the graph: of a package, or of a graph of torch.compile.
+_BEGIN = re.compile(r"^void (?:\w+::run_impl|inductor_entry_impl)\(", re.MULTILINE)
+_END = re.compile(r"^\} // (?:\w+::run_impl|inductor_entry_impl)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelCall:
+    """One call that the model makes, in its order."""
+
+    number: int
+    name: str
+    kind: str  # kernel (generated), library (an operator of torch) or operator (custom)
+    aten: tuple[str, ...] = ()  # the operators that it computes
+    operator: int | None = None  # which entry of the list of custom operators it calls
+    writes: tuple[str, ...] = ()  # variables that a generated C++ kernel may write to
+
+
+@dataclass(frozen=True)
+class RunFunction:
+    """The text of the function that runs the graph, and the line of the wrapper it begins on."""
+
+    text: str
+    first_line: int
+
+
+def run_function(text: str) -> RunFunction | None:
+    """The function that runs the graph, from its first line to its last; None for Python."""
+    start = _BEGIN.search(text)
+    if start is None:
+        return None
+    end = _END.search(text, start.start())
+    body = text[start.start() : end.end() if end else len(text)]
+    return RunFunction(body, text.count("\n", 0, start.start()) + 1)
+
+
+_CALLS = (
+    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d{1,9})")),
+    ("operator", re.compile(r"aoti_torch_call_dispatcher\(\"([\w:.]{1,400})\"")),
+    ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
+    ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
+    ("kernel", re.compile(r"^\s*call_(\w+)\(")),
+    ("kernel", re.compile(r"^\s*((?:cpp|triton|cuda|cutlass)_\w+)\(")),
+)
+_ATEN = re.compile(r"Original ATen: \[([^\[\]]*)\]")
+_WRITTEN = re.compile(r"(?<!const )\b[\w:]{1,60}\*\)\((\w+)\.data_ptr\(\)\)")
+
+
+def calls_by_line(body: str) -> Iterator[tuple[int, KernelCall]]:
+    """The calls in the text of the function, with their lines, counted from 0."""
+    aten: tuple[str, ...] = ()
+    number = 0
+    for at, line in enumerate(body.splitlines()):
+        found = _ATEN.search(line)
+        if found is not None:
+            aten = tuple(word.strip() for word in found.group(1).split(",") if word.strip())
+            continue
+        call = _call(line, number, aten)
+        if call is not None:
+            yield at, call
+            number, aten = number + 1, ()
+
+
+def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
+    for kind, pattern in _CALLS:
+        found = pattern.search(line)
+        if found is None:
+            continue
+        if kind == "operator":
+            which = found.group(1)
+            place = int(which) if which.isdigit() else None
+            return KernelCall(number, "" if place is not None else which, kind, aten, place)
+        # Only generated C++ kernels say by their types what they write to.
+        writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
+        return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))
+    return None
