@@ -221,3 +221,13 @@ def test_a_compile_that_never_ends_is_given_up(
     text = script_text(candidate(), FAILURES["hang"], "A hang").replace(WAITS, WAITS_HERE)
     found = run_as_program(text, tmp_path, compiler)
     assert found == (exit_code, ["eager ended with 0", f"compiled ended with {ended}"])
+
+
+def test_what_may_be_right_by_chance_runs_in_memory_full_of_nan() -> None:
+    """On a GPU, what a kernel never wrote holds what was there before: often the right values."""
+    on_gpu = candidate(device="gpu")  # For "cuda" the script would name the GPU.
+    seen_in_filled_memory = Failure(NAN, "text", aspect="nan", memory_was_filled=True)
+    text = script_text(on_gpu, seen_in_filled_memory, "title")
+    compile(text, "repro.py", "exec")
+    assert text.index("    run(function)\n    fill_free_memory()\n    compiled = run(function)")
+    assert "fill_free_memory" not in script_text(on_gpu, FAILURES["wrong"], "title")

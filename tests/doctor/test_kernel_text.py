@@ -18,6 +18,11 @@ from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.constants import PASS as CONSTANTS
 from inductoscope.doctor.search.shrink.shapes import PASS as SHAPES
+from inductoscope.doctor.search.user_kernels import (
+    calls_user_kernels,
+    keeping_kernels,
+    with_kernels_launched,
+)
 from inductoscope.errors import ToolFailure
 
 SCALE = tl.constexpr(2.0)
@@ -79,3 +84,46 @@ def test_its_grid_and_sizes_stay_as_they_are_while_the_graph_is_made_smaller() -
     candidate = Candidate(graph_calling(double, [(8, 1, 1), (4, 1, 1)]), (torch.ones(1000),))
     assert not SHAPES.applies(candidate)
     assert CONSTANTS.measure(candidate) == 0
+
+
+class PythonKernel:
+    """Launches as a Triton kernel does, and runs without a GPU."""
+
+    def __init__(self, *configs: triton.Config) -> None:
+        self.configs = list(configs)
+        self.grids: list[Any] = []
+
+    def __getitem__(self, grid: Any) -> Any:
+        def run(*, ptr: torch.Tensor, n: int) -> None:
+            assert n == 1000
+            self.grids += [grid(c.kwargs) for c in self.configs] if callable(grid) else [grid]
+            ptr.mul_(3)
+
+        return run
+
+
+def test_candidates_launch_kernels_as_their_user_does() -> None:
+    """Dynamo would break the graph at the node that stands for the launch."""
+    kernel = PythonKernel()
+    module = with_kernels_launched(graph_calling(kernel, [(4, 1, 1)]))
+    assert not calls_user_kernels(module.graph)
+    assert module(torch.ones(2))[0].tolist() == [6, 6]
+    assert kernel.grids == [(4, 1, 1)]
+
+
+def test_an_autotuned_kernel_keeps_the_grid_of_each_configuration() -> None:
+    kernel = PythonKernel(*(triton.Config({"BLOCK": size}) for size in (128, 256)))
+    with_kernels_launched(graph_calling(kernel, [(8, 1, 1), (4, 1, 1)]))(torch.ones(2))
+    assert kernel.grids == [(8, 1, 1), (4, 1, 1)]
+
+
+def test_a_graph_without_such_kernels_stays_as_it_is() -> None:
+    module = torch.fx.symbolic_trace(lambda x: torch.sin(x))
+    assert with_kernels_launched(module) is module
+
+
+def test_kernels_outlive_a_reset_of_dynamo() -> None:
+    number = kernel_side_table.add_kernel(double)
+    with keeping_kernels():
+        torch._dynamo.reset()
+    assert kernel_side_table.get_kernel(number) is double

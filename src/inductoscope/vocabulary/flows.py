@@ -6,3 +6,7 @@ from __future__ import annotations
 JUST_IN_TIME = ""
 # Exported, compiled into a package, loaded and called.
 AOT_INDUCTOR = "AOTInductor"
+# Through torch.compile, with a wrapper in C++ around the kernels.
+CPP_WRAPPER = "the C++ wrapper"
+# What is plainer than each: a failure that shows there too is not peculiar to it.
+PLAIN = {AOT_INDUCTOR: "torch.compile", CPP_WRAPPER: "torch.compile with a Python wrapper"}

@@ -39,6 +39,7 @@ from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.memory_evidence import memory_evidence
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
 from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
@@ -55,7 +56,7 @@ from inductoscope.doctor.search.wrong_result_location import (
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.flows import JUST_IN_TIME
+from inductoscope.vocabulary.flows import PLAIN
 
 # How long a compile may take before it counts as a hang, and the shortest limit while candidates
 # are tried; both are longer if a native compiler or a kernel may be running.
@@ -115,7 +116,7 @@ class Investigation:
         self._smallest = candidate
         self._location = Location()
         # How the program itself reaches Inductor, and its graph on that way.
-        self._flow = found.flow = candidate.flow
+        self._flow = found.flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
 
     def run(self) -> None:
@@ -183,7 +184,7 @@ class Investigation:
             if self._found.reproduces:
                 self._whole = way.candidate
                 break
-            if self._flow and not way.candidate.flow:
+            if self._flow and not special_flow(way.candidate):
                 could_not_be_tried = self._oracle.mistakes or self._oracle.eager_error
                 self._found.is_right_with_torch_compile = again is None and not could_not_be_tried
         if not self._found.reproduces:
@@ -212,10 +213,10 @@ class Investigation:
     def _ways_to_show_it(self) -> Iterator[_Way]:
         """The candidate as it may fail alone, the cheapest to try first."""
         alone = replace(self._whole, earlier=None)
-        if alone.flow:
-            candidate = replace(alone, flow=JUST_IN_TIME, constants=frozenset())
-            yield _Way(f"trying the same graph with torch.compile ({alone.size} nodes)", candidate)
-            yield _Way(f"reproducing it with {alone.flow} in a fork", alone)
+        if self._flow:
+            text = f"trying the same graph with {PLAIN[self._flow]} ({alone.size} nodes)"
+            yield _Way(text, compiled_plainly(alone))
+            yield _Way(f"reproducing it with {self._flow} in a fork", alone)
         else:
             yield _Way(f"reproducing it in a fork ({alone.size} nodes)", alone)
         if self._whole.earlier is not None:
@@ -314,7 +315,7 @@ class Investigation:
             own = own_passes_text() if self._location.own_pass else ""
             candidate = self._as_in_program(self._repeatable())
             self._found.script = script_text(
-                candidate, self._failure, self._title(candidate.flow), own_passes=own
+                candidate, self._failure, self._title(candidate), own_passes=own
             )
         except ToolFailure as error:
             self._found.no_script = str(error)
@@ -333,18 +334,19 @@ class Investigation:
         return replace(smallest, config={**smallest.config, "fallback_random": True})
 
     def _as_in_program(self, smallest: Candidate) -> Candidate:
-        """Through AOTInductor, if that is what the program uses and if it fails there as well."""
-        self._found.shows_with_torch_compile = not smallest.flow
-        if smallest.flow == self._flow:
+        """The way that the program takes, if it fails there as well."""
+        way = special_flow(smallest)
+        self._found.shows_with_torch_compile = not way
+        if way == self._flow:
             return smallest
-        candidate = replace(smallest, flow=self._flow)
+        candidate = compiled_like(smallest, self._own)
         self._say(f"trying the smallest graph with {self._flow}")
         again = self._oracle.failure(candidate, label=" in full")
         return candidate if again is not None and again.is_same_as(self._failure) else smallest
 
-    def _title(self, flow: str) -> str:
+    def _title(self, candidate: Candidate) -> str:
         operations = ", ".join(self._found.operations[:4])
-        compiler = flow or "torch.compile"
+        compiler = candidate.flow or "torch.compile"
         kinds = {
             WRONG: f"{compiler} gives a different result from eager",
             NAN: f"{compiler} gives NaN or Inf where eager is finite",
@@ -374,8 +376,8 @@ class Investigation:
 
 
 _ONLY_IN_PACKAGE = (
-    "each buffer was compared with its node; the same graph is right with torch.compile, which "
-    "has no C++ wrapper"
+    "each buffer was compared with its node; the same graph is right with torch.compile and a "
+    "wrapper in Python"
 )
 
 

@@ -14,6 +14,7 @@ from inductoscope.doctor.verdict import Culprit, Verdict
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.flows import PLAIN
 
 
 def verdict_on(found: Found) -> Verdict:
@@ -265,10 +266,12 @@ def _add_evidence(result: Verdict, found: Found) -> None:
             f"{count_of(found.candidates_tried, 'candidate')} tried",
         )
     if found.flow and found.shows_with_torch_compile:
-        text = f"torch.compile fails in the same way, so it is not peculiar to {found.flow}"
+        plain = PLAIN[found.flow]
+        text = f"{plain} fails in the same way, so it is not peculiar to {found.flow}"
         result.add(text, "tried in a fork")
     elif found.is_right_with_torch_compile:
-        text = f"torch.compile of the same graph is right, so it is peculiar to {found.flow}"
+        plain = PLAIN[found.flow]
+        text = f"the same graph is right with {plain}, so it is peculiar to {found.flow}"
         result.add(text, "tried in a fork")
     if not found.reproduces:
         instead = f": {found.alone}" if found.alone else ""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.graphs import input_names
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, Failure
 from inductoscope.doctor.repro.package_text import options_text, packaged_text
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
@@ -41,6 +41,7 @@ def script_text(candidate: Candidate, failure: Failure, title: str, *, own_passe
         *_inputs_of_calls(candidate, parameters),
         packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
         _run(candidate, failure),
+        "\n".join(_FILL_FREE_MEMORY) if _needs_filled_memory(candidate, failure) else "",
         _main(candidate, failure),
     ]
     return "\n\n\n".join(part for part in parts if part) + "\n"
@@ -245,7 +246,7 @@ def _main(candidate: Candidate, failure: Failure) -> str:
         return _watched(compiled, hangs=failure.kind == HANG)
     lines = [
         "eager = run(fn)",
-        f"compiled = run({compiled})",
+        *_compiled_run(compiled, in_filled_memory=_needs_filled_memory(candidate, failure)),
         'print("eager:   ", eager)',
         'print("compiled:", compiled)',
     ]
@@ -257,6 +258,32 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     else:
         lines.append(f"torch.testing.assert_close(compiled, eager, {_tolerance(failure)})")
     return _under_main(lines)
+
+
+def _compiled_run(compiled: str, *, in_filled_memory: bool) -> list[str]:
+    if not in_filled_memory:
+        return [f"compiled = run({compiled})"]
+    return [
+        f"function = {compiled}",
+        "run(function)",
+        "fill_free_memory()",
+        "compiled = run(function)",
+    ]
+
+
+def _needs_filled_memory(candidate: Candidate, failure: Failure) -> bool:
+    """Whether it may be right by chance: what was never written holds what was there before."""
+    return failure.kind == NAN and failure.memory_was_filled and bool(candidate.device)
+
+
+_FILL_FREE_MEMORY = (
+    "def fill_free_memory():",
+    '    """Lets the memory that is handed out next hold NaN, as it may in any program."""',
+    "    sizes = [2**power for power in range(7, 25) for _ in range(4)]",
+    '    blocks = [torch.full((size,), float("nan"), device="cuda") for size in sizes]',
+    "    torch.cuda.synchronize()",
+    "    del blocks",
+)
 
 
 def _tolerance(failure: Failure) -> str:

@@ -39,6 +39,8 @@ class Situation:
     # Options of torch.compile and settings of the compiler.
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_dynamic: bool = False
+    # How the graph reaches Inductor, if not through torch.compile.
+    flow: str = ""
     # Where the failure was located; empty if that is not known.
     stage: str = ""
     kernel: str = ""

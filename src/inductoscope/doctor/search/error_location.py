@@ -51,16 +51,17 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
             return replace(broken, function=failure.function)
     place = Location(stage=stage, function=failure.function, text=failure.text)
     functions = failure.functions
-    if stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL):
+    is_on_device = bool(device_error(f"CUDA error: {failure.aspect}"))
+    if is_on_device or (stage == stages.RUNTIME and failure.kind in (ERROR, SIGNAL)):
         at_kernel = _at_kernel(candidate, failure, forks)
         if at_kernel.kernel:
             return at_kernel
     if failure.kind == HANG and stage == stages.RUNTIME:
         how = "launched last, and did not return"
         return replace(place, function="", kernel=failure.function, how=how)
-    if device_error(f"CUDA error: {failure.aspect}"):
-        how = "its launch raised the error; every launch was synchronous"
-        return replace(place, kernel=kernel_called_from(functions)[1], how=how)
+    if is_on_device:
+        kernel = kernel_called_from(functions)[1] or failure.function
+        return replace(place, function="", kernel=kernel, how=_how_launched(functions))
     if stage == stages.RUNTIME and failure.kind == ERROR:
         stage, how, kernel = _raised_at_run(functions)
         return replace(place, stage=stage, how=how, kernel=kernel)
@@ -90,6 +91,13 @@ def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location
     if failure.kind == ERROR and wrapper:
         return Location()  # What raised in a Python wrapper is on the stack.
     return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
+
+
+def _how_launched(functions: Sequence[str]) -> str:
+    how = "its launch raised the error; every launch was synchronous"
+    if any(name.startswith("generate_and_run_autotune_block") for name in functions):
+        return f"{how}. Inductor launched it while compiling, on inputs that it made up"
+    return how
 
 
 def _in_passes(candidate: Candidate) -> Location:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import traceback
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
@@ -57,6 +59,7 @@ def failure_of_error(error: BaseException) -> Failure:
             stage=stages.RUNTIME,
             aspect=on_device,
             message=on_device,
+            function=_launched_kernel(error),
             functions=tuple(
                 name for one in first_to_last(error) for name in raising_functions(one)
             ),
@@ -79,6 +82,16 @@ def first_to_last(error: BaseException) -> list[BaseException]:
         chain.append(at)
         at = at.__cause__ or at.__context__
     return chain[::-1]
+
+
+def _launched_kernel(error: BaseException) -> str:
+    """The Triton kernel whose launch raised first; "" if it was no Triton kernel's."""
+    for each in first_to_last(error):
+        for frame, _ in traceback.walk_tb(each.__traceback__):
+            launcher: Any = frame.f_locals.get("self")
+            if type(launcher).__name__ == "CachingAutotuner":
+                return str(getattr(launcher.fn, "__name__", ""))
+    return ""
 
 
 def stage_at_run(failure: Failure) -> str:
@@ -122,8 +135,6 @@ def _is_about_a_command(error: BaseException) -> bool:
 
 def raising_functions(error: BaseException) -> list[str]:
     """Functions that the exception passed through, innermost first."""
-    import traceback
-
     frames = traceback.extract_tb(error.__traceback__)
     return [
         f"{frame.name} ({shorten(frame.filename)}:{frame.lineno})"
@@ -182,7 +193,8 @@ def failure_of_signal(answer: ForkAnswer) -> Failure:
 def _with_stage(found: Failure, answer: ForkAnswer) -> Failure:
     """Add the stage, which the hooks report as an event."""
     errors = [event for event in answer.events if isinstance(event, CompileFailed)]
-    if not errors:
+    if not errors or device_error(found.text):
+        # A kernel may be launched while another one is being compiled.
         return replace(found, stage=stage_at_run(found))
     messages = [
         event.messages

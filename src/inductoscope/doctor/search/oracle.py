@@ -38,6 +38,7 @@ from inductoscope.doctor.search.failure_signature import (
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import is_for_gpu, placed
+from inductoscope.doctor.search.user_kernels import keeping_kernels, with_kernels_launched
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -102,7 +103,8 @@ def compiled(
     if candidate.flow == AOT_INDUCTOR and backend is None:
         return compiled_ahead_of_time(candidate)
     how = {"backend": backend} if backend else {"options": _options(candidate) or None}
-    function = torch.compile(candidate.module, dynamic=candidate.dynamic, **how)
+    module = with_kernels_launched(candidate.module)
+    function = torch.compile(module, dynamic=candidate.dynamic, **how)
     return marking(candidate.module, candidate.marks, function)
 
 
@@ -137,7 +139,8 @@ def prepare_compiler() -> None:
     import torch._dynamo
     from torch._inductor.async_compile import AsyncCompile
 
-    torch._dynamo.reset()
+    with keeping_kernels():
+        torch._dynamo.reset()
     with contextlib.suppress(AttributeError):
         AsyncCompile.pool.cache_clear()
 

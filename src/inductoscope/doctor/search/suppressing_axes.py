@@ -35,6 +35,7 @@ def situation_of(candidate: Candidate, location: Location) -> Situation:
         devices=_devices(candidate, tensors),
         dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
         settings={**candidate.options, **candidate.config},
+        flow=candidate.flow,
         is_dynamic=bool(candidate.dynamic),
         stage=location.stage,
         kernel=location.kernel,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from torch.fx import Graph, Node
+from torch.fx import Graph, GraphModule, Node
 
 from inductoscope.errors import ToolFailure
 
@@ -84,6 +85,59 @@ def register_kernels(
         table.id_to_kernel[number] = kernel
         table.kernel_to_id[kernel] = number
     table.constant_args.update(constants)
+
+
+@contextlib.contextmanager
+def keeping_kernels() -> Iterator[None]:
+    """What is reset meanwhile does not forget the kernels that graphs refer to."""
+    table = _table()
+    names = ("id_to_kernel", "kernel_to_id", "constant_args") if table is not None else ()
+    kept = {name: dict(getattr(table, name)) for name in names}
+    yield
+    for name, entries in kept.items():
+        getattr(table, name).update(entries)
+
+
+def with_kernels_launched(module: GraphModule) -> GraphModule:
+    """The graph with its kernels called as a user calls them.
+
+    Dynamo takes them no other way: at the node that stands for such a call it breaks the graph.
+    """
+    if not any(is_user_kernel(node) and not _has_descriptors(node) for node in module.graph.nodes):
+        return module
+    graph = Graph()
+    graph.output(graph.graph_copy(module.graph, {}))
+    for node in list(graph.nodes):
+        if is_user_kernel(node) and not _has_descriptors(node):
+            with graph.inserting_before(node):
+                given: Any = node.kwargs["kwargs"]
+                graph.call_function(_launcher(node), (node.kwargs["grid"],), dict(given))
+            graph.erase_node(node)
+    return GraphModule(module, graph)
+
+
+def _has_descriptors(node: Node) -> bool:
+    return bool(node.kwargs.get("tma_descriptor_metadata"))
+
+
+def _launcher(node: Node) -> Callable[..., None]:
+    """A function that calls the kernel; an autotuned one has a grid for each configuration."""
+    kernel, constants = kernel_of(node), constants_of(node)
+    choices = [choice.kwargs for choice in getattr(kernel, "configs", ())]
+    names = sorted(choices[0]) if choices else []
+    numbers = {tuple(each[name] for name in names): n for n, each in enumerate(choices)}
+
+    def launch(grids: Any, **given: Any) -> None:
+        kernel[grids[0]](**given, **constants)
+
+    def launch_tuned(grids: Any, **given: Any) -> None:
+        def chosen(meta: Any) -> Any:
+            return grids[numbers[tuple([meta[name] for name in names])]]
+
+        kernel[chosen](**given, **constants)
+
+    grids: Any = node.kwargs["grid"]
+    return launch_tuned if len(grids) > 1 and len(grids) == len(choices) else launch
 
 
 def function_of(kernel: Any) -> Any:

@@ -1,4 +1,4 @@
-"""A process died or stalled inside the compiler, or inside a compiled graph.
+"""A process died, stalled or lost the GPU inside the compiler, or inside a compiled graph.
 
 When it applies: Nothing was found inside the program, and it did not end well, nor was it ended
 because all calls that were to be checked had been made.
@@ -14,13 +14,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from inductoscope.doctor.failure import HANG, SIGNAL, Failure
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, Failure, device_error
 from inductoscope.doctor.handover import read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.last_position import LastPosition, last_position
 from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.model.entities import Recording
 from inductoscope.vocabulary import stages
 
 
@@ -29,7 +30,24 @@ def _applies(case: ProgramCase) -> bool:
 
 
 def _examine(case: ProgramCase) -> None:
-    return_to_last_position(case, case.first, case.instructions)
+    lost = _gpu_lost_in_compile(case.recording)
+    if lost is None:
+        return_to_last_position(case, case.first, case.instructions)
+    else:
+        compile_id, failure = lost
+        text = f"compile {compile_id} lost the GPU ({failure.aspect}); running it again up to there"
+        _return_to(case, case.instructions, compile_id, failure, text)
+
+
+def _gpu_lost_in_compile(recording: Recording) -> tuple[str, Failure] | None:
+    """Inductor may run kernels while it compiles. Then no graph is called any more."""
+    for compile_ in recording.compiles:
+        for error in compile_.errors:
+            said = device_error("\n".join((error.message, *error.causes)))
+            if said and error.stage != stages.DYNAMO:
+                text = f"CUDA error: {said}"
+                return compile_.id, Failure(ERROR, text, stages.RUNTIME, said, message=said)
+    return None
 
 
 def return_to_last_position(case: ProgramCase, run: ProgramRun, instructions: Instructions) -> None:
@@ -37,18 +55,20 @@ def return_to_last_position(case: ProgramCase, run: ProgramRun, instructions: In
     position = last_position(run)
     if position is None or position.stage == stages.DYNAMO:  # There is no graph to stop at.
         return
-    stop = replace(
-        instructions,
-        stop_at=position.compile,
-        failure=_failure(run, position),
-        calls=0,
-    )
-    again = case.runs.again(stop, f"{position.text}; running it again up to there")
-    case.found = found = read_found(again.folder / FOLDER)
-    if found is not None:
+    text = f"{position.text}; running it again up to there"
+    _return_to(case, instructions, position.compile, _failure(run, position), text)
+    if case.found is not None:
+        found = case.found
         found.functions = found.functions or position.functions
         function = found.failure.function or position.function
         found.failure = replace(found.failure, function=function)
+
+
+def _return_to(
+    case: ProgramCase, instructions: Instructions, compile_id: str, failure: Failure, text: str
+) -> None:
+    stop = replace(instructions, stop_at=compile_id, failure=failure, calls=0)
+    case.found = read_found(case.runs.again(stop, text).folder / FOLDER)
 
 
 def _failure(run: ProgramRun, position: LastPosition) -> Failure:

@@ -25,6 +25,7 @@ from inductoscope.doctor.search.axes import (
     pre_grad_passes,
     precision_casts,
     split_reductions,
+    tuning_while_compiling,
     vectorisation,
 )
 from inductoscope.doctor.search.axis import Axis
@@ -44,6 +45,7 @@ AXES: tuple[Axis, ...] = (
     split_reductions.AXIS,
     lowerings.AXIS,
     autotune.AXIS,
+    tuning_while_compiling.AXIS,
     fusion.AXIS,
     loop_ordering.AXIS,
     in_place.AXIS,
