@@ -1,7 +1,8 @@
 """`inductoscope aoti MODEL.pt2 --inputs FILE`: real packages, run in a child, and their faults.
 
 One package is built for all tests. Its model `stepping` calls a custom operator whose fault the
-environment names; `counting` changes a buffer in every call.
+environment names; `counting` changes a buffer in every call. copy.pt2 is the latter once more, by a
+linker that put a copy of libstdc++ into it.
 """
 
 from __future__ import annotations
@@ -48,10 +49,17 @@ class Shop:
 
     place: Workplace
 
-    def aoti(self, model: str, *words: str, inputs: str = "inputs.pt", **environment: str) -> Said:
+    def aoti(
+        self,
+        model: str,
+        *words: str,
+        package: str = "shop.pt2",
+        inputs: str = "inputs.pt",
+        **environment: str,
+    ) -> Said:
         target = self.place.folder / "said.json"
         target.unlink(missing_ok=True)
-        command = [*TOOL, "aoti", "shop.pt2", "--model", model, "--inputs", inputs, "--quiet"]
+        command = [*TOOL, "aoti", package, "--model", model, "--inputs", inputs, "--quiet"]
         done = self.place.call([*command, "--json", "said.json", *words], **environment)
         data = json.loads(target.read_text()) if target.exists() else {}
         assert not data or violations("aoti", data) == []
@@ -154,6 +162,20 @@ def test_how_a_run_can_end(shop: Shop, fault: str, verdict: str, name: str, sent
     assert said.data["verdict"] == verdict
     assert sentence in said.findings[name]
     assert "The package's native code was executed, in a child process" in said.text
+
+
+def test_a_copy_of_the_cpp_library_is_shown_to_be_why_it_fails(shop: Shop) -> None:
+    """It dies or raises, depending on the machine; with torch's library loaded first it runs."""
+    said = shop.aoti("counting", package="copy.pt2")
+    assert said.exit_code == 1
+    assert said.data["run"]["outcome"] in ("fails", "dies")
+    assert said.data["run"]["stage"] == "load"
+    assert said.data["second_run"]["outcome"] == "runs"
+    assert (
+        "with libstdc++.so.6 loaded first, the same run ends well" in said.findings["cpp_library"]
+    )
+    assert "LD_PRELOAD=libstdc++.so.6" in said.findings["remedy"]
+    assert "with libstdc++.so.6 loaded first it runs." in said.text
 
 
 # --- many calls, several threads, no Python -------------------------------------------------------

@@ -57,7 +57,7 @@ def _speaker(events: int) -> Say:
 
 
 def _follow(order: Mapping[str, Any], say: Say) -> None:
-    from inductoscope.packages import loading
+    from inductoscope.packages import cpp_library, loading
 
     say("stage", stage="operators")
     loading.load_operators(order["operators"])
@@ -69,6 +69,8 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
     if not _admitted(order, facts, say):
         return
     say("stage", stage="load")
+    if order["cpp_library_first"]:
+        cpp_library.take_from_torch()
     model = loading.LoadedModel(order)
     say("stage", stage="run")
     outputs = model(inputs)

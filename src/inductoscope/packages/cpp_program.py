@@ -51,7 +51,7 @@ class ServerRun:
 
 def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> BuiltProgram:
     """Compile it with the compiler that Inductor would use."""
-    compiler = _compiler()
+    compiler = installed_compiler()
     if compiler is None:
         return BuiltProgram(None, "no C++ compiler is installed (set CXX, or install g++)")
     if here.torch_folder is None:
@@ -80,8 +80,8 @@ def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> Buil
     return BuiltProgram(target)
 
 
-def _compiler() -> list[str] | None:
-    """CXX may carry options, or a launcher such as ccache."""
+def installed_compiler() -> list[str] | None:
+    """The words that call it. CXX may carry options, or a launcher such as ccache."""
     for candidate in (os.environ.get("CXX", ""), *_COMPILERS):
         words = shlex.split(candidate)
         if words and shutil.which(words[0]):

@@ -7,6 +7,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from inductoscope.packages import cpp_library
 from inductoscope.packages.elf import ElfFile, mapped
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.this_machine import LocalMachine
@@ -254,6 +255,18 @@ def _c_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     yield Fit("C library", own >= newest, text, f"read from the versions in {model.library_name}")
 
 
+def _cpp_library(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
+    """A copy beside the one that torch uses: whether the two get in each other's way is open."""
+    used = {name for file in _readable(here) for name in file.needed()}
+    if cpp_library.brings_own(model.library) and cpp_library.NAME in used:
+        text = (
+            f"brings a copy of libstdc++, and torch uses {cpp_library.NAME}: loading it can end in "
+            "a segmentation fault or std::bad_cast. Its compiler linked libstdc++ statically"
+        )
+        how = f"found std::locale among the symbols that {model.library_name} offers"
+        yield Fit("C++ library", None, text, how)
+
+
 def _operators(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     for name in model.custom_operators:
         text = (
@@ -287,6 +300,7 @@ CHECKS: tuple[Callable[[PackagedModel, LocalMachine], Iterator[Fit]], ...] = (
     _device,
     _torch_functions,
     _c_library,
+    _cpp_library,
     _operators,
     _weights,
 )

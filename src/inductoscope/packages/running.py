@@ -49,6 +49,7 @@ class RunRequest:
     operators: tuple[Path, ...] = ()
     limits: ChildLimits = field(default_factory=ChildLimits)
     serve: Mapping[str, int] = field(default_factory=dict)  # threads and calls; empty for one run
+    cpp_library_first: bool = False  # load the one that torch uses before the package
 
 
 @dataclass(frozen=True)
@@ -129,6 +130,7 @@ def _order(
         "in_spec": wrapper.in_spec if wrapper else "",
         "has_weights_files": bool(model.weights_files),
         "serve": dict(request.serve),
+        "cpp_library_first": request.cpp_library_first,
         "raw_inputs": str(folder / "inputs.txt"),
     }
 

@@ -1,17 +1,30 @@
 """Builds a package with two models, its inputs and the library of its custom operator.
 
 python build.py FOLDER COMPILER
+
+One of the models is also packaged alone, linked statically with libstdc++: copy.pt2.
 """
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import torch
+import torch._inductor.config
 from torch._inductor.package import package_aoti
 from torch.export import Dim
+
+# Links every library twice, at first with a copy of libstdc++ in it.
+LINK_TWICE = """#!/bin/bash
+words="$*"; target="${{words##*-o }}"
+case " $* " in *" -c "*) ;; *" -shared "*)
+  {compiler} -static-libstdc++ "$@" && cp "${{target%% *}}" {folder}/with_copy.so || exit
+esac
+exec {compiler} "$@"
+"""
 
 
 class Stepping(torch.nn.Module):
@@ -46,6 +59,7 @@ def main() -> None:
     inputs = torch.randn(6, 16), torch.randint(0, 6, (6,))
     rows = Dim("rows", min=2, max=64)
     files = {}
+    link_twice(compiler, folder)
     for model in (Stepping(), Counting()):
         program = torch.export.export(model, inputs, dynamic_shapes=({0: rows}, {0: rows}))
         options = {"aot_inductor.package": True}
@@ -53,7 +67,17 @@ def main() -> None:
             program.module(), inputs, options=options
         )
     package_aoti(str(folder / "shop.pt2"), files)
+    (library,) = (file for file in files["counting"] if file.endswith(".so"))
+    shutil.copy(folder / "with_copy.so", library)
+    package_aoti(str(folder / "copy.pt2"), {"counting": files["counting"]})
     torch.save(inputs, folder / "inputs.pt")
+
+
+def link_twice(compiler: str, folder: Path) -> None:
+    script = folder / "cxx"
+    script.write_text(LINK_TWICE.format(compiler=compiler, folder=folder))
+    script.chmod(0o755)
+    torch._inductor.config.cpp.cxx = (str(script),)
 
 
 def build_library(compiler: str, target: Path) -> None:

@@ -164,12 +164,13 @@ def _executed(
     file: Path, name: str | None, view: dict[str, Any], request: RunRequest, *, quiet: bool
 ) -> dict[str, Any]:
     """Run the model, unless it is known that it cannot run here."""
+    from inductoscope.packages import second_run
     from inductoscope.packages.findings import findings_of_run
     from inductoscope.packages.package import read_package
     from inductoscope.packages.running import run_package
     from inductoscope.packages.serving import findings_of_serving, serve
     from inductoscope.packages.this_machine import look_at_this_machine
-    from inductoscope.views.report.package_run import with_run, with_serving
+    from inductoscope.views.report.package_run import with_run, with_second_run, with_serving
     from inductoscope.views.report.progress import ProgressLine
 
     package = read_package(file, verify=False)
@@ -179,9 +180,16 @@ def _executed(
     with _private_folder() as place, ProgressLine(quiet=quiet) as progress:
         run = run_package(package, model, request, place, progress.say)
         findings = list(findings_of_run(run, model))
-        if request.serve and run.outcome == "runs":
+        last = run
+        if second_run.is_worth_it(run, model):
+            place = place / "again"
+            place.mkdir()
+            last = second_run.run_again(package, model, request, place, progress.say)
+            findings += second_run.findings_of_both(run, last, model)
+            view = with_second_run(view, model.name, last)
+        if request.serve and last.outcome == "runs":
             here = look_at_this_machine()
-            served = serve(package, model, request, run, here, place, progress.say)
+            served = serve(package, model, request, last, here, place, progress.say)
             findings += findings_of_serving(served, model)
             view = with_serving(view, served)
     return with_run(view, model.name, run, findings)

@@ -40,6 +40,7 @@ def package_view(package: Package, fitting: dict[str, tuple[Fit, ...]]) -> View:
         "summary": _summary(package, fitting, verdict),
         "executed": False,
         "run": None,
+        "second_run": None,
         "serving": None,
         "findings": [],
     }

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.packages import cpp_library
 from inductoscope.packages.findings import PackageFinding
 from inductoscope.packages.growth import Growth
 from inductoscope.packages.running import RunOutcome
@@ -65,6 +66,11 @@ def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageF
     }
 
 
+def with_second_run(view: View, name: str, run: RunOutcome) -> View:
+    """The view with the run that had the C++ library of torch loaded before the package."""
+    return {**view, "second_run": _run(name, run)}
+
+
 def _run(name: str, run: RunOutcome) -> View:
     return {
         "model": name,
@@ -91,7 +97,13 @@ def _summary(view: View, verdict: str, run: RunOutcome, problems: Sequence[Packa
         return f"{name} is given inputs that break {count} of the package."
     if verdict == "problems":
         return f"{name} runs, but {count_of(len(problems), 'problem')} showed."
-    return f"{name} {verdict} {run.where}."
+    second = view["second_run"]
+    after = f"; with {cpp_library.NAME} loaded first it runs" if _runs(second) else ""
+    return f"{name} {verdict} {run.where}{after}."
+
+
+def _runs(second: View | None) -> bool:
+    return second is not None and bool(second["outcome"] == "runs")
 
 
 def print_run(printer: Printer, view: View) -> None:
@@ -101,8 +113,11 @@ def print_run(printer: Printer, view: View) -> None:
     printer.heading(f"Run of {run['model']}")
     for number, item in enumerate(run["inputs"]):
         printer.pair(f"input {number}", _tensor(item) + f", strides {list(item['strides'])}")
-    for number, item in enumerate(run["outputs"]):
-        printer.pair(f"output {number}", _tensor(item) + _range(item))
+    _print_outputs(printer, run)
+    if _runs(view["second_run"]):
+        printer.line()
+        printer.heading(f"Run of {run['model']} with {cpp_library.NAME} loaded first")
+        _print_outputs(printer, view["second_run"])
     if view["serving"]:
         _print_serving(printer, view["serving"])
     for finding in view["findings"]:
@@ -114,6 +129,11 @@ def print_run(printer: Printer, view: View) -> None:
     printer.line()
     printer.line(view["summary"], style=GOOD if view["verdict"] == "runs" else BAD)
     printer.line(EXECUTED if view["executed"] else NOT_LOADED, style=FAINT)
+
+
+def _print_outputs(printer: Printer, run: View) -> None:
+    for number, item in enumerate(run["outputs"]):
+        printer.pair(f"output {number}", _tensor(item) + _range(item))
 
 
 def _print_serving(printer: Printer, serving: View) -> None:

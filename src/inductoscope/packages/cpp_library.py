@@ -1,0 +1,67 @@
+"""Packages that bring a copy of the C++ library, beside the one that torch uses.
+
+A compiler that links libstdc++ statically puts a copy into every library that it makes, and exports
+its symbols. Once such a library is loaded into a process with torch, some of them are found in the
+copy and others in libstdc++.so.6: streams look up what a locale holds with the numbers of the other
+one, and the process dies or raises std::bad_cast. If libstdc++.so.6 is in the global scope of the
+process before the library is loaded, the loader takes everything from there and none of the copy.
+
+Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from inductoscope.packages.elf import SharedLibrary, mapped
+
+NAME = "libstdc++.so.6"
+
+# What a program, or a script, needs before it loads such a library. torch has to be imported first:
+# otherwise another libstdc++.so.6 than torch's may be found.
+CODE = f'ctypes.CDLL("{NAME}", mode=ctypes.RTLD_GLOBAL)'
+PRELOAD = f"LD_PRELOAD={NAME}"
+
+# Of std::locale: what every stream looks up.
+_LOCALE = "_ZNSt6locale10_S_classicE"
+_SECONDS = 30
+
+
+def brings_own(library: SharedLibrary | None) -> bool:
+    """Whether the loader would see a copy of libstdc++ in it."""
+    return library is not None and _LOCALE in library.defined
+
+
+def file_brings_own(path: Path) -> bool:
+    """The same for a library in a file; False if it cannot be read."""
+    try:
+        return mapped(path).has_symbol(_LOCALE)
+    except (OSError, ValueError, IndexError, struct.error):
+        return False
+
+
+def take_from_torch() -> bool:
+    """Put the C++ library that torch uses into the global scope of this process."""
+    try:
+        ctypes.CDLL(NAME, mode=ctypes.RTLD_GLOBAL)
+    except OSError:
+        return False
+    return True
+
+
+def linked_by(compiler: Sequence[str]) -> str:
+    """The file that a compiler takes for libstdc++ in a library; empty if it does not say."""
+    command = [*compiler, "-shared", "-Wl,--trace", "-o", "/dev/null", "-x", "c++", "/dev/null"]
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=_SECONDS, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    found = re.search(r"(\S*libstdc\+\+[\w.-]*\.(?:a|so)[.\d]*)", done.stdout)
+    return found[1] if found else ""

@@ -1,0 +1,100 @@
+"""Runs a package once more with the C++ library that torch uses, if its own copy may be at fault.
+
+Both runs are the same but for that, so that the second one shows what the copy does to the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope.packages import cpp_library
+from inductoscope.packages.cpp_program import installed_compiler
+from inductoscope.packages.findings import PackageFinding, findings_of_run
+from inductoscope.packages.package import Package, PackagedModel
+from inductoscope.packages.running import RunOutcome, RunRequest, first_lines, run_package
+from inductoscope.vocabulary.counting import count_of
+
+_BAD = ("fails", "dies", "does not end")
+_COPY = "The package brings a copy of the C++ library libstdc++, beside the one that torch uses."
+_BOTH_RUNS = f"two runs in child processes, the second with {cpp_library.NAME} loaded first"
+
+
+def is_worth_it(first: RunOutcome, model: PackagedModel) -> bool:
+    """Whether the copy may be why the first run did not end well."""
+    return first.outcome in _BAD and cpp_library.brings_own(model.library)
+
+
+def run_again(
+    package: Package,
+    model: PackagedModel,
+    request: RunRequest,
+    folder: Path,
+    on_step: Callable[[str], None],
+) -> RunOutcome:
+    """The same run with the library that torch uses loaded before the package."""
+    on_step(f"running it again with {cpp_library.NAME} loaded first")
+    again = replace(request, cpp_library_first=True)
+    return run_package(package, model, again, folder, on_step)
+
+
+def findings_of_both(
+    first: RunOutcome, second: RunOutcome, model: PackagedModel
+) -> Iterator[PackageFinding]:
+    """What the second run says about the first."""
+    if second.outcome in _BAD and _end(second) == _end(first):
+        text = f"{_COPY} That is not why: with {cpp_library.NAME} loaded first it ends the same."
+        yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
+        return
+    if second.outcome == "runs":
+        text = (
+            f"{_COPY} The two get in each other's way: with {cpp_library.NAME} loaded first, the "
+            f"same run ends well, with {count_of(len(second.outputs), 'output')}."
+        )
+    else:
+        text = (
+            f"{_COPY} The two get in each other's way: with {cpp_library.NAME} loaded first, the "
+            f"same run goes further, and then {_in_words(second)}."
+        )
+    yield PackageFinding("cpp_library", text, _BOTH_RUNS)
+    yield from findings_of_run(second, model)
+    yield _remedy(model)
+
+
+def _end(run: RunOutcome) -> tuple[str, str, str, str]:
+    return run.outcome, run.step, run.signal, first_lines(run.message)
+
+
+def _in_words(run: RunOutcome) -> str:
+    if run.outcome == "broken guards":
+        return "breaks a demand of the package"
+    return f"{run.outcome} {run.where}"
+
+
+def _remedy(model: PackagedModel) -> PackageFinding:
+    command = model.wrapper.link_command if model.wrapper else ""
+    linked = f"It was linked by {command.split()[0]}. " if command.split() else ""
+    text = (
+        f"To load it as it is: after import torch, run {cpp_library.CODE}, or start the program "
+        f"with {cpp_library.PRELOAD}. Better, build it again with a compiler that links libstdc++ "
+        f"dynamically (set CXX). {linked}{_this_compiler()}"
+    )
+    how = f"{_BOTH_RUNS}; the compiler was asked with -Wl,--trace"
+    return PackageFinding("remedy", text, how, is_problem=False)
+
+
+def _this_compiler() -> str:
+    """What the compiler of this machine does, which need not be the one that built the package."""
+    compiler = installed_compiler()
+    if compiler is None:
+        return "This machine has no C++ compiler."
+    name, file = " ".join(compiler), cpp_library.linked_by(compiler)
+    if not file:
+        return f"Which one {name} takes here is not known."
+    if not file.endswith(".a"):
+        return f"On this machine {name} does so: it takes {file}."
+    return (
+        f"On this machine {name} does not: it takes {file}, because it is told to "
+        "(-static-libstdc++) or because it finds no libstdc++.so."
+    )
