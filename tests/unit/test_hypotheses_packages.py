@@ -8,8 +8,14 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.checking import CallChecked, GraphCall, GraphReturned
+from inductoscope.recording.events.checking import (
+    CallChecked,
+    CppLibraryTaken,
+    GraphCall,
+    GraphReturned,
+)
 from inductoscope.recording.events.compiling import CompileEnd, CompileStart
 from support.program_cases import ENDS_WELL, FAILS, End, written_case
 
@@ -124,3 +130,46 @@ def test_a_package_whose_calls_cannot_be_compared_is_tried_against_eager(tmp_pat
     assert (found.verdict, found.confidence) == ("wrong-result", "likely")
     assert "ends well with the exported program in its place" in found.summary
     assert asked == ["eager"]
+
+
+# --- a copy of libstdc++ in a package -------------------------------------------------------------
+
+COPY = CppLibraryTaken(package="model.pt2", source="serve.py:18")
+# Under the tool it ends well: there the library that torch uses comes before the copy.
+WITH_COPY = replace(ENDS_WELL, events=(MADE_HERE, COPY, checked("right", "2 values")))
+
+
+def test_a_program_that_a_copy_of_the_cpp_library_kills(tmp_path: Path) -> None:
+    case, asked = written_case(tmp_path, WITH_COPY, plain=[KILLED, ENDS_WELL])
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage, found.confidence) == ("crash", "cpp-compile", "proven")
+    assert "dies of SIGSEGV because model.pt2 brings a copy of libstdc++" in found.summary
+    assert found.culprit.source == "serve.py:18"
+    assert found.workaround is not None
+    assert found.workaround.verified
+    assert "LD_PRELOAD=libstdc++.so.6" in found.workaround.text
+    assert asked == ["plain", "plain"]
+
+
+def test_what_fails_without_the_copy_too_is_not_blamed_on_it(tmp_path: Path) -> None:
+    case, _ = written_case(tmp_path, WITH_COPY, plain=[FAILS, FAILS])
+    found = verdict_of_first(case)
+    assert found.verdict == "unknown"
+    note_copies(found, case)
+    assert "model.pt2 brings a copy of libstdc++, so libstdc++.so.6 was loaded first" in str(
+        found.evidence
+    )
+
+
+def test_a_copy_that_does_no_harm_is_only_noted(tmp_path: Path) -> None:
+    case, asked = written_case(tmp_path, WITH_COPY, plain=[ENDS_WELL])
+    assert verdict_of_first(case).verdict == "clean"
+    assert asked == ["plain"]
+
+
+def test_a_package_that_cannot_be_loaded_is_not_said_to_compute_wrongly(tmp_path: Path) -> None:
+    """In eager it is not loaded at all, and the program ends well."""
+    case, _ = written_case(tmp_path, replace(KILLED, events=(MADE_HERE,)))
+    case.runs.uses_packages = True
+    found = verdict_of_first(case)
+    assert (found.verdict, found.confidence) == ("crash", "likely")

@@ -334,10 +334,10 @@ HANDLERS: dict[type[Event], Handler] = {
     process.ExceptionUncaught: lambda stream, event: stream.uncaught.append(
         uncaught(event, stream.now)
     ),
-    process.ProcessEnd: _process_note,
-    process.RecordingStopped: _process_note,
+    **dict.fromkeys((process.ProcessEnd, process.RecordingStopped), _process_note),
     **dict.fromkeys((process.HookOff, process.HookError), _process_note),
     **dict.fromkeys((compiling.TargetNoted, compiling.SettingsUsed), _process_note),
+    checking.CppLibraryTaken: _process_note,
     process.TorchImported: _torch,
     process.Launched: _launched,
     process.Exited: _exited,

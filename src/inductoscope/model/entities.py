@@ -376,6 +376,8 @@ class Recording:
     callable_checks: tuple[CallableCheck, ...] = ()
     noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
+    # Packages with a copy of libstdc++, by file, and the lines that load them.
+    copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
 

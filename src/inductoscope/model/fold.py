@@ -20,6 +20,7 @@ from inductoscope.recording.events.autotuning import (
     ChoiceStart,
 )
 from inductoscope.recording.events.base import written_fields
+from inductoscope.recording.events.checking import CppLibraryTaken
 from inductoscope.recording.events.compiling import SettingsUsed, TargetNoted
 from inductoscope.recording.events.process import (
     HookError,
@@ -68,12 +69,17 @@ def fold(reader: RecordingReader) -> E.Recording:
         callable_checks=_joined(stream.callable_checks for stream in every),
         noted=_joined(stream.noted for stream in every),
         unchecked=_joined(stream.unchecked for stream in every),
+        copies_of_cpp_library=_joined(_copies_of_cpp_library(stream) for stream in every),
         target_notes=_joined(_target_notes(stream) for stream in every),
     )
 
 
 def _joined(lists: Iterable[Iterable[Item]]) -> tuple[Item, ...]:
     return tuple(item for items in lists for item in items)
+
+
+def _copies_of_cpp_library(stream: Stream) -> Iterable[tuple[str, str]]:
+    return [(event.package, event.source) for event in stream.notes[CppLibraryTaken]]
 
 
 def _target_notes(stream: Stream) -> Iterable[tuple[str, str]]:

@@ -27,9 +27,13 @@ from inductoscope.doctor.inside.package_calls import (
     CallsFromElsewhere,
     CheckedCalls,
     guards_of,
+    stand_in_of,
     structure_of,
 )
+from inductoscope.doctor.inside.torchs_cpp_library import after_compiling
 from inductoscope.doctor.instructions import Instructions
+
+TORCH_NAMES = {"torch.export.pt2_archive._package": ("AOTICompiledModel",)}
 
 # What AOTInductor returns: the path of a library, or a list of files.
 Files = Any
@@ -42,6 +46,8 @@ class Packages:
         # By the path of the library, and by the path of the package and the name in it.
         self._libraries: dict[str, CompiledProgram] = {}
         self._packaged: dict[tuple[str, str], CompiledProgram] = {}
+        # Size and time of the packages, as they were written.
+        self._written: dict[str, tuple[int, int]] = {}
         self._loaded: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
@@ -60,6 +66,7 @@ class Packages:
             for program in made:
                 program.lifted.note_values()  # The compiler itself may have touched them.
                 self._libraries.update((path, program) for path in _libraries_in(files))
+            after_compiling(_libraries_in(files))
 
         def done(files: Files) -> Files:
             SCOPE.guard(note, files)
@@ -82,6 +89,24 @@ class Packages:
             for library in _libraries_in(own):
                 if library in self._libraries:
                     self._packaged[_real(archive), name] = self._libraries[library]
+                    self._written[_real(archive)] = _stamp(archive)
+
+    def loaded(self, load: Callable[[], Any], archive: Any, name: str) -> Any:
+        """The package that `load` loads; not loaded at all where the program stands in for it.
+
+        Otherwise a package that cannot be loaded would end a run in eager, too.
+        """
+        from torch.export.pt2_archive._package import AOTICompiledModel
+
+        def stands_in() -> bool:
+            program = self._packaged.get((_real(archive), name))
+            is_as_written = self._written.get(_real(archive)) == _stamp(archive)
+            return program is not None and is_as_written and stand_in_of(program) != ""
+
+        is_path = isinstance(archive, (str, os.PathLike))
+        if is_path and SCOPE.guard(stands_in) is True:
+            return AOTICompiledModel(LoaderOnDemand(lambda: load().loader))
+        return load()
 
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
         """A package was loaded."""
@@ -114,6 +139,19 @@ class Packages:
         return None if program is None else CheckedCalls(program, guards_of(path, None))
 
 
+class LoaderOnDemand:
+    """The loader of a package whose calls are replaced: it is loaded once something asks for it."""
+
+    def __init__(self, load: Callable[[], Any]) -> None:
+        self._load = load
+        self._loader: Any = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._loader is None:
+            self._loader = self._load()
+        return getattr(self._loader, name)
+
+
 PACKAGES = Packages()
 
 
@@ -133,6 +171,11 @@ def _libraries_in(files: Files) -> list[str]:
     """The libraries among the files that AOTInductor has written."""
     every = [files] if isinstance(files, str) else list(files or ())
     return [_real(path) for path in every if isinstance(path, str) and path.endswith(".so")]
+
+
+def _stamp(path: Any) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns
 
 
 def _real(path: Any) -> str:

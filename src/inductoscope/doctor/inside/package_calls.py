@@ -108,8 +108,8 @@ class CheckedCalls:
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         flat: list[Any] = []
         SCOPE.guard(lambda: flat.extend(flat_inputs(self._structures[0], args, kwargs)))
-        stand_in = self._program.instructions.backend
-        if flat and stand_in in ("eager", MOVED):
+        stand_in = stand_in_of(self._program)
+        if flat and stand_in:
             return self._in_eager(flat, moved=stand_in == MOVED)
         if flat:
             SCOPE.guard(self._check, function, flat)
@@ -159,6 +159,12 @@ class CheckedCalls:
             return
         notes = CallNotes(self._program.compile_id)
         notes.checked(self._graph.calls, "skipped", self._unchecked)
+
+
+def stand_in_of(program: CompiledProgram) -> str:
+    """What the calls of a package are replaced by; empty if it is called itself."""
+    backend = program.instructions.backend
+    return backend if backend in ("eager", MOVED) else ""
 
 
 def flat_inputs(structure: Any, args: Any, kwargs: dict[str, Any]) -> list[Any]:

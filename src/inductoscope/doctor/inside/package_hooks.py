@@ -85,11 +85,17 @@ def _packaging(original: Callable[..., Any]) -> Callable[..., Any]:
 def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def load_package(path: Any, model_name: str = "model", *args: Any, **kwargs: Any) -> Any:
-        model = original(path, model_name, *args, **kwargs)
-        if _is_watched():
-            from inductoscope.doctor.inside.checked_package import PACKAGES
+        if not _is_watched():
+            return original(path, model_name, *args, **kwargs)
+        from inductoscope.doctor.inside.checked_package import PACKAGES
+        from inductoscope.doctor.inside.torchs_cpp_library import before_loading
 
-            SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)
+        def load() -> Any:
+            SCOPE.guard(before_loading, path, model_name)
+            return original(path, model_name, *args, **kwargs)
+
+        model = PACKAGES.loaded(load, path, model_name)
+        SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)
         return model
 
     return load_package
@@ -124,11 +130,13 @@ def _replacing_constants(original: Callable[..., Any]) -> Callable[..., Any]:
 def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def aot_load(so_path: str, device: str) -> Any:
-        loaded = original(so_path, device)
         if not _is_watched():
-            return loaded
+            return original(so_path, device)
         from inductoscope.doctor.inside.checked_package import checked_library
+        from inductoscope.doctor.inside.torchs_cpp_library import before_loading
 
+        SCOPE.guard(before_loading, so_path, None)
+        loaded = original(so_path, device)
         checked = SCOPE.guard(checked_library, loaded, so_path)
         return checked if callable(checked) else loaded
 

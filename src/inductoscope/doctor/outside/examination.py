@@ -22,6 +22,7 @@ from inductoscope.doctor.instructions import (
 from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
 from inductoscope.doctor.outside.common_verdicts import known_so_far
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
 from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -160,6 +161,7 @@ class Doctor:
             add_diagnosis(verdict, self._request.folder)
         if self._case is not None:
             verdict.notes = list(dict.fromkeys(self._case.noted))
+            note_copies(verdict, self._case)
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)

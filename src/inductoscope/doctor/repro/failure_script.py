@@ -16,7 +16,11 @@ import torch
 
 from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, Failure
-from inductoscope.doctor.repro.package_text import options_text, packaged_text
+from inductoscope.doctor.repro.package_text import (
+    brings_cpp_library,
+    options_text,
+    packaged_text,
+)
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
@@ -74,7 +78,7 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
     if candidate.device and failure.kind in (SIGNAL, HANG):
         standard.append("os")
     if candidate.flow == AOT_INDUCTOR:
-        standard.append("tempfile")
+        standard += ["tempfile", *(["ctypes"] if brings_cpp_library() else [])]
     of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
     if candidate.flow == AOT_INDUCTOR:
         of_torch.append("torch._inductor")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,9 @@ from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.repro.python_text import literal
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.marked_sizes import marked_inputs
+from inductoscope.packages import cpp_library
+
+TORCH_NAMES = {"torch._inductor.cpp_builder": ("get_cpp_compiler",)}
 
 
 def options_text(candidate: Candidate) -> str:
@@ -22,12 +26,31 @@ def packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
     """The function `packaged`, which does the same as `fn` through a package."""
     names = input_names(candidate.module)
     stored = [number for number, name in enumerate(names) if name in candidate.constants]
-    parts = [*_program(stored, parameters), "", "", *_KEPT, "", "", *_packaged(candidate, stored)]
+    kept = [*_KEPT, *(_TAKE_CPP_LIBRARY if brings_cpp_library() else ())]
+    parts = [*_program(stored, parameters), "", "", *kept, "", "", *_packaged(candidate, stored)]
     return "\n".join(parts)
 
 
 # Compiled for the inputs of the first call, for as long as the script runs.
 _KEPT = ("folder = tempfile.TemporaryDirectory()", "loaded = []")
+
+
+# The package would otherwise crash while it is loaded, whatever is in it.
+_TAKE_CPP_LIBRARY = (
+    "# The C++ compiler puts a copy of libstdc++ into the package: let torch's own come first.",
+    cpp_library.CODE,
+)
+
+
+def brings_cpp_library() -> bool:
+    """Whether packages that are built on this machine bring a copy of libstdc++."""
+    from torch._inductor.cpp_builder import get_cpp_compiler
+
+    try:
+        compiler = get_cpp_compiler()
+    except RuntimeError:
+        return False
+    return cpp_library.linked_by(shlex.split(compiler)).endswith(".a")
 
 
 def _program(stored: Sequence[int], parameters: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ from torch.fx import GraphModule
 from inductoscope.doctor.compare.graphs import as_function, input_names
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.marked_sizes import marked_inputs
+from inductoscope.packages import cpp_library
 
 TORCH_NAMES = {
     "torch._export": ("aot_load",),
@@ -84,6 +85,8 @@ def _loaded(candidate: Candidate, inputs: tuple[Any, ...], seen: Seen | None) ->
             seen(module, given)
         path = torch._inductor.aot_compile(module, given, options=_options(candidate))
     device = next((str(v.device) for v in given if isinstance(v, torch.Tensor)), "cpu")
+    if cpp_library.file_brings_own(Path(path)):
+        cpp_library.take_from_torch()
     function = torch._export.aot_load(str(path), device)
 
     def call(*arguments: Any) -> Any:

@@ -80,6 +80,18 @@ class DifferenceNoted(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CppLibraryTaken(Event):
+    """A package brings a copy of libstdc++: the one that torch uses was made to come first.
+
+    package: its file, empty if it was only compiled so far; source: the line that loads it.
+    """
+
+    kind = "cpp-library-taken"
+    package: str = ""
+    source: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallableChecked(Event):
     """A whole function was compared with eager. verdict: right, differs."""
 

@@ -34,6 +34,7 @@ from inductoscope.doctor.outside.hypotheses import (
     rounding,
     stuck_choices,
     time_limit,
+    two_cpp_libraries,
     unchecked_call,
     undetermined_result,
     unexamined_failure,
@@ -70,6 +71,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     memory_layout.HYPOTHESIS,
     wrong_capture.HYPOTHESIS,
     # The program ended well.
+    two_cpp_libraries.HYPOTHESIS,
     clean.HYPOTHESIS,
     inductor_random_numbers.HYPOTHESIS,
     cuda_graphs.HYPOTHESIS,

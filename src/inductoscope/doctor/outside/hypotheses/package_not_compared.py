@@ -55,7 +55,9 @@ def _made_here(case: ProgramCase) -> Verdict | None:
     )
     if all(each.flow for each in case.recording.compiles):
         text = f"{what} program in its place."
-        result = Verdict(v.WRONG_RESULT, stages.NO_STAGE, text, "likely")
+        was_called = any(check.compile for check in case.checks) and not case.first.ending.signal
+        kind = v.WRONG_RESULT if was_called else v.CRASH
+        result = Verdict(kind, stages.NO_STAGE, text, "likely")
         result.culprit.source = case.last_compiled
         return result
     text = f"{what} program, and everything that torch.compile compiles, in eager."
