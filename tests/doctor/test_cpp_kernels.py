@@ -198,7 +198,9 @@ def test_a_silent_read_past_the_end_is_found_and_its_kernel_named(planted: Any) 
     assert found is not None
     assert found.is_outside
     assert "exp" in found.kernel
-    assert "reads memory outside of its buffers" in found.text
+    # 20 by 20 elements, read from the fifth on.
+    assert re.search(r"reads element 400 of buffer buf\d+ of shape \(20, 20\)", found.text)
+    assert "which has 400 elements (0 to 399)" in found.text
 
 
 def test_a_read_into_unreadable_memory_ends_the_process_in_the_guilty_kernel(planted: Any) -> None:

@@ -45,6 +45,7 @@ MAY_IMPORT_TORCH = (
     "doctor/repro/source_parts.py",
     "doctor/repro/kernel_text.py",
     "doctor/inside/checked_graph.py",
+    "doctor/inside/graph_compiler.py",
     "doctor/inside/checked_package.py",
     "doctor/inside/compiled_program.py",
     "doctor/inside/package_calls.py",

@@ -57,6 +57,8 @@ class Found:
     calls: list[str] = field(default_factory=list)
     # What showed only in guarded memory, or in repeated runs.
     device_evidence: list[str] = field(default_factory=list)
+    # Which kernel reads memory that is not its own, if that is why it fails.
+    memory_fault: str = ""
     functions: list[str] = field(default_factory=list)
     # Decompositions and lowerings in use that the program has replaced.
     replaced: list[str] = field(default_factory=list)

@@ -11,14 +11,15 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import mmap
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 from inductoscope.doctor.compare import cpp_reports, cpp_wrappers
-from inductoscope.doctor.compare.values import is_plain
+from inductoscope.doctor.compare.values import copy_values, is_plain
 
 TORCH_NAMES = {
     "torch._C._dynamo.guards": ("_empty_strided_cpu", "_empty_strided_cuda"),
@@ -26,13 +27,15 @@ TORCH_NAMES = {
 }
 
 # Bytes on either side. A multiple of what kernels align their accesses to.
-_ZONE = 4096
+ZONE = 4096
 # Every float type reads it as NaN, every signed integer type as -1.
 _PATTERN = 0xFF
+# What generated wrappers call their allocators.
+_ALLOCATORS = {"empty_strided_cpu": "cpu", "empty_strided_cuda": "cuda"}
 
 
-@dataclass
-class _Block:
+@dataclass(frozen=True)
+class GuardedBlock:
     """One allocation: bytes before the buffer, the buffer, bytes after it."""
 
     name: str
@@ -40,11 +43,26 @@ class _Block:
     after: torch.Tensor
     # What both hold.
     around: int
+    shape: tuple[int, ...]
+    itemsize: int
+    address: int
+    # Elements from the first to the last, with those that its strides leave out.
+    elements: int
 
     @property
     def is_intact(self) -> bool:
         """Whether both zones hold what they held at first."""
         return all(bool((zone == self.around).all()) for zone in (self.before, self.after))
+
+
+@dataclass(frozen=True)
+class OddZone:
+    """One block with another byte beside it: in so many elements after its end, or before it."""
+
+    block: int
+    is_after: bool
+    elements: int
+    byte: int = _PATTERN
 
 
 @dataclass
@@ -58,9 +76,11 @@ class GuardedMemory:
     around: int = _PATTERN
     # Whether buffers on the CPU end where unreadable memory begins. For a process that may die.
     ends_unreadable: bool = False
+    # Where the bytes around a block are others. Needs `keeps_blocks`.
+    odd: OddZone | None = None
     # Kernel and buffer of the first write out of bounds.
     overrun: str = ""
-    _blocks: list[_Block] = field(default_factory=list)
+    blocks: list[GuardedBlock] = field(default_factory=list)
 
     @contextlib.contextmanager
     def active(self) -> Iterator[GuardedMemory]:
@@ -87,14 +107,32 @@ class GuardedMemory:
             GraphLowering.codegen = codegen
             guards._empty_strided_cpu, guards._empty_strided_cuda = before
 
+    @contextlib.contextmanager
+    def active_in(self, modules: Iterable[Any]) -> Iterator[GuardedMemory]:
+        """While this is active, wrappers in Python that were loaded before get buffers here."""
+        with contextlib.ExitStack() as stack:
+            for names in (module.__dict__ for module in modules):
+                for name in _ALLOCATORS.keys() & names.keys():
+                    stack.callback(names.__setitem__, name, names[name])
+                    names[name] = self._allocator(_ALLOCATORS[name])
+            yield self
+
     def guarded(self, value: torch.Tensor, name: str) -> torch.Tensor:
         """A copy of a dense tensor in guarded memory."""
         made = self._allocate(value.shape, value.stride(), value.dtype, str(value.device), name)
         return made.copy_(value.detach()).requires_grad_(value.requires_grad)
 
+    def copies(self, values: Sequence[Any]) -> list[Any]:
+        """Copies as `copy_values` makes them; those that fill memory of their own are guarded."""
+        owners = Counter(v.untyped_storage()._cdata for v in values if is_plain(v))
+        return [
+            self.guarded(value, f"input {number}") if _is_alone(value, owners) else copy
+            for number, (value, copy) in enumerate(zip(values, copy_values(values), strict=True))
+        ]
+
     def note(self, kernel: str) -> None:
         """Look at all zones after a kernel; the first one that is not intact names it."""
-        broken = None if self.overrun else next((b for b in self._blocks if not b.is_intact), None)
+        broken = None if self.overrun else next((b for b in self.blocks if not b.is_intact), None)
         if broken is not None:
             self.overrun = f"kernel {kernel} writes outside {broken.name}"
 
@@ -109,13 +147,13 @@ class GuardedMemory:
         like = wanted.like
         name = f"buffer {wanted.name} of shape {tuple(wanted.sizes)}"
         # Torch wants a pool, of which it makes several buffers, to be where its memory begins.
-        zone = 0 if wanted.name.startswith("pool") else _ZONE
+        zone = 0 if wanted.name.startswith("pool") else ZONE
         form = (wanted.sizes, wanted.strides, like.dtype, str(like.device))
         return self._allocate(*form, name, zone)
 
     def _allocator(self, device: str) -> Any:
         def empty_strided(size: Sequence[int], stride: Sequence[int], dtype: torch.dtype) -> Any:
-            name = f"buffer {len(self._blocks)} of shape {tuple(size)}"
+            name = f"buffer {len(self.blocks)} of shape {tuple(size)}"
             return self._allocate(size, stride, dtype, device, name)
 
         return empty_strided
@@ -127,28 +165,56 @@ class GuardedMemory:
         dtype: torch.dtype,
         device: str,
         name: str,
-        zone: int = _ZONE,
+        zone: int = ZONE,
     ) -> torch.Tensor:
         """A buffer with `zone` bytes before it, and always as many as usual after it."""
         count = 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=True))
-        inner = max(count, 0) * dtype.itemsize if 0 not in size else 0
-        if self.ends_unreadable and device == "cpu" and inner:
-            memory, start = _before_unreadable(inner, self.inside), 0
-        else:
-            end = zone + inner
-            memory = torch.full((end + _ZONE,), self.around, dtype=torch.uint8, device=device)
-            memory[zone:end] = self.inside
-            start = zone
-            if self.keeps_blocks:
-                self._blocks.append(_Block(name, memory[:zone], memory[end:], self.around))
+        count = max(count, 0) if 0 not in size else 0
+        inner = count * dtype.itemsize
         whole = torch.empty(0, dtype=dtype, device=device)
-        return whole.set_(memory.untyped_storage(), start // dtype.itemsize, size, stride)
+        if self.ends_unreadable and device == "cpu" and inner:
+            memory = _before_unreadable(inner, self.inside)
+            return whole.set_(memory.untyped_storage(), 0, size, stride)
+        end = zone + inner
+        memory = torch.full((end + ZONE,), self.around, dtype=torch.uint8, device=device)
+        memory[zone:end] = self.inside
+        if self.keeps_blocks:
+            form = (tuple(size), dtype.itemsize, memory.data_ptr() + zone, count)
+            self.blocks.append(GuardedBlock(name, memory[:zone], memory[end:], self.around, *form))
+            self._make_odd(self.blocks[-1])
+        if device == "cpu" and inner:
+            # A view of an output is made at a distance from where its memory begins.
+            return whole.set_(_part_of(memory, zone, inner), 0, size, stride)
+        return whole.set_(memory.untyped_storage(), zone // dtype.itemsize, size, stride)
+
+    def _make_odd(self, block: GuardedBlock) -> None:
+        odd = self.odd
+        if odd is not None and odd.block == len(self.blocks) - 1:
+            length = odd.elements * block.itemsize
+            if odd.is_after:
+                block.after[:length] = odd.byte
+            elif length:
+                block.before[-length:] = odd.byte
 
 
 def is_dense(value: Any) -> bool:
     """Whether a tensor can lie in guarded memory as it is."""
     # Torch keeps the strides of tensors alone that are dense and do not overlap.
     return is_plain(value) and torch.empty_like(value).stride() == value.stride()
+
+
+def _is_alone(value: Any, owners: Counter[int]) -> bool:
+    """Whether a tensor fills its memory and shares it with no other."""
+    if not is_dense(value) or owners[value.untyped_storage()._cdata] > 1:
+        return False
+    return bool(value.untyped_storage().nbytes() == value.numel() * value.element_size())
+
+
+def _part_of(memory: torch.Tensor, start: int, length: int) -> torch.UntypedStorage:
+    """A part of memory as a storage of its own, which keeps the whole alive."""
+    part = (ctypes.c_char * length).from_address(memory.data_ptr() + start)
+    part.whole = memory  # type: ignore[attr-defined]
+    return torch.frombuffer(part, dtype=torch.uint8).untyped_storage()
 
 
 def _before_unreadable(length: int, filling: int) -> torch.Tensor:

@@ -170,12 +170,14 @@ def run(
     dtype: torch.dtype | None = None,
     mode: contextlib.AbstractContextManager[Any] | None = None,
     keeps_graph: bool = False,
+    copy: Callable[[Sequence[Any]], list[Any]] = copy_values,
 ) -> Outcome:
     """Call `function` on copies of the inputs; the random generators stay as they were.
 
-    `mode` is active only during the call and the backward pass.
+    `mode` is active only during the call and the backward pass. `copy` makes other copies than
+    usual; those of another `dtype` are always the usual ones.
     """
-    copies = copy_values(inputs, dtype=dtype)
+    copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
     with same_generators(), same_transforms():
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))

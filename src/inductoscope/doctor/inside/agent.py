@@ -113,7 +113,7 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
         def call_user_compiler(output: Any, module: Any, examples: Any) -> Any:
             if not SCOPE.active or SCOPE.is_redirected:
                 return original(output, module, examples)
-            from inductoscope.doctor.inside.checked_graph import checked_graph
+            from inductoscope.doctor.inside.graph_compiler import checked_graph
 
             return checked_graph(original, output, module, examples, instructions, place)
 

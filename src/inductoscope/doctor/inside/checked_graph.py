@@ -6,7 +6,6 @@ the process can be forked to investigate. So an exception of the compiler is hel
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -17,8 +16,7 @@ import torch
 from torch.fx import GraphModule
 
 from inductoscope.capture.failures import record_error
-from inductoscope.capture.observe import current_compile_id
-from inductoscope.capture.program_settings import MarkedSize, backend_of
+from inductoscope.capture.program_settings import MarkedSize
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import (
     UNINITIALISED,
@@ -29,15 +27,13 @@ from inductoscope.doctor.compare.bug_or_rounding import (
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, snapshot
-from inductoscope.doctor.compare.rounding import with_perturbed_rounding
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.call_notes import CallNotes
-from inductoscope.doctor.inside.cuda_graphs import no_cuda_graphs, without_setting
-from inductoscope.doctor.inside.how_compiled import how_compiled, is_compilers_own
+from inductoscope.doctor.inside.cuda_graphs import without_setting
 from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
-from inductoscope.doctor.instructions import MOVED, Instructions
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import (
     failure_of_comparison,
@@ -58,43 +54,7 @@ from inductoscope.recording.events.checking import (
 )
 from inductoscope.vocabulary.flows import JUST_IN_TIME
 
-TORCH_NAMES = {
-    "torch._dynamo": ("lookup_backend",),
-}
-
 _SMALL = 64 << 20
-
-
-def checked_graph(
-    original: Callable[..., Any],
-    output: Any,
-    module: GraphModule,
-    examples: Any,
-    instructions: Instructions,
-    place: Path,
-) -> Callable[..., Any]:
-    """What replaces the compiled graph."""
-    compile_id = current_compile_id() or "?"
-    graph = CheckedGraph(snapshot(module), compile_id, instructions, place, *how_compiled(output))
-    if instructions.backend == "eager":
-        return graph.module
-    if instructions.backend == MOVED:
-        return with_perturbed_rounding(graph.module)
-    if instructions.backend:
-        return torch._dynamo.lookup_backend(instructions.backend)(module, examples)
-    if instructions.stop_at == compile_id:
-        graph.held_back = instructions.failure
-        return graph
-    is_checked = instructions.calls > 0
-    without = no_cuda_graphs(backend_of(output)) if is_checked else contextlib.nullcontext()
-    try:
-        with without:
-            graph.compiled = original(output, module, examples)
-    except Exception as error:
-        if not is_compilers_own(error):
-            raise
-        graph.hold_back(error)
-    return graph
 
 
 @dataclass
@@ -186,7 +146,9 @@ class CheckedGraph:
             self._check_inductor_random_numbers(tuple(kept))
         self._keep_in_main_memory(tuple(kept))
         try:
-            failure, comparison = self._compare(kept)
+            # Run by an interpreter, because the code that FX generates for a graph may be wrong.
+            case = Case(as_function(self.module), kept, _needs_backward(kept))
+            failure, comparison = self._compare(case)
         finally:
             SCOPE.emit(GraphReturned(compile=self.compile_id, call=self.calls))
             self._spare = None
@@ -194,6 +156,20 @@ class CheckedGraph:
             self._found(failure, tuple(kept))
         elif comparison is not None:
             self._note_comparison(comparison, tuple(kept))
+            if not comparison.explained:
+                self._check_in_filled_memory(case, tuple(kept))
+
+    def _check_in_filled_memory(self, case: Case, arguments: tuple[Any, ...]) -> None:
+        """What is right may be right only by chance."""
+        is_suspect = not self.backend and not self.outside and self.instructions.investigate
+        if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork():
+            return
+        from inductoscope.doctor.inside.filled_memory import failure_in_filled_memory
+
+        own = self._candidate(arguments)
+        candidate, failure = failure_in_filled_memory(case, self.compiled, own)
+        if failure is not None:
+            self._found(failure, arguments, candidate)
 
     def _keep_in_main_memory(self, arguments: tuple[Any, ...]) -> None:
         """After some errors nothing on a GPU can be read any more."""
@@ -236,10 +212,7 @@ class CheckedGraph:
         else:
             self._found(failure, smaller.inputs, smaller)
 
-    def _compare(self, arguments: list[Any]) -> tuple[Failure | None, EagerComparison | None]:
-        backward = _needs_backward(arguments)
-        # Run by an interpreter, because the code that FX generates for a graph may be wrong.
-        case = Case(as_function(self.module), arguments, backward)
+    def _compare(self, case: Case) -> tuple[Failure | None, EagerComparison | None]:
         started = time.monotonic()
         try:
             case.eager  # noqa: B018
@@ -250,7 +223,8 @@ class CheckedGraph:
         try:
             assert self.compiled is not None
             keeps_graph = self.instructions.keeps_graphs
-            outcome = run(self.compiled, arguments, backward=backward, keeps_graph=keeps_graph)
+            backward = case.backward
+            outcome = run(self.compiled, case.inputs, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
             failure = self.failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)

@@ -28,7 +28,7 @@ from inductoscope.doctor.failure import (
 from inductoscope.doctor.handover import Found, say, write_found
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
-from inductoscope.doctor.repro.failure_script import expected_output, script_text
+from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
@@ -183,6 +183,8 @@ class Investigation:
             self._found.reproduces = again is not None and _is_again(again, self._failure)
             if self._found.reproduces:
                 self._whole = way.candidate
+                # What was right in other memory was right by chance.
+                self._found.is_right_with_torch_compile &= not way.candidate.guarded
                 break
             if self._flow and not special_flow(way.candidate):
                 could_not_be_tried = self._oracle.mistakes or self._oracle.eager_error
@@ -221,6 +223,9 @@ class Investigation:
             yield _Way(f"reproducing it in a fork ({alone.size} nodes)", alone)
         if self._whole.earlier is not None:
             yield _Way("it may need an earlier call; trying with that call", self._whole)
+        if self._failure.kind in (WRONG, NAN) and not self._whole.guarded:
+            text = "it may depend on what lies in memory; trying with NaN around every buffer"
+            yield _Way(text, replace(compiled_plainly(alone), guarded=True))
 
     def _said_alone(self, again: Failure | None) -> str:
         if again is not None:
@@ -303,10 +308,19 @@ class Investigation:
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
         self._found.replaced = replaced_parts([*named, *self._found.operations])
-        self._found.device_evidence = memory_evidence(
-            self._smallest, self._failure, self._oracle.forks, self._place
-        )
+        self._look_at_memory()
         self._save()
+
+    def _look_at_memory(self) -> None:
+        """Whether it reads what is not its own; the script then fails in such memory alone."""
+        evidence = memory_evidence(self._smallest, self._failure, self._oracle.forks, self._place)
+        self._found.device_evidence = list(evidence.texts)
+        if evidence.fault is None:
+            return
+        self._found.memory_fault = evidence.fault.text
+        kernel = evidence.fault.kernel or self._location.kernel
+        self._found.location = self._location = replace(self._location, kernel=kernel)
+        self._smallest = replace(self._smallest, guarded=True, constants=frozenset())
 
     def _write_script(self) -> None:
         try:
@@ -314,9 +328,8 @@ class Investigation:
                 raise ToolFailure("a script cannot hold an input of this size or type")
             own = own_passes_text() if self._location.own_pass else ""
             candidate = self._as_in_program(self._repeatable())
-            self._found.script = script_text(
-                candidate, self._failure, self._title(candidate), own_passes=own
-            )
+            title = title_of(self._failure, candidate.flow, self._found.operations)
+            self._found.script = script_text(candidate, self._failure, title, own_passes=own)
         except ToolFailure as error:
             self._found.no_script = str(error)
         self._found.expected_output = expected_output(self._failure)
@@ -343,18 +356,6 @@ class Investigation:
         self._say(f"trying the smallest graph with {self._flow}")
         again = self._oracle.failure(candidate, label=" in full")
         return candidate if again is not None and again.is_same_as(self._failure) else smallest
-
-    def _title(self, candidate: Candidate) -> str:
-        operations = ", ".join(self._found.operations[:4])
-        compiler = candidate.flow or "torch.compile"
-        kinds = {
-            WRONG: f"{compiler} gives a different result from eager",
-            NAN: f"{compiler} gives NaN or Inf where eager is finite",
-            ERROR: f"{compiler} fails with {self._failure.aspect}",
-            SIGNAL: f"{compiler} ends the process with {self._failure.aspect}",
-            HANG: f"{compiler} never finishes",
-        }
-        return f"{kinds[self._failure.kind]}: {operations or 'a small graph'}"
 
     def _find_suppressing_axes(self) -> None:
         """Axes without which the failure disappears."""

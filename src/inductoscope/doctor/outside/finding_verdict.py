@@ -220,7 +220,7 @@ def _summary(result: Verdict, found: Found) -> str:
     elif culprit.function:
         who = f", in {culprit.function}"
     stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
-    text = found.failure.text.strip().splitlines()
+    text = (found.memory_fault or found.failure.text).strip().splitlines()
     is_own = result.verdict == v.NOT_A_BUG
     what = _BROKEN_DECLARATION if is_own else v.headline(result.verdict)
     return f"{what}{at}{who}{stage}: {text[0][:300] if text else ''}"

@@ -20,6 +20,7 @@ def what_was_not_checked(case: ProgramCase) -> list[str]:
         *_graphs_never_called(case),
         *_python_code(case),
         *_random_values(case),
+        *_memory_of_packages(case),
         *_own_mistakes(case),
     ]
 
@@ -61,6 +62,16 @@ def _random_values(case: ProgramCase) -> list[str]:
         return []
     names = ", ".join(operations[:_MOST])
     return [f"the random numbers that compiled code draws by itself ({names})"]
+
+
+def _memory_of_packages(case: ProgramCase) -> list[str]:
+    """Other calls are repeated in memory where such a read shows."""
+    if not any(compile_.flow for compile_ in case.recording.compiles):
+        return []
+    return [
+        "whether a kernel of a package reads past the end of a buffer that the package itself "
+        "allocates, and is right by chance; its inputs were tried (see also: inductoscope bounds)"
+    ]
 
 
 def _own_mistakes(case: ProgramCase) -> list[str]:

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.graphs import input_names
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, Failure
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.repro.filled_memory_text import IN_FILLED_MEMORY, filled_memory_text
 from inductoscope.doctor.repro.package_text import (
     brings_cpp_library,
     options_text,
@@ -42,6 +43,7 @@ def script_text(candidate: Candidate, failure: Failure, title: str, *, own_passe
         own_passes,
         _settings(_config(candidate)),
         function,
+        filled_memory_text(candidate) if candidate.guarded else "",
         *_inputs_of_calls(candidate, parameters),
         packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
         _run(candidate, failure),
@@ -123,6 +125,8 @@ def _inputs(candidate: Candidate, function: str, texts: Sequence[str], names: li
             lines.append(f"    {name} = {recipe}")
             recipes[number] = name
     before, after = ("on_gpu(", f"{_left_here(candidate)})") if candidate.device else ("", "")
+    if candidate.guarded and not candidate.device:
+        before, after = f"{IN_FILLED_MEMORY}(", ")"
     if len(recipes) == 1:
         return "\n".join([*lines, f"    return {before}[{recipes[0]}]{after}"])
     lines.append(f"    return {before}[")
@@ -355,3 +359,16 @@ def expected_output(failure: Failure) -> list[str]:
     if failure.kind == HANG:
         return ["eager ended with 0", "compiled ended with None"]
     return ["compiled:", "AssertionError"]
+
+
+def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
+    """What the script shows, in one line."""
+    compiler = flow or "torch.compile"
+    kinds = {
+        WRONG: f"{compiler} gives a different result from eager",
+        NAN: f"{compiler} gives NaN or Inf where eager is finite",
+        ERROR: f"{compiler} fails with {failure.aspect}",
+        SIGNAL: f"{compiler} ends the process with {failure.aspect}",
+        HANG: f"{compiler} never finishes",
+    }
+    return f"{kinds[failure.kind]}: {', '.join(operations[:4]) or 'a small graph'}"

@@ -41,6 +41,8 @@ class Candidate:
     # How it reaches Inductor, and the inputs that a package holds as constants.
     flow: str = JUST_IN_TIME
     constants: frozenset[str] = frozenset()
+    # Whether it needs memory that holds NaN around inputs and buffers, and in new ones.
+    guarded: bool = False
 
     @property
     def operations(self) -> list[torch.fx.Node]:

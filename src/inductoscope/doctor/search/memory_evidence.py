@@ -3,27 +3,78 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
+from inductoscope.doctor.codec import decode
+from inductoscope.doctor.compare.memory_check import MemoryFault, first_memory_fault
+from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.device_evidence import device_evidence
+from inductoscope.doctor.search.failure_signature import failure_of_signal
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.placement import is_for_gpu
 from inductoscope.doctor.search.sanitizers import run_sanitized
 from inductoscope.vocabulary import stages
 
 
-def memory_evidence(candidate: Candidate, failure: Failure, forks: Forks, place: Path) -> list[str]:
-    """Sentences for a report; none where memory is not suspected, or nothing is found."""
+@dataclass(frozen=True)
+class MemoryEvidence:
+    """What was found out, and sentences for a report."""
+
+    fault: MemoryFault | None = None
+    texts: tuple[str, ...] = ()
+
+
+def memory_evidence(
+    candidate: Candidate, failure: Failure, forks: Forks, place: Path
+) -> MemoryEvidence:
+    """Nothing where memory is not suspected, or nothing is found."""
     if candidate.device and failure.kind in (WRONG, NAN):
         answer = forks.ask(lambda: device_evidence(candidate))
-        return [str(text) for text in answer.result or ()]
-    dies_in_kernel = failure.kind == SIGNAL and failure.stage == stages.RUNTIME
-    if not dies_in_kernel or is_for_gpu(candidate):
-        return []
+        return MemoryEvidence(texts=tuple(str(text) for text in answer.result or ()))
+    if is_for_gpu(candidate):
+        return MemoryEvidence()
+    if failure.kind in (WRONG, NAN) and failure.aspect in ("value", "nan"):
+        return of_changed_memory(candidate, forks)
+    if failure.kind == SIGNAL and failure.stage == stages.RUNTIME:
+        return MemoryEvidence(texts=_sanitized(candidate, forks, place))
+    return MemoryEvidence()
+
+
+def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
+    """Whether the result changes with what lies in memory, and which kernel reads that."""
+    answer = forks.ask(lambda: fault_of(candidate))
+    if answer.signal is not None:
+        text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
+        return MemoryEvidence(texts=(text,))
+    fault = decode(MemoryFault, answer.result) if answer.result else None
+    return MemoryEvidence(fault, () if fault is None else (fault.text,))
+
+
+def fault_of(candidate: Candidate) -> MemoryFault | None:
+    """In a fork: the candidate is compiled once, and called with other bytes in memory.
+
+    Its weights are inputs, so that they lie in such memory as well.
+    """
+    plain = replace(candidate, guarded=False, constants=frozenset())
+
+    def prepare() -> Callable[..., Any]:
+        function = compiled(plain)
+        if plain.earlier is not None:
+            run(function, plain.earlier, backward=plain.backward)
+        return function
+
+    with compiling(plain):
+        return first_memory_fault(prepare, plain.inputs, backward=plain.backward)
+
+
+def _sanitized(candidate: Candidate, forks: Forks, place: Path) -> tuple[str, ...]:
     report = run_sanitized(candidate, forks, place / f"sanitized-{os.getpid()}")
-    found = [f"AddressSanitizer: {finding.text}" for finding in report.findings[:2]]
-    return found or (
-        [f"AddressSanitizer was not asked: {report.why_not}"] if report.why_not else []
-    )
+    found = tuple(f"AddressSanitizer: {finding.text}" for finding in report.findings[:2])
+    why_not = f"AddressSanitizer was not asked: {report.why_not}" if report.why_not else ""
+    return found or ((why_not,) if why_not else ())

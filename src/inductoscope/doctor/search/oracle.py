@@ -24,7 +24,7 @@ from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function, graph_code
 from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.values import Outcome, is_plain, run
+from inductoscope.doctor.compare.values import Outcome, copy_values, is_plain, run
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.ahead_of_time import OWN_OPTIONS, compiled_ahead_of_time
 from inductoscope.doctor.search.axis import patched
@@ -82,14 +82,15 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
     else:
         comparison = judge(case, outcome)
     found = failure_of_comparison(comparison.counting(candidate.counts))
-    return found and replace(found, memory_was_filled=is_for_gpu(candidate))
+    return found and replace(found, memory_was_filled=_is_in_filled_memory(candidate))
 
 
 def run_compiled(candidate: Candidate, function: Callable[..., Any]) -> Outcome:
     """Call a compiled function on the candidate's inputs, and before that on the earlier ones."""
+    copy = GuardedMemory().copies if candidate.guarded else copy_values
     if candidate.earlier is not None:
-        run(function, candidate.earlier, backward=candidate.backward)
-    return run(function, candidate.inputs, backward=candidate.backward)
+        run(function, candidate.earlier, backward=candidate.backward, copy=copy)
+    return run(function, candidate.inputs, backward=candidate.backward, copy=copy)
 
 
 class EagerFails(Exception):
@@ -118,11 +119,11 @@ def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterato
     """The state in which a candidate is compiled: a fresh compiler, its settings, no caches.
 
     On a GPU memory is used again at once, so what was never written may look right by chance;
-    unless every buffer is filled first.
+    unless every buffer is filled first. On the CPU a candidate may ask for that.
     """
     prepare_compiler()
     with contextlib.ExitStack() as stack:
-        if in_filled_memory and is_for_gpu(candidate):
+        if in_filled_memory and _is_in_filled_memory(candidate):
             stack.enter_context(GuardedMemory().active())
         for module, settings in _NO_RESULT_CACHES.items():
             stack.enter_context(patched(settings, module))
@@ -132,6 +133,10 @@ def compiling(candidate: Candidate, *, in_filled_memory: bool = True) -> Iterato
             settings = {"assume_static_by_default": True}
             stack.enter_context(patched(settings, "torch._dynamo.config"))
         yield
+
+
+def _is_in_filled_memory(candidate: Candidate) -> bool:
+    return candidate.guarded or is_for_gpu(candidate)
 
 
 def prepare_compiler() -> None:
@@ -301,6 +306,7 @@ def digest(candidate: Candidate) -> str:
     settings = [candidate.backward, candidate.dynamic, candidate.options, candidate.config]
     hasher.update(repr([*settings, *candidate.counts, *candidate.marks]).encode())
     hasher.update(repr([candidate.flow, sorted(candidate.constants)]).encode())
+    hasher.update(b"guarded" if candidate.guarded else b"")
     return hasher.hexdigest()
 
 

@@ -1,0 +1,39 @@
+"""The part of a script that puts NaN in and around tensors, for bugs that need it to show."""
+
+from __future__ import annotations
+
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
+
+IN_FILLED_MEMORY = "in_filled_memory"
+
+_FUNCTIONS = f"""\
+def filled(size, stride, dtype):
+    \"\"\"A new tensor. All bytes in it, before it and after it are 255: NaN, or -1.\"\"\"
+    zone = 4096 // dtype.itemsize
+    count = 2 * zone + 1 + sum((n - 1) * step for n, step in zip(size, stride))
+    memory = torch.full((count * dtype.itemsize,), 255, dtype=torch.uint8, device="cpu")
+    return memory.view(dtype).as_strided(size, stride, zone)
+
+
+def {IN_FILLED_MEMORY}(values):
+    \"\"\"The same tensors, with other bytes beside them: compiled code must not read those.\"\"\"
+    found = []
+    for value in values:
+        if isinstance(value, torch.Tensor) and value.is_contiguous():
+            copy = filled(value.shape, value.stride(), value.dtype).copy_(value.detach())
+            value = copy.requires_grad_(value.requires_grad)
+        found.append(value)
+    return found
+"""
+_BUFFERS = """\
+
+
+# Compiled code gets its buffers from this function.
+torch._C._dynamo.guards._empty_strided_cpu = filled"""
+
+
+def filled_memory_text(candidate: Candidate) -> str:
+    """Functions for the inputs; buffers are out of reach where the wrapper is C++."""
+    has_cpp_wrapper = candidate.flow == AOT_INDUCTOR or "cpp_wrapper" in candidate.options
+    return (_FUNCTIONS if has_cpp_wrapper else _FUNCTIONS + _BUFFERS).rstrip("\n")
