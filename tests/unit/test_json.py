@@ -13,6 +13,7 @@ import pytest
 
 from inductoscope.cli import COMMANDS
 from inductoscope.doctor.verdict import Repro, Verdict, Workaround
+from inductoscope.model.fault_trail import FaultTrail, TrailBuffer, TrailStep
 from inductoscope.recording.location import FOLDER_VARIABLE
 from support.examples import NAMES, RECORDINGS, inductoscope, stored
 from support.json_schema import SCHEMAS, violations
@@ -77,7 +78,9 @@ def test_every_command_has_a_schema_and_is_held_against_it() -> None:
 
 def test_a_verdict_with_everything_in_it_is_as_the_schema_of_the_doctor_says() -> None:
     proof, way = Repro("repro.py", True, 3, 3, 2), Workaround("Switch it off.", True, 1.02)
-    full = Verdict("nan", "codegen", "It is NaN.", repro=proof, workaround=way)
+    step = TrailStep("cpp_fused_0", 1, (TrailBuffer("buf0"),), (TrailBuffer("arg0_1"),))
+    trail = FaultTrail("0/0", "0/0 inference", 1, (step,))
+    full = Verdict("nan", "codegen", "It is NaN.", repro=proof, workaround=way, trail=trail)
     for verdict in (full, Verdict("clean", "none", "Nothing was found.")):
         verdict.add("a run shows it", "train.py:3")
         assert violations("doctor", json.loads(json.dumps(verdict.as_data()))) == []

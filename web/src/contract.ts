@@ -95,6 +95,56 @@ export const readWorkaround: Reader<Workaround> = object<Workaround>({
   slowdown: number,
 });
 
+export interface TrailBuffer {
+  name: string;
+  node: string;
+  operation: string;
+  source: string;
+  made_by: string;
+}
+
+export const readTrailBuffer: Reader<TrailBuffer> = object<TrailBuffer>({
+  name: text,
+  node: text,
+  operation: text,
+  source: text,
+  made_by: text,
+});
+
+export interface TrailStep {
+  kernel: string;
+  call: number;
+  buffers: TrailBuffer[];
+  reads: TrailBuffer[];
+}
+
+export const readTrailStep: Reader<TrailStep> = object<TrailStep>({
+  kernel: text,
+  call: count,
+  buffers: list(readTrailBuffer),
+  reads: list(readTrailBuffer),
+});
+
+export interface Trail {
+  graph: number | null;
+  calls: number;
+  steps: TrailStep[];
+  reaches_fault: boolean;
+  fault: string;
+  wrong: string;
+  how: string;
+}
+
+export const readTrail: Reader<Trail> = object<Trail>({
+  graph: whole,
+  calls: count,
+  steps: list(readTrailStep),
+  reaches_fault: flag,
+  fault: text,
+  wrong: text,
+  how: text,
+});
+
 export interface Verdict {
   verdict: string;
   stage: string;
@@ -108,6 +158,7 @@ export interface Verdict {
   repro: Reproducer | null;
   workaround: Workaround | null;
   issue: string;
+  trail: Trail | null;
 }
 
 export const readVerdict: Reader<Verdict> = object<Verdict>({
@@ -123,6 +174,7 @@ export const readVerdict: Reader<Verdict> = object<Verdict>({
   repro: orNull(readReproducer),
   workaround: orNull(readWorkaround),
   issue: text,
+  trail: orNull(readTrail),
 });
 
 export interface StageTime {

@@ -52,6 +52,10 @@ class Found:
     location: Location = field(default_factory=Location)
     # The first wrong kernel of the program's own graph, compiled the way the program does.
     in_program: Location = field(default_factory=Location)
+    # The same before the graph is cut down, if torch.compile is what the program uses.
+    in_whole_graph: Location = field(default_factory=Location)
+    # What the program's own graph did: the outputs that are wrong, or the kernel that fails.
+    first_failure: Failure | None = None
     operations: list[str] = field(default_factory=list)
     # The same as the program calls them.
     calls: list[str] = field(default_factory=list)

@@ -13,6 +13,9 @@ class Location:
     operation: str = ""
     pass_name: str = ""
     kernel: str = ""
+    # The buffer of the kernel that is wrong first, and whether another kernel has made it.
+    buffer: str = ""
+    is_overwritten: bool = False
     function: str = ""
     text: str = ""
     # How it was established.

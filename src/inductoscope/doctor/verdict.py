@@ -10,6 +10,7 @@ from typing import Any
 
 from inductoscope.doctor.codec import decode
 from inductoscope.model.checks import NotedDifference
+from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.values import members
 from inductoscope.recording.verdict_file import stored_verdict
@@ -68,6 +69,8 @@ class Verdict:
     repro: Repro | None = None
     workaround: Workaround | None = None
     issue: str | None = None
+    # From the fault back to the kernel that is to blame, in the recorded graph.
+    trail: FaultTrail | None = None
     recording: str = ""
     # The file with what the program printed; empty where it printed to the terminal.
     output: str = ""

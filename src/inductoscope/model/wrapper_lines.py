@@ -76,3 +76,20 @@ def _is_call_of(kernel: Kernel, call: KernelCall, words: set[str]) -> bool:
     return bool(words & {*kernel.reads, *kernel.writes}) or (
         bool(by_name) and str(by_name) in kernel.name
     )
+
+
+_CPP_OUTPUT = re.compile(r"^\s*output_handles\[\d{1,6}\] = (?:std::move\()?(\w+)")
+_PYTHON_OUTPUTS = re.compile(r"^\s*return \((.*)\)\s*$")
+_NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
+
+
+def output_buffers(found: WrapperLines) -> tuple[str, ...]:
+    """The buffers that the graph returns, in order; not all, where a line is not as expected."""
+    if found.language == "cpp":
+        matches = (_CPP_OUTPUT.match(line) for line in found.lines)
+        return tuple(match[1] for match in matches if match)
+    for line in found.lines:
+        returned = _PYTHON_OUTPUTS.match(line)
+        if returned:
+            return tuple(dict.fromkeys(_NAME.findall(returned[1])))
+    return ()

@@ -4,6 +4,7 @@ import type { JSX } from "preact";
 import { Badge, CopyButton, Sureness } from "../parts";
 import type { Evidence, Reproducer, Verdict, Workaround } from "../contract";
 import { brief, decimal, paragraph } from "../text";
+import { TrailPicture } from "./trail";
 
 /** The verdict in one line, above everything else. */
 export function VerdictLine({ verdict }: { verdict: Verdict }): JSX.Element {
@@ -24,6 +25,7 @@ export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
       <VerdictLine verdict={verdict} />
       {verdict.partial && <p class="prose">The examination is not complete. This is what was known by then.</p>}
       {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} />}
+      {verdict.trail && <TrailPicture trail={verdict.trail} />}
       <EvidenceList title="Evidence" items={verdict.evidence} />
       <EvidenceList title="Not checked" items={verdict.not_checked.map((what) => ({ what, where: "" }))} />
       <EvidenceList title="Differences from eager that are not failures" items={verdict.notes} />

@@ -192,7 +192,7 @@ class Investigation:
         if not self._found.reproduces:
             self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
-            self._failure = again
+            self._failure = self._found.first_failure = again
             if again.kind == HANG:
                 self._wait_less(again)
             if again.kind in (ERROR, HANG) and not self._whole.backward:
@@ -242,7 +242,7 @@ class Investigation:
             return [tuple(suspects)] if suspects else []
         self._say("comparing every pass, decomposition and kernel with eager")
         self._location = locate_wrong_result(self._whole, self._oracle.forks, self._failure.aspect)
-        self._found.location = self._location
+        self._found.location = self._found.in_whole_graph = self._location
         self._save()
         located = [self._location.suspects] if self._location.suspects else []
         return [*self._wrong_alone(), *located]

@@ -29,6 +29,7 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_diagnosis
+from inductoscope.doctor.outside.trail import trail_of
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.verdict import Verdict, keep_verdict
 from inductoscope.model.entities import Ending
@@ -162,6 +163,8 @@ class Doctor:
         if self._case is not None:
             verdict.notes = list(dict.fromkeys(self._case.noted))
             note_copies(verdict, self._case)
+        if self._found is not None and verdict.culprit.kernel:
+            verdict.trail = trail_of(self._found, self._request.folder)
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)

@@ -291,6 +291,8 @@ def location_at_kernel(candidate: Candidate, seen: Retraced, found: KernelDiverg
         stage=stage,
         operation="" if origin is None else str(origin.target),
         kernel=found.kernel,
+        buffer=found.buffer,
+        is_overwritten=found.is_overwritten,
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
         suspects=seen.in_candidate(candidate, dynamo_names(involved)),

@@ -113,6 +113,40 @@ class PageWorkaround:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageTrailBuffer:
+    """A buffer, and the operation and line of the program that it comes from."""
+
+    name: str
+    node: str
+    operation: str
+    source: str
+    made_by: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageTrailStep:
+    """A kernel, what it reads, and the buffers that pass the value on, the last first."""
+
+    kernel: str
+    call: int
+    buffers: tuple[PageTrailBuffer, ...]
+    reads: tuple[PageTrailBuffer, ...]
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageTrail:
+    """From the fault back to the kernel that is to blame. `graph` is a position in the index."""
+
+    graph: int | None
+    calls: int
+    steps: tuple[PageTrailStep, ...]
+    reaches_fault: bool
+    fault: str
+    wrong: str
+    how: str
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageVerdict:
     """What the doctor concluded."""
 
@@ -130,6 +164,7 @@ class PageVerdict:
     repro: Reproducer | None
     workaround: PageWorkaround | None
     issue: str
+    trail: PageTrail | None
 
 
 @dataclass(frozen=True, eq=False, repr=False)

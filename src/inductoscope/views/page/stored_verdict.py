@@ -9,17 +9,25 @@ from typing import Any, get_args
 from inductoscope.model.entities import Recording
 from inductoscope.recording.values import members
 from inductoscope.recording.verdict_file import stored_verdict
-from inductoscope.views.page.contract import PageEvidence, PageVerdict, PageWorkaround, Reproducer
+from inductoscope.views.page.contract import (
+    PageEvidence,
+    PageTrail,
+    PageTrailBuffer,
+    PageTrailStep,
+    PageVerdict,
+    PageWorkaround,
+    Reproducer,
+)
 from inductoscope.vocabulary.verdicts import Confidence
 
 
 def verdict_view(recording: Recording) -> PageVerdict | None:
     """What the doctor concluded; None if it did not run or the file is damaged."""
     found = stored_verdict(Path(recording.path))
-    return _view(found) if found else None
+    return _view(found, recording) if found else None
 
 
-def _view(found: Mapping[str, Any]) -> PageVerdict:
+def _view(found: Mapping[str, Any], recording: Recording) -> PageVerdict:
     culprit = members(found.get("culprit"))
     return PageVerdict(
         verdict=_text(found, "verdict"),
@@ -40,6 +48,43 @@ def _view(found: Mapping[str, Any]) -> PageVerdict:
         repro=_reproducer(members(found.get("repro")), _text(found, "repro_text")),
         workaround=_workaround(members(found.get("workaround"))),
         issue=_text(found, "issue_text"),
+        trail=_trail(members(found.get("trail")), recording),
+    )
+
+
+def _trail(found: Mapping[str, Any], recording: Recording) -> PageTrail | None:
+    steps = tuple(map(_step, map(members, _items(found, "steps"))))
+    if not steps:
+        return None
+    graphs = [(c.id, graph.key) for c in recording.compiles for graph in c.inductor]
+    place = (_text(found, "compile"), _text(found, "graph"))
+    return PageTrail(
+        graph=graphs.index(place) if place in graphs else None,
+        calls=_whole(found, "calls") or 0,
+        steps=steps,
+        reaches_fault=found.get("reaches_fault") is True,
+        fault=_text(found, "fault"),
+        wrong=_text(found, "wrong"),
+        how=_text(found, "how"),
+    )
+
+
+def _step(found: Mapping[str, Any]) -> PageTrailStep:
+    return PageTrailStep(
+        kernel=_text(found, "kernel"),
+        call=_whole(found, "call") or 0,
+        buffers=tuple(map(_buffer, map(members, _items(found, "buffers")))),
+        reads=tuple(map(_buffer, map(members, _items(found, "reads")))),
+    )
+
+
+def _buffer(found: Mapping[str, Any]) -> PageTrailBuffer:
+    return PageTrailBuffer(
+        name=_text(found, "name"),
+        node=_text(found, "node"),
+        operation=_text(found, "operation"),
+        source=_text(found, "source"),
+        made_by=_text(found, "made_by"),
     )
 
 

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any
 
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.views.report.trail import print_trail
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
 
@@ -34,6 +35,7 @@ def print_verdict(printer: Printer, view: dict[str, Any], *, can_resume: bool = 
         if value:
             printer.pair(name, str(value))
     printer.pair("confidence", view["confidence"])
+    print_trail(printer, view["trail"])
     _print_evidence(printer, view)
     _print_not_checked(printer, view)
     _print_notes(printer, view)

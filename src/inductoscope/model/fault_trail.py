@@ -1,0 +1,231 @@
+"""The way of a wrong value through a compiled graph: from the kernel that makes it to the fault.
+
+Which buffer is computed from which is what the scheduler recorded. That a buffer on the way is
+wrong is known only of the one that a comparison found; the others are made from it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.fx import FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
+
+
+@dataclass(frozen=True)
+class TrailBuffer:
+    """A buffer, and the operation of the program whose value it holds."""
+
+    name: str
+    node: str = ""
+    operation: str = ""
+    source: str = ""
+    # The kernel that made it; empty for inputs and constants.
+    made_by: str = ""
+
+
+@dataclass(frozen=True)
+class TrailStep:
+    """A kernel on the way, and the buffers through which it passes the value on."""
+
+    kernel: str
+    # Its place among the calls of the graph, counted from 1; 0 where that is not known.
+    call: int
+    # Those that it makes one from another, the last one first; none if it fails before.
+    buffers: tuple[TrailBuffer, ...] = ()
+    # What it reads that it has not made itself.
+    reads: tuple[TrailBuffer, ...] = ()
+
+
+@dataclass(frozen=True)
+class FaultTrail:
+    """The steps from the fault back to the kernel that is to blame, which comes last."""
+
+    compile: str
+    graph: str
+    # How many kernels and operators the graph calls.
+    calls: int
+    steps: tuple[TrailStep, ...]
+    # Whether the first step is where the fault shows: it makes an output, or is what fails.
+    reaches_fault: bool = False
+    # What the fault is, what is wrong at the last step, and how that is known.
+    fault: str = ""
+    wrong: str = ""
+    how: str = ""
+
+
+@dataclass(frozen=True)
+class GuiltyPlace:
+    """What is to blame, by the names of the recorded graph."""
+
+    kernel: str
+    # The first buffer that is wrong; empty if the kernel fails before it has made one.
+    buffer: str = ""
+    # Whether another kernel has made that buffer, and this one has overwritten it.
+    overwrites: bool = False
+    # Outputs that are wrong, by their place.
+    outputs: tuple[int, ...] = ()
+    # The kernel that fails in the end.
+    fails: str = ""
+
+
+def fault_trail(recording: Recording, compile_id: str, guilty: GuiltyPlace) -> FaultTrail | None:
+    """The trail in the one recorded graph that has the guilty kernel; None if that is not sure."""
+    found = [
+        (compile_, graph)
+        for compile_ in recording.compiles
+        if compile_.id == compile_id
+        for graph in compile_.inductor
+        if _is_in(graph, guilty)
+    ]
+    if len(found) != 1:
+        return None
+    return _Graph(recording, *found[0]).trail(guilty)
+
+
+def _is_in(graph: InductorGraph, guilty: GuiltyPlace) -> bool:
+    return any(_is_same(kernel.name, guilty.kernel) for kernel in graph.kernels)
+
+
+def _is_same(recorded: str, reported: str) -> bool:
+    """C++ wrappers call operators by other names than the scheduler has for them."""
+    if recorded == reported:
+        return True
+    if not reported.startswith("aoti_torch_"):
+        return False
+    bare = recorded.removesuffix(".default").rpartition(".")[2]
+    return reported.removesuffix("_out").endswith(f"_{bare}")
+
+
+class _Graph:
+    """The buffers of one graph: who makes them, and who reads them."""
+
+    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
+        self._join = GraphJoin(recording, compile_, graph)
+        self._leaves = [leaf for node in self._join.after for leaf in node.leaves]
+        self._makers = {b.name: leaf for leaf in self._leaves for b in leaf.buffers}
+        self._buffers = {b.name: b for leaf in self._leaves for b in leaf.buffers}
+        self._numbers = {
+            name: number
+            for number, kernel in enumerate(graph.kernels, start=1)
+            for name in kernel.nodes
+        }
+        self._readers: dict[str, list[ScheduledNode]] = {}
+        for leaf in self._leaves:
+            for name in leaf.reads:
+                self._readers.setdefault(name, []).append(leaf)
+        lines = wrapper_lines(recording.payload(graph.wrapper), graph.kernels)
+        self._outputs = output_buffers(lines)
+
+    def trail(self, guilty: GuiltyPlace) -> FaultTrail | None:
+        """The trail; None if the recorded graph does not have what is to blame."""
+        graph = self._join.graph
+        last = self._guilty_call(guilty)
+        if last is None:
+            return None
+        steps: tuple[TrailStep, ...] = (self._step(last, ()),)
+        reaches = True
+        if guilty.buffer:
+            way = self._way(guilty, last)
+            made_by = [(last if name == guilty.buffer else self._call(name), name) for name in way]
+            grouped = groupby(reversed(made_by), key=lambda item: item[0])
+            steps = tuple(self._step(call, [name for _, name in item]) for call, item in grouped)
+            reaches = way[-1] in {*self._ends(guilty)}
+        return FaultTrail(self._join.compile.id, graph.key, len(graph.kernels), steps, reaches)
+
+    def _guilty_call(self, guilty: GuiltyPlace) -> int | None:
+        """The number of the guilty call; None if it is not there, or may be one of several."""
+        calls = [
+            number
+            for number, kernel in enumerate(self._join.graph.kernels, start=1)
+            if _is_same(kernel.name, guilty.kernel)
+        ]
+        if guilty.buffer and guilty.buffer not in self._makers:
+            return None
+        if guilty.buffer and not guilty.overwrites:
+            maker = self._call(guilty.buffer)
+            return maker if maker in calls else None
+        return calls[0] if len(calls) == 1 else None
+
+    def _way(self, guilty: GuiltyPlace, call: int) -> list[str]:
+        """Buffers from the first wrong one to the fault, each computed from the one before."""
+        before: dict[str, str] = {guilty.buffer: ""}
+        waiting = deque(before)
+        while waiting:
+            name = waiting.popleft()
+            for reader in self._readers.get(name, ()):
+                if guilty.overwrites and self._call_of(reader) <= call:
+                    continue  # It has read the buffer before it was overwritten.
+                for buffer in reader.buffers:
+                    if buffer.name not in before:
+                        before[buffer.name] = name
+                        waiting.append(buffer.name)
+        end = next((b for b in self._ends(guilty) if b in before), guilty.buffer)
+        way = [end]
+        while before[way[-1]]:
+            way.append(before[way[-1]])
+        return way[::-1]
+
+    def _ends(self, guilty: GuiltyPlace) -> Iterator[str]:
+        """Where the fault may show: in what the failing kernel makes, else in the outputs."""
+        if guilty.fails:
+            for name in self._makers:
+                if _is_same(self._kernel_name(self._call(name)), guilty.fails):
+                    yield name
+            return
+        wrong = [self._outputs[n] for n in guilty.outputs if n < len(self._outputs)]
+        yield from (*wrong, *self._outputs)
+
+    def _step(self, call: int, names: Sequence[str]) -> TrailStep:
+        leaves = [leaf for leaf in self._leaves if self._call_of(leaf) == call]
+        # Of a kernel that makes many buffers, only what those on the way are made from matters.
+        makers = [self._makers[name] for name in names if self._call(name) == call] or leaves
+        own = {buffer.name for leaf in leaves for buffer in leaf.buffers}
+        reads = dict.fromkeys(n for leaf in makers for n in leaf.reads if n not in own)
+        return TrailStep(
+            kernel=self._kernel_name(call) or (makers[0].name if makers else ""),
+            call=call,
+            buffers=tuple(map(self._described, names)),
+            reads=tuple(map(self._described, reads)),
+        )
+
+    def _kernel_name(self, call: int) -> str:
+        return self._join.graph.kernels[call - 1].name if call else ""
+
+    def _call(self, name: str) -> int:
+        return self._call_of(self._makers[name])
+
+    def _call_of(self, leaf: ScheduledNode) -> int:
+        """The call that a node ended up in; one of several results belongs to its call."""
+        if leaf.name in self._numbers:
+            return self._numbers[leaf.name]
+        makers = [self._makers[name] for name in leaf.reads if name in self._makers]
+        return self._numbers.get(makers[0].name, 0) if len(makers) == 1 else 0
+
+    def _described(self, name: str) -> TrailBuffer:
+        buffer, maker = self._buffers.get(name), self._makers.get(name)
+        if buffer is None or maker is None:
+            return TrailBuffer(name)
+        node = self._node(buffer.origin or next(iter(maker.origins[-1:]), ""))
+        place = node.place if node else None
+        return TrailBuffer(
+            name=name,
+            node=node.name if node else "",
+            operation=self._operation(node) if node else "",
+            source=str(place) if place else "",
+            made_by=self._kernel_name(self._call(name)),
+        )
+
+    def _node(self, name: str) -> FxNode | None:
+        return self._join.final.node(name) if self._join.final else None
+
+    def _operation(self, node: FxNode) -> str:
+        """For one of several results, the operation that has them."""
+        owner = self._node(node.args.strip("(%").partition(",")[0].strip())
+        return owner.target if node.operation == "getitem" and owner else node.target

@@ -1,0 +1,132 @@
+"""From a fault back to the kernel that is to blame, in a recorded graph of a package.
+
+The graph calls, in this order: cpp_fused_0 (buf0), extern_kernels.addmm (buf1), cpp_fused_relu_1
+(buf2), topk (buf3 holds its results buf4 and buf5), cpp_fused_add_mul_2 (buf6 and others).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import pytest
+
+from inductoscope.doctor.failure import SIGNAL, WRONG, Failure
+from inductoscope.doctor.handover import Found
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.outside.trail import trail_of
+from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
+from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
+from inductoscope.model.fold import load
+from inductoscope.views.report.terminal import Printer
+from inductoscope.views.report.trail import print_trail
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from support.examples import stored
+
+ADDMM = "aoti_torch_cpu_addmm_out"  # as the C++ wrapper reports it
+
+
+def trail(guilty: GuiltyPlace) -> FaultTrail | None:
+    return fault_trail(load(stored("exported_package")), "aoti/0", guilty)
+
+
+def kernels(found: FaultTrail | None) -> list[str]:
+    assert found is not None
+    return [step.kernel for step in found.steps]
+
+
+def test_a_wrong_value_is_followed_from_the_output_to_the_kernel_that_makes_it() -> None:
+    found = trail(GuiltyPlace(ADDMM, "buf1", outputs=(0,)))
+    assert kernels(found) == [
+        "cpp_fused_add_mul_2",
+        "torch.ops.aten.topk.default",
+        "cpp_fused_relu_1",
+        "extern_kernels.addmm",
+    ]
+    assert found is not None
+    assert found.reaches_fault
+    assert [step.call for step in found.steps] == [5, 4, 3, 2]
+    topk, last = found.steps[1], found.steps[-1]
+    assert [buffer.name for buffer in topk.buffers] == ["buf4", "buf3"]
+    assert {buffer.operation for buffer in topk.buffers} == {"aten.topk.default"}
+    assert last.buffers[0].source.endswith("script.py:17")
+    assert [(b.name, b.made_by) for b in last.reads][1:] == [
+        ("buf0", "cpp_fused_0"),
+        ("linear_weight", ""),
+    ]
+
+
+def test_another_output_has_another_trail() -> None:
+    found = trail(GuiltyPlace(ADDMM, "buf1", outputs=(1,)))
+    assert kernels(found)[0] == "torch.ops.aten.topk.default"
+
+
+def test_a_trail_ends_at_the_kernel_that_fails() -> None:
+    found = trail(GuiltyPlace(ADDMM, "buf1", fails="cpp_fused_relu_1"))
+    assert kernels(found) == ["cpp_fused_relu_1", "extern_kernels.addmm"]
+
+
+def test_a_kernel_that_fails_by_itself_is_the_whole_trail() -> None:
+    found = trail(GuiltyPlace("cpp_fused_relu_1"))
+    assert kernels(found) == ["cpp_fused_relu_1"]
+    assert found is not None
+    assert found.steps[0].buffers == ()
+    assert [buffer.name for buffer in found.steps[0].reads] == ["buf1"]
+
+
+def test_who_read_a_buffer_before_it_was_overwritten_is_not_on_the_trail() -> None:
+    """`cpp_fused_relu_1` reads buf1 in call 3; topk, in call 4, would overwrite it too late."""
+    late = trail(GuiltyPlace("aoti_torch_cpu_topk", "buf1", overwrites=True))
+    assert kernels(late) == ["torch.ops.aten.topk.default"]
+    assert late is not None
+    assert not late.reaches_fault
+
+
+@pytest.mark.parametrize(
+    "guilty",
+    [
+        GuiltyPlace("cpp_fused_of_another_graph", "buf1"),
+        GuiltyPlace(ADDMM, "buf99"),
+        GuiltyPlace(ADDMM, "buf2"),  # Another kernel makes it.
+    ],
+)
+def test_names_that_the_recorded_graph_does_not_have_give_no_trail(guilty: GuiltyPlace) -> None:
+    assert trail(guilty) is None
+
+
+def found_in(place: Location, failure: Failure) -> Found:
+    return Found("aoti/0", failure, flow=AOT_INDUCTOR, in_program=place, first_failure=failure)
+
+
+def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failure = Failure(WRONG, "output 0 is 5 at index [0]\nmore", where=("output 0",))
+    place = Location(kernel=ADDMM, buffer="buf1", text="buf1 is 5, in eager 3", how="compared")
+    found = trail_of(found_in(place, failure), stored("exported_package"))
+    assert found is not None
+    assert (found.fault, found.wrong, found.how) == (
+        "output 0 is 5 at index [0]",
+        "buf1 is 5, in eager 3",
+        "compared",
+    )
+    keep_verdict(Verdict("wrong-result", "wrapper", "wrong", trail=found), tmp_path)
+    kept = read_verdict(tmp_path)
+    assert kept is not None
+    assert kept.trail == found
+    print_trail(Printer(), json.loads(json.dumps(asdict(found))))
+    printed = [line.strip() for line in capsys.readouterr().out.splitlines()]
+    start = printed.index("output 0 is 5 at index [0]")
+    assert printed[start + 1].startswith("← buf6 (aten.mul.Tensor")
+    assert "← kernel extern_kernels.addmm, call 2 of 5" in printed
+    assert "here it goes wrong: buf1 is 5, in eager 3" in printed
+
+
+def test_a_process_that_dies_leaves_a_trail_to_the_kernel_it_died_in() -> None:
+    failure = Failure(SIGNAL, "the process died of SIGSEGV", function="cpp_fused_relu_1")
+    place = Location(kernel="cpp_fused_relu_1", text="died", how="the last kernel launched")
+    found = trail_of(found_in(place, failure), stored("exported_package"))
+    assert kernels(found) == ["cpp_fused_relu_1"]
+    no_package = replace(found_in(Location(), failure), flow="")
+    assert kernels(trail_of(no_package, stored("exported_package"))) == ["cpp_fused_relu_1"]
