@@ -231,3 +231,34 @@ def test_what_may_be_right_by_chance_runs_in_memory_full_of_nan() -> None:
     compile(text, "repro.py", "exec")
     assert text.index("    run(function)\n    fill_free_memory()\n    compiled = run(function)")
     assert "fill_free_memory" not in script_text(on_gpu, FAILURES["wrong"], "title")
+
+
+def of_this_thread() -> str:
+    leaf = numbers(3).requires_grad_()
+    recipes = ("(torch.randn(3)).requires_grad_()", "torch.ones(3)")
+    found = Candidate(symbolic_trace(doubled), (leaf, numbers(3)), recipes=recipes)
+    return script_text(found, FAILURES["wrong"], "title")
+
+
+def test_the_script_calls_in_the_contexts_of_the_program() -> None:
+    """Without gradients and with autocast Inductor makes other kernels."""
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        text = of_this_thread()
+    assert (
+        "    with torch.no_grad(), torch.autocast('cpu', torch.bfloat16):\n"
+        "        outputs = function(*arguments)\n"
+    ) in text
+    assert "with torch" not in of_this_thread()
+
+
+def test_the_script_sets_what_the_program_has_set_in_torch() -> None:
+    torch.set_float32_matmul_precision("high")
+    torch.use_deterministic_algorithms(True)
+    try:
+        text = of_this_thread()
+    finally:
+        torch.set_float32_matmul_precision("highest")
+        torch.use_deterministic_algorithms(False)
+    assert "\ntorch.use_deterministic_algorithms(True)\n" in text
+    assert "\ntorch.set_float32_matmul_precision('high')\n" in text
+    assert "torch.set_" not in of_this_thread()

@@ -40,6 +40,7 @@ MAY_IMPORT_TORCH = (
     "doctor/search/",
     "doctor/repro/python_text.py",
     "doctor/repro/failure_script.py",
+    "doctor/repro/state_text.py",
     "doctor/repro/package_text.py",
     "doctor/repro/function_script.py",
     "doctor/repro/source_parts.py",

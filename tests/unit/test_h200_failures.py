@@ -17,7 +17,7 @@ from inductoscope.doctor.handover import Found
 from inductoscope.doctor.outside.finding_verdict import verdict_on
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.recording.events.code import KernelDefined
-from inductoscope.recording.events.compiling import CompileStart
+from inductoscope.recording.events.compiling import CompileFailed, CompileStart
 from inductoscope.recording.events.graphs import InductorStart
 from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
 
@@ -82,6 +82,23 @@ def found(name: str) -> Found:
             "triton_poi_fused_index_add_1",
             (1, 4),
         ),
+        # Behind a C++ wrapper, which Inductor makes while it runs the kernels.
+        (
+            "cpp_wrapper_illegal_access",
+            "crash",
+            "runtime",
+            "aten.cos.default",
+            "triton_poi_fused_cos_0",
+            (1, 7),
+        ),
+        (
+            "cpp_wrapper_wild_index",
+            "crash",
+            "codegen",
+            "aten.argmax.default",
+            "triton_per_fused_argmax_0",
+            (2, 5),
+        ),
     ],
     ids=[
         "illegal access",
@@ -91,6 +108,8 @@ def found(name: str) -> Found:
         "device-side assertion",
         "memory that was never written",
         "addition that is not atomic",
+        "illegal access behind a C++ wrapper",
+        "wild index behind a C++ wrapper",
     ],
 )
 def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
@@ -116,6 +135,45 @@ def test_a_kernel_of_the_user_is_part_of_the_script() -> None:
     assert (said.verdict, said.stage) == ("not-inductor", "aot")
     assert "@triton.jit\ndef add_one(" in what.script
     assert "add_one[(16, 1, 1)](ptr=total, n=4000, BLOCK=256)" in what.script
+
+
+def test_a_clone_that_a_pass_removed_before_a_kernel_of_the_user_names_the_pass() -> None:
+    what = found("users_kernel_clone")
+    said = verdict_on(what)
+    assert (said.verdict, said.stage) == ("wrong-result", "post-grad-pass")
+    assert said.culprit.pass_ == "reinplace_inplaceable_ops"
+    assert (what.nodes, what.nodes_before) == (3, 6)
+    assert "add_one[(16, 1, 1)](" in what.script
+
+
+def test_what_is_not_peculiar_to_the_cpp_wrapper_is_said_to_show_without_it() -> None:
+    said = [str(item["what"]) for item in verdict_on(found("cpp_wrapper_illegal_access")).evidence]
+    assert (
+        "torch.compile with a Python wrapper fails in the same way, so it is not peculiar to the "
+        "C++ wrapper"
+    ) in said
+
+
+def test_a_gpu_that_is_lost_while_inductor_compiles_is_investigated_at_that_graph(
+    tmp_path: Path,
+) -> None:
+    """Inductor runs kernels while it makes a C++ wrapper, so that no graph is ever called."""
+    lost = CompileFailed(
+        compile="0/0",
+        graph="0/0 inference",
+        stage="wrapper",
+        type="BackendCompilerFailed",
+        message="backend='inductor' raised:\nAcceleratorError: CUDA error: an illegal memory "
+        "access was encountered\nSearch for `cudaErrorIllegalAddress'",
+        traceback="",
+        raised_in=("cb (torch/cuda/random.py:74)",),
+    )
+    first = End(1, "AcceleratorError", events=(*KERNEL, lost))
+    again = End(1, "AcceleratorError", found=found("cpp_wrapper_illegal_access"))
+    case, asked = written_case(tmp_path, first, compiled=[again])
+    said = verdict_of_first(case)
+    assert (said.verdict, said.culprit.kernel) == ("crash", "triton_poi_fused_cos_0")
+    assert asked[0] == COMPILED
 
 
 def test_a_kernel_that_never_returns_is_told_apart_from_a_compile_that_never_ends() -> None:

@@ -13,8 +13,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.doctor.compare.graphs import as_function
-from inductoscope.doctor.compare.random_numbers import draws_random_numbers
 from inductoscope.doctor.failure import (
     ERROR,
     FEW_NODES,
@@ -37,8 +35,8 @@ from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.first_wrong_kernel import guilty_in_program
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.memory_evidence import memory_evidence
+from inductoscope.doctor.search.needed_state import needed_state, repeatable
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
 from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
@@ -327,24 +325,19 @@ class Investigation:
             if not all([*self._smallest.recipes, *self._smallest.earlier_recipes]):
                 raise ToolFailure("a script cannot hold an input of this size or type")
             own = own_passes_text() if self._location.own_pass else ""
-            candidate = self._as_in_program(self._repeatable())
+            candidate = self._as_in_program(repeatable(self._smallest, self._oracle.forks))
             title = title_of(self._failure, candidate.flow, self._found.operations)
-            self._found.script = script_text(candidate, self._failure, title, own_passes=own)
+            self._found.script = script_text(
+                candidate,
+                self._failure,
+                title,
+                state=needed_state(candidate, self._failure, self._oracle),
+                own_passes=own,
+            )
         except ToolFailure as error:
             self._found.no_script = str(error)
         self._found.expected_output = expected_output(self._failure)
         self._save()
-
-    def _repeatable(self) -> Candidate:
-        """With the random numbers that eager draws, if any: this process is set so already."""
-        smallest = self._smallest
-        function = as_function(smallest.module)
-        draws = self._oracle.forks.ask(
-            lambda: draws_random_numbers(function, placed(smallest).inputs)
-        )
-        if not draws.result or smallest.draws_inductor_random_numbers:
-            return smallest
-        return replace(smallest, config={**smallest.config, "fallback_random": True})
 
     def _as_in_program(self, smallest: Candidate) -> Candidate:
         """The way that the program takes, if it fails there as well."""

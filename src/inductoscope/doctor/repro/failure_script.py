@@ -23,11 +23,13 @@ from inductoscope.doctor.repro.package_text import (
     packaged_text,
 )
 from inductoscope.doctor.repro.python_text import function_text
+from inductoscope.doctor.repro.state_text import call_lines, setting_lines
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
 from inductoscope.doctor.search.input_recipes import shared_name
 from inductoscope.doctor.search.marked_sizes import marked_inputs
 from inductoscope.doctor.search.program_settings import to_be_made
+from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 _LINE = 96
@@ -35,18 +37,29 @@ _LINE = 96
 HANG_SECONDS = 20
 
 
-def script_text(candidate: Candidate, failure: Failure, title: str, *, own_passes: str = "") -> str:
-    """The script; `own_passes` registers passes of the program."""
+def script_text(
+    candidate: Candidate,
+    failure: Failure,
+    title: str,
+    *,
+    state: TorchState | None = None,
+    own_passes: str = "",
+) -> str:
+    """The script; `state` is what the program has set in torch, `own_passes` registers its passes.
+
+    Without a state it is that of this thread.
+    """
+    state = state or current_state()
     function, parameters = function_text(candidate.module)
     parts = [
         _head(title, candidate, failure),
         own_passes,
-        _settings(_config(candidate)),
+        "\n".join([*setting_lines(state), *_settings(_config(candidate))]),
         function,
         filled_memory_text(candidate) if candidate.guarded else "",
         *_inputs_of_calls(candidate, parameters),
         packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
-        _run(candidate, failure),
+        _run(candidate, failure, state),
         "\n".join(_FILL_FREE_MEMORY) if _needs_filled_memory(candidate, failure) else "",
         _main(candidate, failure),
     ]
@@ -101,9 +114,8 @@ def _config(candidate: Candidate) -> dict[str, Any]:
     return to_be_made(candidate.config)
 
 
-def _settings(config: Mapping[str, Any]) -> str:
-    lines = [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
-    return "\n".join(lines)
+def _settings(config: Mapping[str, Any]) -> list[str]:
+    return [f"torch._inductor.config.{name} = {value!r}" for name, value in config.items()]
 
 
 def _inputs_of_calls(candidate: Candidate, parameters: list[str]) -> list[str]:
@@ -157,7 +169,7 @@ _ON_GPU = (
 )
 
 
-def _run(candidate: Candidate, failure: Failure) -> str:
+def _run(candidate: Candidate, failure: Failure, state: TorchState) -> str:
     lines = ["def run(function):", "    arguments = inputs()"]
     if candidate.earlier is not None:
         lines = ["def call(function, arguments):"]
@@ -165,7 +177,7 @@ def _run(candidate: Candidate, failure: Failure) -> str:
         lines += _marks(candidate)
     if candidate.config.get("fallback_random"):
         lines.append("    torch.manual_seed(0)")
-    lines.append("    outputs = function(*arguments)")
+    lines += call_lines(state, candidate)
     if candidate.device:
         lines.append("    torch.cuda.synchronize()")
     if candidate.backward:

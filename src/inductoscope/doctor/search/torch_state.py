@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 _DEVICES = ("cpu", "cuda")
-# Attributes of `torch.backends`.
-_BACKENDS = (
-    "cudnn.allow_tf32", "cudnn.benchmark", "cudnn.deterministic",
-    "cuda.matmul.allow_fp16_reduced_precision_reduction",
-    "cuda.matmul.allow_bf16_reduced_precision_reduction",
-)  # fmt: skip
+# Attributes of `torch.backends`, and what they are in a fresh process.
+_BACKENDS = {
+    "cudnn.allow_tf32": True,
+    "cudnn.benchmark": False,
+    "cudnn.deterministic": False,
+    "cuda.matmul.allow_fp16_reduced_precision_reduction": True,
+    "cuda.matmul.allow_bf16_reduced_precision_reduction": True,
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +40,14 @@ class TorchState:
 
         with contextlib.ExitStack() as stack:
             stack.enter_context(torch.set_grad_enabled(self.gradients))
-            for name, dtype in self.autocast.items():
-                stack.enter_context(_autocast(name, dtype))
+            for name in _DEVICES:
+                stack.enter_context(_autocast(name, self.autocast.get(name)))
             yield
+
+    @property
+    def unusual_backends(self) -> dict[str, Any]:
+        """Settings of `torch.backends` that differ from those of a fresh process."""
+        return {k: value for k, value in self.backends.items() if value != _BACKENDS[k]}
 
     def adopt(self) -> None:
         """Have what belongs to a process in this one, for good."""
@@ -60,12 +67,16 @@ class TorchState:
 
 @contextlib.contextmanager
 def _autocast(device: str, dtype: Any) -> Iterator[None]:
-    """Like `torch.autocast`, which asks the GPU what it can do; this process may not use it."""
+    """Like `torch.autocast`, which asks the GPU what it can do; this process may not use it.
+
+    Without a dtype it is off.
+    """
     import torch
 
     before = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    torch.set_autocast_enabled(device, True)
-    torch.set_autocast_dtype(device, dtype)
+    torch.set_autocast_enabled(device, dtype is not None)
+    if dtype is not None:
+        torch.set_autocast_dtype(device, dtype)
     try:
         yield
     finally:

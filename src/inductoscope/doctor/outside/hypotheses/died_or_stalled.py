@@ -46,7 +46,7 @@ def _gpu_lost_in_compile(recording: Recording) -> tuple[str, Failure] | None:
             said = device_error("\n".join((error.message, *error.causes)))
             if said and error.stage != stages.DYNAMO:
                 text = f"CUDA error: {said}"
-                return compile_.id, Failure(ERROR, text, stages.RUNTIME, said, message=said)
+                return compile_.id, Failure(ERROR, text, error.stage, said, message=said)
     return None
 
 
