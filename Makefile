@@ -3,6 +3,7 @@
 # make test-quick      the tests to run while you work: 90 seconds on two cores
 # make bench-capture   what recording costs, beside what torch's own tracing costs
 # make bench-doctor    the doctor beside torch's bisector and minifier
+# make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
 # make bench-logs      reading large logs, beside tlparse
 # make bench-sentinel  what the sentinel costs, and how soon it notices a fault
 # make bench-report    the page of 2,000 kernels, beside tlparse's
@@ -18,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-logs bench-sentinel bench-report battery cases models endings recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -54,6 +55,10 @@ bench-capture: $(VENV)/.installed
 
 bench-doctor: $(VENV)/.installed
 	$(BIN)/python -m bench.doctor --json bench-results/doctor.json
+
+# Takes an hour; --resume leaves out what bench-results/aoti.json already has.
+bench-aoti: $(VENV)/.installed
+	$(BIN)/python -m bench.aoti --json bench-results/aoti.json --markdown docs/aoti.md
 
 bench-logs: $(VENV)/.installed
 	$(BIN)/python -m pip install --quiet tlparse || true

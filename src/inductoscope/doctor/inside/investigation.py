@@ -203,12 +203,12 @@ class Investigation:
         if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
             return
         self._say("comparing every kernel of the package with eager")
-        found = guilty_in_program(self._own, self._oracle.forks)
+        found = self._found.in_program = guilty_in_program(self._own, self._oracle.forks)
+        self._location = self._found.location = found
+        self._save()
         if found.kernel or found.operation:
             kind = "kernel" if found.kernel else "operator"
             self._say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
-        self._found.in_program = found
-        self._save()
 
     def _ways_to_show_it(self) -> Iterator[_Way]:
         """The candidate as it may fail alone, the cheapest to try first."""

@@ -86,7 +86,8 @@ def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location
     first = first_wrong_kernel(candidate, forks)
     found, (wrapper, called) = first.location, kernel_called_from(failure.functions)
     if first.computes_wrong_numbers:
-        text = f"{found.text}; {called or failure.function or 'what reads it'} then fails"
+        fails = called or (failure.function if failure.kind == SIGNAL else "")
+        text = f"{found.text}; {fails or 'what reads it'} then fails"
         return replace(found, stage=found.stage or failure.stage, text=text)
     if failure.kind == ERROR and wrapper:
         return Location()  # What raised in a Python wrapper is on the stack.

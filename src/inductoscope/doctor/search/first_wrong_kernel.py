@@ -25,6 +25,7 @@ from inductoscope.doctor.search.wrong_result_location import (
 )
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.signals import signal_name
+from inductoscope.vocabulary import stages
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,9 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     if not launched or answer.last_stage is not None:
         return Location()
     how = "the last kernel launched; no buffer that was written before it differs from eager"
-    place = Location(kernel=launched[-1], how=how)
+    place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how)
+    if answer.timed_out:
+        return replace(place, text=f"kernel {launched[-1]} did not return")
     if answer.signal is not None:
         name = signal_name(answer.signal)
         return replace(place, text=f"the process died of {name} in kernel {launched[-1]}")

@@ -1,0 +1,1 @@
+"""inductoscope beside AOTInductor's debugging guide done by hand: make bench-aoti."""
