@@ -45,8 +45,9 @@ class Bench:
         # The program's latest run may have been one with a workaround.
         package = "" if self.whole else package_alone(place / "tool", self.limit)
         _say(fault, f"package alone: {package}")
-        right = fault.is_guilty(trail.named), fault.is_guilty(found.named)
-        return Row(fault.name, trail, found, *right, package)
+        by_hand = fault.is_guilty(trail.named) and fault.call in (None, trail.call)
+        by_tool = fault.is_guilty(found.named) and fault.node in found.said
+        return Row(fault.name, trail, found, by_hand, by_tool, package)
 
 
 def _say(fault: PackageFault, text: str) -> None:
@@ -71,7 +72,8 @@ def main() -> None:
     bench = Bench(folder, options.limit, options.whole)
     try:
         # What a machine compiles only once, such as the precompiled header, is counted nowhere.
-        run_plain(FAULTS[-1].fault, folder / "warm", bench.cache, options.limit)
+        if not bench.cache.exists():
+            run_plain(FAULTS[-1].fault, folder / "warm", bench.cache, options.limit)
         for fault in chosen:
             if fault.name in known and not options.tool:
                 continue

@@ -45,6 +45,9 @@ class PackageFault:
     fault: Fault
     # What is to be named: a pattern for the kernel's name, or one of the words above.
     guilty: str
+    # Where several calls have the same kernel: which of them, and the node that it computes.
+    call: int | None = None
+    node: str = ""
     # The text of a sitecustomize.py with which a bug of torch itself does not show.
     cure: str = ""
 
@@ -53,7 +56,7 @@ class PackageFault:
         return self.fault.name
 
     def is_guilty(self, named: str) -> bool:
-        """Whether what was named is the culprit."""
+        """Whether what was named is the culprit, as far as its name tells."""
         return bool(re.search(self.guilty, named))
 
 
@@ -293,8 +296,8 @@ FAULTS = (
     PackageFault(_WRONG_INDEX, "argmax"),
     PackageFault(_WRONG_NUMBER, "tanh"),
     PackageFault(_NAN, "log1p"),
-    PackageFault(_SCALAR, "addmm_out"),
-    PackageFault(_REUSED, "mm_out"),
+    PackageFault(_SCALAR, "addmm_out", call=2, node="addmm_1"),
+    PackageFault(_REUSED, "mm_out", call=2, node="mm_1"),
     PackageFault(_SILENCE, "min", cure=_NOT_VECTORISED),
     PackageFault(_META, THE_OPERATOR),
     PackageFault(_STRIDES, THE_INPUT),

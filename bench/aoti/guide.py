@@ -75,6 +75,8 @@ class Trail:
     # The kernel, or what else is said to be guilty; "" if nothing is.
     named: str
     said: str
+    # The number of its call.
+    call: int | None
     # What the guide would need if every kernel were printed at once and nothing idle were run.
     fewest_runs: int
 
@@ -130,7 +132,7 @@ class Guide:
         said = self._sanity()
         if said:
             named = THE_OPERATOR if "operator" in said else THE_INPUT
-            return Trail(tuple(self.runs), named, said, 1)
+            return Trail(tuple(self.runs), named, said, None, 1)
         # "Together with the previous flags": these faults are the same in every run without them.
         announced = self._run("last kernel", {**PINPOINT, PRINTER: "3"})
         self._in_eager()
@@ -138,8 +140,9 @@ class Guide:
         # sanity, eager, all kernels printed at once; for a crash the last kernel first
         fewest = 3 if last is None else 4
         start = len(expected.calls) - 1 if last is None else last
-        named, said = self._walk_back(expected, start)
-        return Trail(tuple(self.runs), named, said, fewest)
+        call, said = self._walk_back(expected, start)
+        named = "" if call is None else expected.calls[call].kernel
+        return Trail(tuple(self.runs), named, said, call, fewest)
 
     # --- steps ------------------------------------------------------------------------------------
 
@@ -152,7 +155,7 @@ class Guide:
         found = _BROKEN_OPERATOR.search(output)
         return f"operator: {found[0].strip()}" if found else ""
 
-    def _walk_back(self, expected: Expected, start: int) -> tuple[str, str]:
+    def _walk_back(self, expected: Expected, start: int) -> tuple[int | None, str]:
         """From kernel to producer, as long as an input is not as expected."""
         current, seen = [start], {start}
         suspected: dict[int, str] = {}
@@ -162,26 +165,18 @@ class Guide:
             for number in current:
                 bad = bad_inputs(expected, number, shown.get(number))
                 if not bad:
-                    return self._named(expected, number, shown.get(number), suspected)
+                    return number, why_named(
+                        expected, number, shown.get(number), suspected.get(number, "")
+                    )
                 for tensor in bad:
                     made = expected.producer(tensor, number)
                     if made is not None and made not in seen:
                         producers[made] = tensor
             if not producers:
-                return "", "every kernel that was looked at has a bad input"
+                return None, "every kernel that was looked at has a bad input"
             current = sorted(producers)
             suspected = producers
             seen.update(current)
-
-    def _named(
-        self, expected: Expected, number: int, shown: Shown | None, suspected: Mapping[int, str]
-    ) -> tuple[str, str]:
-        kernel, tensor = expected.calls[number].kernel, suspected.get(number, "")
-        after = in_place_of(expected.shown[number].after, shown.after if shown else {})
-        right = expected.shown[number].after
-        if tensor in after and after[tensor].is_like(right[tensor]):
-            return kernel, f"{kernel} has right inputs, and {tensor} is right when it returns"
-        return kernel, f"the inputs of {kernel} are as expected"
 
     def _shown(self, expected: Expected, current: Sequence[int]) -> dict[int, Shown]:
         """What the printer shows of these calls: one run, for kernels that were not shown yet."""
@@ -235,6 +230,15 @@ def bad_inputs(expected: Expected, number: int, shown: Shown | None) -> list[str
     right = expected.shown[number].before
     given = in_place_of(right, shown.before)
     return [t for t in tensors if t in given and not given[t].is_like(right[t])]
+
+
+def why_named(expected: Expected, number: int, shown: Shown | None, tensor: str) -> str:
+    """Why the guide ends at a call that has made a tensor, which its reader found to be bad."""
+    kernel, right = expected.calls[number].kernel, expected.shown[number].after
+    after = in_place_of(right, shown.after if shown else {})
+    if tensor in after and after[tensor].is_like(right[tensor]):
+        return f"{kernel} has right inputs, and {tensor} is right when it returns"
+    return f"the inputs of {kernel} are as expected"
 
 
 def in_place_of(

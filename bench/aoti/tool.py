@@ -80,11 +80,12 @@ def examine(
     )
     before = _Usage(time.monotonic() - started, 0.0)
     assert child.stderr is not None
-    named, at, executions, candidates = "", before, 0, 0
+    named, said, at, executions, candidates = "", "", before, 0, 0
     for line in child.stderr:
         found = _GUILTY.search(line)
         if found is None or named:
             continue
+        said = line[found.end() :].strip()
         named = found[2] if found[1] == "kernel" else THE_OPERATOR
         at = _Usage(time.monotonic() - started, cpu_of_tree(child.pid))
         executions, candidates = count_runs(runs), _candidates(folder)
@@ -101,7 +102,7 @@ def examine(
         at.seconds,
         at.cpu_seconds,
         named_by(verdict) or named,
-        str(verdict.get("summary", ""))[:300],
+        said or str(verdict.get("summary", ""))[:300],
         end.seconds if whole else None,
         end.cpu_seconds if whole else None,
     )

@@ -167,7 +167,7 @@ def test_processor_time_of_this_process_is_known() -> None:
 
 
 def row(fault: str = "a fault", **tool: object) -> Row:
-    trail = Trail(tuple(GuideRun(str(n), 10.0, 8.0) for n in range(6)), "cpp_a", "so it is", 4)
+    trail = Trail(tuple(GuideRun(str(n), 10.0, 8.0) for n in range(6)), "cpp_a", "so it is", 3, 4)
     examined = replace(Examined(1, 2, 30.0, 25.0, "cpp_b", "so it is"), **tool)  # type: ignore
     return Row(fault, trail, examined, guide_is_right=False, tool_is_right=True)
 
