@@ -132,14 +132,14 @@ def test_in_a_crash_the_operation_that_reads_a_wrong_index_is_not_the_one_to_bla
     assert headline_of(found).operation == "aten.argmax.default"
 
 
-def test_a_kernel_has_the_name_that_it_has_in_the_package() -> None:
+def test_a_kernel_has_the_name_that_it_has_in_the_program() -> None:
     """The kernel of the smallest graph is nowhere in the program."""
     guilty = Location(stage="codegen", kernel="cpp_fused_addmm_gelu_3", text="buf7 is 2", how="so")
     found = in_kernel(in_program=guilty)
     verdict = verdict_on(found)
     assert verdict.culprit.kernel == "cpp_fused_addmm_gelu_3"
     said = [item["what"] for item in verdict.evidence]
-    assert "in the package it is kernel cpp_fused_addmm_gelu_3: buf7 is 2" in said
+    assert "in the program it is kernel cpp_fused_addmm_gelu_3: buf7 is 2" in said
     # What a kernel gets may be wrong already.
     found.location = Location(stage="user", operation="shop::step", text="it lies", how="opcheck")
     assert verdict_on(found).culprit.kernel is None

@@ -199,10 +199,10 @@ class Investigation:
         self._save()
 
     def _name_kernel(self) -> None:
-        """The guilty kernel by its name in the package; the smallest graph has other ones."""
+        """The guilty kernel by its name in the program; the smallest graph has other ones."""
         if not self._flow or self._failure.stage not in ("", stages.RUNTIME):
             return
-        self._say("comparing every kernel of the package with eager")
+        self._say("comparing every kernel of the program with eager")
         found = self._found.in_program = guilty_in_program(self._own, self._oracle.forks)
         self._location = self._found.location = found
         self._save()

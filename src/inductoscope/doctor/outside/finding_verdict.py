@@ -234,7 +234,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     if location.text != failure.text:
         result.add(location.text[:1500], location.how)
     if kernel := _kernel_of_program(found):
-        text = f"in the package it is kernel {kernel}: {found.in_program.text}"
+        text = f"in the program it is kernel {kernel}: {found.in_program.text}"
         result.add(text[:1500], found.in_program.how)
     _add_votes(result, found)
     if location.added:
