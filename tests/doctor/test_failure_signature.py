@@ -16,7 +16,7 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
-from inductoscope.doctor.search.failure_signature import failure_of_answer
+from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import KernelLaunched
@@ -150,3 +150,14 @@ def test_what_was_never_written_is_nan_in_filled_memory_and_anything_in_the_prog
     assert in_program.updated_with(in_filled) == in_program, "the verdict is about the program"
     in_usual = Failure(NAN, "output 0 is nan", aspect="nan")
     assert not in_usual.is_same_as(in_program), "another bug"
+
+
+def test_a_kernel_complains_alike_in_a_package_and_without_one() -> None:
+    """So what fails in a package can be searched with torch.compile, which is much faster."""
+    said = "index out of bounds: 0 <= tmp2 < 10L"
+    alone = failure_of_error(RuntimeError(f"kernel, /tmp/cache/pz/cpzp.main.cpp:21, {said}"))
+    packaged = failure_of_error(
+        RuntimeError(f"{said}\nException raised from cpp_fused_1 at /tmp/cpzp.kernel.cpp:86")
+    )
+    assert alone.text == packaged.text == f"RuntimeError: {said}"
+    assert alone.is_same_as(packaged)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import traceback
 from collections.abc import Sequence
@@ -49,7 +50,7 @@ def failure_of_error(error: BaseException) -> Failure:
     """An exception of the compiler as a failure."""
     inner = innermost(error)
     functions = raising_functions(inner) or raising_functions(error)
-    message = _shortened(_without_frames(str(inner)))
+    message = _shortened(_without_place(_without_frames(str(inner))))
     on_device = device_error(message)
     if on_device:
         # Whichever call happens to notice it, and whatever type of exception that one raises.
@@ -104,6 +105,15 @@ def _telling(functions: Sequence[str]) -> tuple[str, ...]:
     """The innermost functions and Inductor's further out: a check that raises is not to blame."""
     of_inductor = [name for name in functions[6:] if "(torch/_inductor/" in name]
     return (*functions[:6], *of_inductor[:8])
+
+
+# What a C++ kernel that torch.compile calls puts before its complaint; in a package it does not.
+_PLACE_IN_KERNEL = re.compile(r"^\w+, \S+\.cpp:\d+, ")
+
+
+def _without_place(message: str) -> str:
+    """An error of a kernel without its generated file, so that it is the same in a package."""
+    return _PLACE_IN_KERNEL.sub("", message)
 
 
 def _without_frames(message: str) -> str:
