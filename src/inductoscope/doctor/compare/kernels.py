@@ -190,14 +190,14 @@ class _GraphReports:
         tensors = {name: v for name, v in buffers.items() if isinstance(v, torch.Tensor)}
         for name in buffers:
             seen[name] = seen.get(name, 0) + 1
-        if self._watch.compare:
-            self._note(self._live.after(kernel, tensors))
         for name, value in tensors.items():
             is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
             if is_first or name in graph.rewritten:
                 graph.checked[name] = value.detach().clone()
             if is_last if name in graph.rewritten else is_first:
                 self._note(divergence_of(graph, kernel, name, value))
+        if self._watch.compare:
+            self._note(self._live.after(kernel, tensors))
 
     def _note(self, found: KernelDivergence | None) -> None:
         if found is not None:

@@ -14,6 +14,8 @@ import torch
 
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 
+_MOST_BYTES = 64 << 20
+
 
 @dataclass(frozen=True)
 class _Kept:
@@ -48,9 +50,15 @@ class LiveBuffers:
                 self._kept = {}  # What comes next reads a wrong value.
                 return self._divergence(kernel, name, kept, buffers)
         for name, value in buffers.items():
-            if name not in self._kept and self._is_needed(name):
-                self._kept[name] = _Kept(kernel, value, value.detach().clone())
+            if name not in self._kept and self._is_needed(name) and self._has_room_for(value):
+                copy = self.graph.checked.get(name)
+                self._kept[name] = _Kept(kernel, value, value.clone() if copy is None else copy)
         return None
+
+    def _has_room_for(self, value: torch.Tensor) -> bool:
+        """All that is kept is read after every kernel, so it must not be much."""
+        kept = sum(item.value.nbytes for item in self._kept.values())
+        return kept + value.nbytes <= _MOST_BYTES
 
     def _is_needed(self, name: str) -> bool:
         """Whether a kernel that reads it, and that only reads it, has yet to run."""
