@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +15,9 @@ from torch.fx import symbolic_trace
 
 from inductoscope.capture.program_settings import MarkedSize
 from inductoscope.doctor.failure import WRONG, Failure
+from inductoscope.doctor.inside.checked_package import Packages
+from inductoscope.doctor.inside.compiled_program import CompiledProgram
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
@@ -40,11 +44,26 @@ def candidate(**more: Any) -> Candidate:
     )
 
 
-def test_a_candidate_is_tried_through_a_package_of_its_own() -> None:
-    """Here with a lowering that is wrong, in a fork that dies with it."""
+@pytest.fixture
+def static_compiler(tmp_path: Path) -> str:
+    """Links every library with a copy of libstdc++ in it."""
+    script = tmp_path / "static-g++"
+    script.write_text(
+        "#!/bin/bash\n"
+        'case " $* " in *" -shared "*) exec g++ -static-libstdc++ "$@";; *) exec g++ "$@";; esac\n'
+    )
+    script.chmod(0o755)
+    return str(script)
+
+
+def test_a_candidate_is_tried_through_a_package_of_its_own(static_compiler: str) -> None:
+    """Here with a lowering that is wrong, and linked in a way that loading it would crash."""
 
     def tried() -> Failure | None:
+        import torch._inductor.config
         from torch._inductor.lowering import lowerings
+
+        torch._inductor.config.cpp.cxx = (static_compiler,)
 
         relu, mul = torch.ops.aten.relu.default, torch.ops.aten.mul.Tensor
         right = lowerings[relu]
@@ -53,6 +72,46 @@ def test_a_candidate_is_tried_through_a_package_of_its_own() -> None:
 
     found = Forks(seconds=300).ask(tried).result
     assert found["kind"] == WRONG
+
+
+def test_a_script_for_a_machine_whose_packages_bring_a_copy_of_the_cpp_library(
+    static_compiler: str,
+) -> None:
+    import torch._inductor.config
+
+    line = 'ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)'
+    failure = Failure(WRONG, "output 0 is 3")
+    assert line not in script_text(candidate(), failure, "It is wrong.")
+    with torch._inductor.config.patch({"cpp.cxx": (static_compiler,)}):
+        text = script_text(candidate(), failure, "It is wrong.")
+    assert text.index("import ctypes") < text.index(line) < text.index("aoti_load_package")
+
+
+def test_a_run_in_eager_does_not_load_the_package_that_it_replaces(tmp_path: Path) -> None:
+    """One that cannot be loaded would end it, and the program would be blamed."""
+    path = tmp_path / "model.pt2"
+    path.write_bytes(b"a package")
+    asked: list[str] = []
+
+    def load() -> Any:
+        asked.append("load")
+        return SimpleNamespace(loader=SimpleNamespace(get_metadata=dict))
+
+    for backend, loads in (("", ["load"]), ("eager", [])):
+        packages = Packages()
+        instructions = Instructions(backend=backend)
+        program = CompiledProgram("aoti/0", None, {}, (), instructions, tmp_path)  # type: ignore[arg-type]
+        packages._libraries[str(tmp_path / "model.so")] = program
+        packages.note_package(path, [str(tmp_path / "model.so")])
+        asked.clear()
+        model = packages.loaded(load, path, "model")
+        assert asked == loads
+        # A program that asks the package for something gets it.
+        assert model.loader.get_metadata() == {}
+        assert asked == ["load"]
+    path.write_bytes(b"half")
+    assert packages.loaded(load, path, "model") is not None
+    assert asked == ["load", "load"]  # What became of the file is the program's own doing.
 
 
 def test_the_way_to_the_compiler_is_part_of_what_a_candidate_is() -> None:

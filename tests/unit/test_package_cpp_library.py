@@ -88,6 +88,17 @@ def test_which_libstdcxx_a_compiler_takes(tmp_path: Path) -> None:
     assert cpp_library.linked_by([str(tmp_path / "none")]) == ""
 
 
+def test_another_compiler_is_recommended_if_it_links_dynamically(tmp_path: Path) -> None:
+    static = tmp_path / "static"
+    static.write_text('#!/bin/sh\nexec g++ -static-libstdc++ "$@"\n')
+    static.chmod(0o755)
+    text = cpp_library.advice([str(static)], [str(static), "g++"])
+    assert f"{static} does not: it takes " in text
+    assert text.endswith("libstdc++.a. g++ does: set CXX=g++.")
+    assert "g++ does so: it takes " in cpp_library.advice(["g++"], [])
+    assert cpp_library.advice(None, []) == "This machine has no C++ compiler."
+
+
 # --- what two runs say ----------------------------------------------------------------------------
 
 DIED = RunOutcome("dies", "load", "", "SIGSEGV", -11, 1.0, (), (), (), "")

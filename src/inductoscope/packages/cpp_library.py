@@ -12,10 +12,11 @@ Nothing here imports torch.
 from __future__ import annotations
 
 import ctypes
+import os
 import re
 import struct
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from inductoscope.packages.elf import SharedLibrary, mapped
@@ -54,6 +55,11 @@ def take_from_torch() -> bool:
     return True
 
 
+def preloaded() -> dict[str, str]:
+    """The variable that has a new process begin with it."""
+    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {NAME}".strip()}
+
+
 def linked_by(compiler: Sequence[str]) -> str:
     """The file that a compiler takes for libstdc++ in a library; empty if it does not say."""
     command = [*compiler, "-shared", "-Wl,--trace", "-o", "/dev/null", "-x", "c++", "/dev/null"]
@@ -65,3 +71,22 @@ def linked_by(compiler: Sequence[str]) -> str:
         return ""
     found = re.search(r"(\S*libstdc\+\+[\w.-]*\.(?:a|so)[.\d]*)", done.stdout)
     return found[1] if found else ""
+
+
+def _links_dynamically(compiler: str) -> bool:
+    return ".so" in linked_by([compiler])
+
+
+def advice(compiler: Sequence[str] | None, others: Iterable[str]) -> str:
+    """How packages come to use the shared one, for the compiler that builds them and others."""
+    if compiler is None:
+        return "This machine has no C++ compiler."
+    name, file = " ".join(compiler), linked_by(compiler)
+    if not file:
+        return f"Which one {name} takes here is not known."
+    if not file.endswith(".a"):
+        return f"On this machine {name} does so: it takes {file}."
+    text = f"On this machine {name} does not: it takes {file}"
+    better = next((path for path in others if _links_dynamically(path)), None)
+    cure = f"{better} does: set CXX={better}." if better else "Set CXX to one that does."
+    return f"{text}. {cure}"

@@ -89,16 +89,27 @@ def installed_compiler() -> list[str] | None:
     return None
 
 
+def every_compiler() -> list[str]:
+    """All C++ compilers on PATH, in the order in which they are found."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    found = (shutil.which(name, path=folder) for name in _COMPILERS for folder in folders if folder)
+    return list(dict.fromkeys(path for path in found if path))
+
+
 def _first_error(text: str) -> str:
     lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
     return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
 
 
 def call_program(
-    program: Path, words: Sequence[str], limits: ChildLimits, folder: Path
+    program: Path,
+    words: Sequence[str],
+    limits: ChildLimits,
+    folder: Path,
+    variables: Mapping[str, str],
 ) -> ServerRun:
     """Run it under limits; each of its lines is an event."""
-    environment = {**os.environ, **child_environment(folder)}
+    environment = {**os.environ, **child_environment(folder), **variables}
     code = run_program([str(program), *words], limits, folder, environment=environment)
     lines = (folder / "stdout").read_text("utf-8", "replace").splitlines()
     events = [event for line in lines if (event := _event(line)) is not None]

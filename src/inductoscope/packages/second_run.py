@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.packages import cpp_library
-from inductoscope.packages.cpp_program import installed_compiler
+from inductoscope.packages.cpp_program import every_compiler, installed_compiler
 from inductoscope.packages.findings import PackageFinding, findings_of_run
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.running import RunOutcome, RunRequest, first_lines, run_package
@@ -75,26 +75,11 @@ def _in_words(run: RunOutcome) -> str:
 def _remedy(model: PackagedModel) -> PackageFinding:
     command = model.wrapper.link_command if model.wrapper else ""
     linked = f"It was linked by {command.split()[0]}. " if command.split() else ""
+    advice = cpp_library.advice(installed_compiler(), every_compiler())
     text = (
         f"To load it as it is: after import torch, run {cpp_library.CODE}, or start the program "
         f"with {cpp_library.PRELOAD}. Better, build it again with a compiler that links libstdc++ "
-        f"dynamically (set CXX). {linked}{_this_compiler()}"
+        f"dynamically. {linked}{advice}"
     )
     how = f"{_BOTH_RUNS}; the compiler was asked with -Wl,--trace"
     return PackageFinding("remedy", text, how, is_problem=False)
-
-
-def _this_compiler() -> str:
-    """What the compiler of this machine does, which need not be the one that built the package."""
-    compiler = installed_compiler()
-    if compiler is None:
-        return "This machine has no C++ compiler."
-    name, file = " ".join(compiler), cpp_library.linked_by(compiler)
-    if not file:
-        return f"Which one {name} takes here is not known."
-    if not file.endswith(".a"):
-        return f"On this machine {name} does so: it takes {file}."
-    return (
-        f"On this machine {name} does not: it takes {file}, because it is told to "
-        "(-static-libstdc++) or because it finds no libstdc++.so."
-    )

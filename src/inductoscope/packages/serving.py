@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import ServerRun, build_program, call_program
 from inductoscope.packages.findings import PackageFinding
 from inductoscope.packages.growth import Growth, growths
@@ -160,7 +161,8 @@ class _Caller:
             *(str(path.absolute()) for path in self._request.operators),
         ]
         limits = limits_for(self._model, self._request.limits)
-        return call_program(self._program, words, limits, self._folder)
+        first = cpp_library.preloaded() if self._request.cpp_library_first else {}
+        return call_program(self._program, words, limits, self._folder, first)
 
 
 def _state(serial: ServerRun, fresh: ServerRun) -> str:

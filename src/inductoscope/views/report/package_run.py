@@ -118,6 +118,7 @@ def print_run(printer: Printer, view: View) -> None:
         printer.line()
         printer.heading(f"Run of {run['model']} with {cpp_library.NAME} loaded first")
         _print_outputs(printer, view["second_run"])
+        printer.line()
     if view["serving"]:
         _print_serving(printer, view["serving"])
     for finding in view["findings"]:

@@ -12,8 +12,6 @@ How sure: Proven by those two runs.
 
 from __future__ import annotations
 
-import os
-
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.common_verdicts import nothing_found
 from inductoscope.doctor.outside.finding_verdict import relative_place
@@ -22,6 +20,7 @@ from inductoscope.doctor.outside.program import ProgramRun
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict, Workaround
 from inductoscope.packages import cpp_library
+from inductoscope.packages.cpp_program import every_compiler, installed_compiler
 from inductoscope.processes.last_words import last_lines
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
@@ -29,7 +28,6 @@ from inductoscope.vocabulary import verdicts as v
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
-_PRELOAD = "LD_PRELOAD"
 # What torch calls so in the error that it raises.
 _CREATE = "AOTInductorModelContainerCreateWithDevice"
 
@@ -42,8 +40,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     plain = case.runs.without_tool_once()
     if not plain.failed:
         return None
-    first = f"{os.environ.get(_PRELOAD, '')} {cpp_library.NAME}".strip()
-    again = Instructions(inside=False, variables={_PRELOAD: first})
+    again = Instructions(inside=False, variables=cpp_library.preloaded())
     cured = case.runs.again(again, f"running it without the tool, {cpp_library.NAME} loaded first")
     return _verdict(case, plain, cured) if cured.ended_well else None
 
@@ -73,8 +70,8 @@ def _verdict(case: ProgramCase, plain: ProgramRun, cured: ProgramRun) -> Verdict
     result.add(nothing_found(case).summary, f"with {cpp_library.NAME} loaded first")
     result.workaround = Workaround(
         f"start the program with {cpp_library.PRELOAD}, or have it load that library before the "
-        "package, as below. To cure it, set CXX to a compiler that links libstdc++ dynamically, "
-        "and build the package again",
+        "package, as below. To cure it, build the package with a compiler that links libstdc++ "
+        f"dynamically. {cpp_library.advice(installed_compiler(), every_compiler()).rstrip('.')}",
         verified=True,
         code=f"import ctypes\n{cpp_library.CODE}",
     )
