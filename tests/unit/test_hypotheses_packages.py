@@ -138,9 +138,22 @@ COPY = CppLibraryTaken(package="model.pt2", source="serve.py:18")
 # Under the tool it ends well: there the library that torch uses comes before the copy.
 WITH_COPY = replace(ENDS_WELL, events=(MADE_HERE, COPY, checked("right", "2 values")))
 
+IN_LOADING = """Fatal Python error: Segmentation fault
+
+Thread 0x00007f2b (most recent call first):
+  File "/lib/python3.12/threading.py", line 359 in wait
+
+Current thread 0x00007f3c (most recent call first):
+  File "/lib/torch/_inductor/package/package.py", line 135 in load_package
+  File "/lib/torch/_inductor/__init__.py", line 290 in aoti_load_package
+  File "/home/me/serve.py", line 18 in <module>
+"""
+
 
 def test_a_program_that_a_copy_of_the_cpp_library_kills(tmp_path: Path) -> None:
-    case, asked = written_case(tmp_path, WITH_COPY, plain=[KILLED, ENDS_WELL])
+    case, asked = written_case(
+        tmp_path, WITH_COPY, plain=[KILLED, ENDS_WELL, replace(KILLED, output=IN_LOADING)]
+    )
     found = verdict_of_first(case)
     assert (found.verdict, found.stage, found.confidence) == ("crash", "cpp-compile", "proven")
     assert "dies of SIGSEGV because model.pt2 brings a copy of libstdc++" in found.summary
@@ -148,7 +161,15 @@ def test_a_program_that_a_copy_of_the_cpp_library_kills(tmp_path: Path) -> None:
     assert found.workaround is not None
     assert found.workaround.verified
     assert "LD_PRELOAD=libstdc++.so.6" in found.workaround.text
-    assert asked == ["plain", "plain"]
+    assert asked == ["plain"] * 3
+
+
+def test_a_program_that_dies_elsewhere_may_have_another_reason(tmp_path: Path) -> None:
+    elsewhere = IN_LOADING.replace("torch/", "numpy/")
+    plain = [KILLED, ENDS_WELL, replace(KILLED, output=elsewhere)]
+    case, _ = written_case(tmp_path, WITH_COPY, plain=plain)
+    found = verdict_of_first(case)
+    assert (found.verdict, found.confidence) == ("crash", "likely")
 
 
 def test_what_fails_without_the_copy_too_is_not_blamed_on_it(tmp_path: Path) -> None:

@@ -121,9 +121,14 @@ def test_a_second_run_is_made_only_where_the_copy_may_matter(libraries: dict[str
             True,
             "the same run goes further, and then dies while running the model",
         ),
+        (
+            replace(DIED, signal="SIGABRT"),
+            True,
+            "seem to get in each other's way: with libstdc++.so.6 loaded first, the same run dies",
+        ),
         (DIED, False, "That is not why: with libstdc++.so.6 loaded first it ends the same."),
     ],
-    ids=["cured", "goes further", "same"],
+    ids=["cured", "goes further", "ends otherwise", "same"],
 )
 def test_what_the_second_run_says(
     libraries: dict[str, Path], second: RunOutcome, problem: bool, sentence: str
@@ -133,5 +138,6 @@ def test_what_the_second_run_says(
     assert found["cpp_library"].is_problem is problem
     assert sentence in found["cpp_library"].text
     assert ("remedy" in found) is problem
+    assert (found["cpp_library"].confidence == "likely") is ("seem" in sentence)
     if problem:
         assert 'ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)' in found["remedy"].text

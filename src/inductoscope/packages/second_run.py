@@ -1,42 +1,28 @@
-"""Runs a package once more with the C++ library that torch uses, if its own copy may be at fault.
+"""What a second run shows, with the C++ library that torch uses loaded before the package.
 
 Both runs are the same but for that, so that the second one shows what the copy does to the first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Iterator
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import every_compiler, installed_compiler
 from inductoscope.packages.findings import PackageFinding, findings_of_run
-from inductoscope.packages.package import Package, PackagedModel
-from inductoscope.packages.running import RunOutcome, RunRequest, first_lines, run_package
+from inductoscope.packages.package import PackagedModel
+from inductoscope.packages.running import RunOutcome, first_lines
 from inductoscope.vocabulary.counting import count_of
 
 _BAD = ("fails", "dies", "does not end")
 _COPY = "The package brings a copy of the C++ library libstdc++, beside the one that torch uses."
+SAID = f"running it again with {cpp_library.NAME} loaded first"
 _BOTH_RUNS = f"two runs in child processes, the second with {cpp_library.NAME} loaded first"
 
 
 def is_worth_it(first: RunOutcome, model: PackagedModel) -> bool:
     """Whether the copy may be why the first run did not end well."""
     return first.outcome in _BAD and cpp_library.brings_own(model.library)
-
-
-def run_again(
-    package: Package,
-    model: PackagedModel,
-    request: RunRequest,
-    folder: Path,
-    on_step: Callable[[str], None],
-) -> RunOutcome:
-    """The same run with the library that torch uses loaded before the package."""
-    on_step(f"running it again with {cpp_library.NAME} loaded first")
-    again = replace(request, cpp_library_first=True)
-    return run_package(package, model, again, folder, on_step)
 
 
 def findings_of_both(
@@ -47,17 +33,16 @@ def findings_of_both(
         text = f"{_COPY} That is not why: with {cpp_library.NAME} loaded first it ends the same."
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
         return
+    # What loads the package does the same every time. A model may also fail now and then.
+    is_proven = first.step == "load" and (second.outcome == "runs" or second.step != "load")
+    why = f"{_COPY} The two {'' if is_proven else 'seem to '}get in each other's way: "
     if second.outcome == "runs":
-        text = (
-            f"{_COPY} The two get in each other's way: with {cpp_library.NAME} loaded first, the "
-            f"same run ends well, with {count_of(len(second.outputs), 'output')}."
-        )
+        how = f"ends well, with {count_of(len(second.outputs), 'output')}"
     else:
-        text = (
-            f"{_COPY} The two get in each other's way: with {cpp_library.NAME} loaded first, the "
-            f"same run goes further, and then {_in_words(second)}."
-        )
-    yield PackageFinding("cpp_library", text, _BOTH_RUNS)
+        how = f"{'goes further, and then ' if is_proven else ''}{_in_words(second)}"
+    text = f"{why}with {cpp_library.NAME} loaded first, the same run {how}."
+    confidence = "proven" if is_proven else "likely"
+    yield PackageFinding("cpp_library", text, _BOTH_RUNS, confidence)
     yield from findings_of_run(second, model)
     yield _remedy(model)
 

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -182,9 +183,10 @@ def _executed(
         findings = list(findings_of_run(run, model))
         last = run
         if second_run.is_worth_it(run, model):
-            place = place / "again"
+            place, request = place / "again", replace(request, cpp_library_first=True)
             place.mkdir()
-            last = second_run.run_again(package, model, request, place, progress.say)
+            progress.say(second_run.SAID)
+            last = run_package(package, model, request, place, progress.say)
             findings += second_run.findings_of_both(run, last, model)
             view = with_second_run(view, model.name, last)
         if request.serve and last.outcome == "runs":

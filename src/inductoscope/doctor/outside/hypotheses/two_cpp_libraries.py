@@ -3,14 +3,17 @@
 When it applies: The program ends well under the tool, which had torch's own come before a copy.
 
 What it runs: The program without the tool and, if it fails, once more with libstdc++.so.6 loaded
-first and nothing else changed.
+first and nothing else changed. If a signal ends it, once more, to see where.
 
 What it concludes: That the copy makes it fail, if it then ends well.
 
-How sure: Proven by those two runs.
+How sure: Proven by those runs if it fails while it loads a package, otherwise likely: it may fail
+now and then for another reason.
 """
 
 from __future__ import annotations
+
+import re
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.common_verdicts import nothing_found
@@ -29,7 +32,10 @@ from inductoscope.vocabulary import verdicts as v
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
 # What torch calls so in the error that it raises.
-_CREATE = "AOTInductorModelContainerCreateWithDevice"
+_CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
+# Of the stack that Python writes when a signal ends it, the latest call first.
+_FRAMES = re.compile(r'^  File "[^"]+", line \d+ in \S+$', re.MULTILINE)
+_LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
 
 def _applies(case: ProgramCase) -> bool:
@@ -45,8 +51,19 @@ def _examine(case: ProgramCase) -> Verdict | None:
     return _verdict(case, plain, cured) if cured.ended_well else None
 
 
+def _where(case: ProgramCase, plain: ProgramRun) -> str:
+    """The last lines of a stack that ends where a package is loaded; empty if it does not."""
+    if not plain.ending.signal:
+        return plain.output if _CREATE_FAILED in plain.output else ""
+    again = Instructions(inside=False, variables={"PYTHONFAULTHANDLER": "1"})
+    output = case.runs.again(again, "running it once more, to see where it dies").output
+    stack = _FRAMES.findall(output.partition("Current thread ")[2])[:3]
+    return "\n".join(stack) if any(_LOADING.search(frame) for frame in stack) else ""
+
+
 def _verdict(case: ProgramCase, plain: ProgramRun, cured: ProgramRun) -> Verdict:
     package, source = max(case.recording.copies_of_cpp_library)
+    where = _where(case, plain)
     how = f"dies of {signal_name(plain.ending.signal)}" if plain.ending.signal else "fails"
     result = Verdict(
         v.CRASH,
@@ -54,9 +71,9 @@ def _verdict(case: ProgramCase, plain: ProgramRun, cured: ProgramRun) -> Verdict
         f"The program {how} because {package or 'a package'} brings a copy of libstdc++, beside "
         "the one that torch uses: the C++ compiler linked it statically. It is how the package is "
         "linked, not what it computes.",
-        "proven",
+        "proven" if where else "likely",
         Culprit(
-            function=_CREATE if "create_func_" in plain.output else None,
+            function=_CREATE if _CREATE_FAILED in plain.output else None,
             config=STATIC,
             source=relative_place(source) if source else None,
         ),
@@ -66,7 +83,10 @@ def _verdict(case: ProgramCase, plain: ProgramRun, cured: ProgramRun) -> Verdict
         f"{cpp_library.NAME} loaded first",
         f"two runs of the program without this tool, the second with {cpp_library.PRELOAD}",
     )
-    result.add("\n".join(last_lines(plain.output, 3)), "what the program printed last")
+    if plain.ending.signal and where:
+        result.add(where, "where it dies, as Python says: it loads the package")
+    else:
+        result.add("\n".join(last_lines(plain.output, 3)), "what the program printed last")
     result.add(nothing_found(case).summary, f"with {cpp_library.NAME} loaded first")
     result.workaround = Workaround(
         f"start the program with {cpp_library.PRELOAD}, or have it load that library before the "
