@@ -118,9 +118,10 @@ def print_run(printer: Printer, view: View) -> None:
         printer.line()
         printer.heading(f"Run of {run['model']} with {cpp_library.NAME} loaded first")
         _print_outputs(printer, view["second_run"])
-        printer.line()
     if view["serving"]:
         _print_serving(printer, view["serving"])
+    if view["second_run"]:
+        printer.line()
     for finding in view["findings"]:
         style = BAD if finding["is_problem"] else WARN
         printer.line(finding["text"], style=style, indent=2)
