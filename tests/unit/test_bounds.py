@@ -479,3 +479,34 @@ def least(goal: object, values: dict[str, int]) -> int:
         return value_of(written(goal), values)
     except NoValue:
         return 0
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        None,
+        7,
+        "x",
+        [],
+        [[1], {"nodes": 3, "buffers": "x", "indirect": [1]}],
+        {"buffers": [1], "symbols": 3},
+        {"buffers": {"buf0": {"same_as": "buf0", "inside": "buf0"}}},
+        {"buffers": {"buf0": {"size": ["s0//0"], "stride": [None], "itemsize": "four"}}},
+        {"symbols": {"s0": {"lower": "x", "upper": []}}, "assumed": ["(((", None]},
+    ],
+)
+def test_a_damaged_description_of_a_graph_never_ends_the_report(
+    damaged: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever stands in the place of its buffers, sizes and scheduler nodes."""
+    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
+    (graph,) = (graph for compile_ in recording.compiles for graph in compile_.inductor)
+    own = type(recording).data
+    for digests in (graph.memory, (graph.scheduled_after, graph.scheduled_before)):
+        monkeypatch.setattr(
+            type(recording),
+            "data",
+            lambda self, digest, lost=digests: damaged if digest in lost else own(self, digest),
+        )
+        kinds = {access.kind for found in judge_recording(recording) for access in found.accesses}
+        assert "broken" not in kinds

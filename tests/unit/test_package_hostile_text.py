@@ -122,3 +122,15 @@ def test_whatever_the_reader_trips_over_is_an_unreadable_package(
     monkeypatch.setattr("inductoscope.packages.package.read_wrapper", trip)
     with pytest.raises(UnreadablePackage, match="is damaged: something in it is not as torch"):
         read_package(SMALL)
+
+
+def test_many_folders_are_read_as_fast_as_few(tmp_path: Path) -> None:
+    """Each of them names a model, and none is looked for among all members."""
+    path = tmp_path / "many.pt2"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("many/archive_format", "pt2")
+        for number in range(20_000):
+            archive.writestr(f"many/data/aotinductor/m{number}/weights_config.json", "{}")
+    start = time.process_time()
+    assert len(read_package(path).models) == 20_000
+    assert time.process_time() - start < 10

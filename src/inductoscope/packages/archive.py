@@ -13,6 +13,7 @@ import zipfile
 import zlib
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from inductoscope.errors import UnreadablePackage
@@ -52,7 +53,11 @@ class Archive:
 
     def find(self, name: str) -> PackageMember | None:
         """The member of this name."""
-        return next((member for member in self.members if member.name == name), None)
+        return self._by_name.get(name)
+
+    @cached_property
+    def _by_name(self) -> dict[str, PackageMember]:
+        return {member.name: member for member in reversed(self.members)}
 
     def data(self, member: PackageMember) -> memoryview:
         """The bytes of a member; of a stored one they are not copied."""

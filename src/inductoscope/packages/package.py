@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import UnreadablePackage, UsageError
-from inductoscope.packages.archive import Archive, damaged, open_archive
+from inductoscope.packages.archive import Archive, PackageMember, damaged, open_archive
 from inductoscope.packages.elf import SharedLibrary, is_elf, read_library
 from inductoscope.packages.wrapper_text import WrapperText, read_wrapper
 
@@ -155,8 +155,7 @@ def _beside(path: Path, suffix: str) -> str:
 def _package(archive: Archive) -> Package:
     names = [member.name for member in archive.members]
     format_, version = archive.text("archive_format"), archive.text("archive_version")
-    found = {name.removeprefix(_MODELS).partition("/")[0] for name in _in(names, _MODELS)}
-    models = tuple(_model(archive, name) for name in sorted(found))
+    models = tuple(_model(archive, *found) for found in sorted(_folders(archive).items()))
     programs = tuple(_programs(archive, names))
     if not models and not programs:
         raise UnreadablePackage(
@@ -180,9 +179,19 @@ def _in(names: list[str], folder: str) -> Iterator[str]:
     return (name for name in names if name.startswith(folder))
 
 
-def _model(archive: Archive, name: str) -> PackagedModel:
+def _folders(archive: Archive) -> dict[str, list[PackageMember]]:
+    """The files of every model, by its name; looked through once, however many there are."""
+    found: dict[str, list[PackageMember]] = {}
+    for member in archive.members:
+        if member.name.startswith(_MODELS):
+            name = member.name.removeprefix(_MODELS).partition("/")[0]
+            found.setdefault(name, []).append(member)
+    return found
+
+
+def _model(archive: Archive, name: str, listed: list[PackageMember]) -> PackagedModel:
     folder = f"{_MODELS}{name}/"
-    files = [member for member in archive.members if member.name.startswith(folder)]
+    files = [member for member in listed if member.name.startswith(folder)]
     wrapper = _with_end(files, ".wrapper.cpp") or _with_end(files, ".cpp")
     stem = (wrapper or _with_end(files, ".so")).rpartition(".")[0]
     library = archive.find(f"{stem}.so") or archive.find(_with_end(files, ".so"))

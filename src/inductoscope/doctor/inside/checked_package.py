@@ -35,6 +35,10 @@ from inductoscope.doctor.instructions import Instructions
 
 TORCH_NAMES = {"torch.export.pt2_archive._package": ("AOTICompiledModel",)}
 
+TORCH_NAMES = {
+    "torch._dynamo": ("disable",),
+}
+
 # What AOTInductor returns: the path of a library, or a list of files.
 Files = Any
 
@@ -110,6 +114,7 @@ class Packages:
 
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
         """A package was loaded."""
+        _keep_dynamo_out(type(model))
         if isinstance(archive, (str, os.PathLike)):
             program = self._packaged.get((_real(archive), name))
             guards = guards_of(archive, name)
@@ -164,7 +169,15 @@ def checked_library(function: Callable[..., Any], path: str) -> Callable[..., An
     def call(*args: Any, **kwargs: Any) -> Any:
         return calls(function, args, kwargs)
 
-    return call
+    untraced: Callable[..., Any] = torch._dynamo.disable(call)
+    return untraced
+
+
+def _keep_dynamo_out(kind: Any) -> None:
+    """In a function that Dynamo compiles, a package is called as it is: what checks it must not be
+    traced. Torch's own code for the call ends a graph, too."""
+    if not getattr(kind.__call__, "_torchdynamo_disable", False):
+        kind.__call__ = torch._dynamo.disable(kind.__call__)
 
 
 def _libraries_in(files: Files) -> list[str]:
