@@ -11,6 +11,9 @@ from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import (
+    NAN_REFUSED as REFUSED,
+)
+from inductoscope.recording.events.checking import (
     CallChecked,
     CppLibraryTaken,
     GraphCall,
@@ -194,3 +197,13 @@ def test_a_package_that_cannot_be_loaded_is_not_said_to_compute_wrongly(tmp_path
     case.runs.uses_packages = True
     found = verdict_of_first(case)
     assert (found.verdict, found.confidence) == ("crash", "likely")
+
+
+def test_nan_that_the_program_itself_has_refused(tmp_path: Path) -> None:
+    """With nan_asserts, compiled code raises where eager goes on."""
+    text = "input 0 (x) holds NaN, first at index [2, 3] (1 of 48 elements)"
+    case, asked = written_case(tmp_path, replace(FAILS, events=(MADE_HERE, checked(REFUSED, text))))
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", "proven")
+    assert f"nan_asserts), and {text}" in found.summary
+    assert asked == []

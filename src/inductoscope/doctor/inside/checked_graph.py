@@ -26,7 +26,8 @@ from inductoscope.doctor.compare.bug_or_rounding import (
 )
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
-from inductoscope.doctor.compare.graphs import as_function, snapshot
+from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
+from inductoscope.doctor.compare.nan_asserts import refused_by_nan_asserts
 from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
@@ -45,6 +46,7 @@ from inductoscope.doctor.search.marked_sizes import marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import inductor_settings
 from inductoscope.recording.events.checking import (
+    NAN_REFUSED,
     OUTSIDE,
     WRONG_OUTSIDE,
     CallsUnchecked,
@@ -226,6 +228,10 @@ class CheckedGraph:
             backward = case.backward
             outcome = run(self.compiled, case.inputs, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
+            refused = refused_by_nan_asserts(error, case, input_names(self.module))
+            if refused:
+                self._notes.checked(self.calls, NAN_REFUSED, refused)
+                return None, None
             failure = self.failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)
             return failure, None

@@ -10,6 +10,8 @@ from inductoscope.recording.events.base import Event
 FROM_ELSEWHERE = "package "
 # Verdicts on a call with inputs that the graph was not compiled for.
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
+# The verdict on a call that torch's own check for NaN refuses for good reason.
+NAN_REFUSED = "nan-refused"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,8 +53,9 @@ class CallChecked(Event):
     """A call of a compiled graph was compared with eager.
 
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
-    call with inputs that it was not compiled for, and wrong-outside if it is then wrong; is_exact:
-    the same to the last bit.
+    call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
+    nan-refused, if nan_asserts raised because of the program's own NaN; is_exact: the same to the
+    last bit.
     """
 
     kind = "check"

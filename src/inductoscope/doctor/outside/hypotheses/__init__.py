@@ -31,6 +31,7 @@ from inductoscope.doctor.outside.hypotheses import (
     package_from_elsewhere,
     package_not_compared,
     proven_failure,
+    refused_nan,
     rounding,
     stuck_choices,
     time_limit,
@@ -51,6 +52,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     stuck_choices.HYPOTHESIS,
     time_limit.HYPOTHESIS,
     broken_guards.HYPOTHESIS,
+    refused_nan.HYPOTHESIS,
     package_from_elsewhere.HYPOTHESIS,
     # The first run found nothing inside the program: investigate where the failure may be.
     died_or_stalled.HYPOTHESIS,
