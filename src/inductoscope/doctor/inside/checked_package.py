@@ -7,6 +7,7 @@ three are seen here, so that a call of a package is checked like a call of any o
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import weakref
 from collections.abc import Callable, Iterator, Mapping
@@ -39,6 +40,9 @@ TORCH_NAMES = {
     "torch._dynamo": ("disable",),
 }
 
+# Functions of a loader that replace constants, and what they are given.
+_SETS_CONSTANTS = ("load_constants", "update_constant_buffer")
+_OF_CONSTANTS = ("constants_map", "use_inactive", "check_full_update", "user_managed")
 # What AOTInductor returns: the path of a library, or a list of files.
 Files = Any
 
@@ -53,6 +57,8 @@ class Packages:
         # Size and time of the packages, as they were written.
         self._written: dict[str, tuple[int, int]] = {}
         self._loaded: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        # Models by what they are called through.
+        self._models: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
     def compiling(
@@ -115,6 +121,7 @@ class Packages:
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
         """A package was loaded."""
         _keep_dynamo_out(type(model))
+        self._watch_constants(model)
         if isinstance(archive, (str, os.PathLike)):
             program = self._packaged.get((_real(archive), name))
             guards = guards_of(archive, name)
@@ -124,12 +131,34 @@ class Packages:
                 else CheckedCalls(program, guards)
             )
 
-    def note_constants(
-        self, model: Any, constants: Mapping[str, torch.Tensor], *, shared: bool
-    ) -> None:
+    def _watch_constants(self, model: Any) -> None:
+        """Hear of new constants, also where the program gives them to the loader itself."""
+        self._models[model.loader] = weakref.ref(model)
+        kind: Any = type(model.loader)
+        for name in _SETS_CONSTANTS:
+            original = getattr(kind, name, None)
+            if original is not None and not hasattr(original, "__wrapped__"):
+                setattr(kind, name, self._noting_constants(original))
+
+    def _noting_constants(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def replace_constants(loader: Any, *args: Any, **kwargs: Any) -> Any:
+            result = original(loader, *args, **kwargs)
+            given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
+            SCOPE.guard(self.note_constants, loader, given)
+            return result
+
+        return replace_constants
+
+    def note_constants(self, loader: Any, given: Mapping[str, Any]) -> None:
         """Constants of a loaded package were replaced."""
-        if model in self._loaded:
-            self._loaded[model].replace_constants(constants, shared=shared)
+        model = self._models.get(loader, lambda: None)()
+        calls = None if model is None else self._loaded.get(model)
+        if calls is not None:
+            constants = given.get("constants_map", given.get("tensor_map", {}))
+            # Constants beside those in use, and such that the program may change later on.
+            unclear = bool(given.get("use_inactive") or given.get("user_managed"))
+            calls.replace_constants(constants, shared=unclear)
 
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]

@@ -19,7 +19,6 @@ _COMPILE = TorchName("torch._inductor.compile_fx", "compile_fx_aot")
 _PACKAGE = TorchName("torch._inductor.package.package", "package_aoti")
 _LOAD = TorchName("torch._inductor.package.package", "load_package")
 _CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
-_REPLACE = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.load_constants")
 _LOAD_LIBRARY = TorchName("torch._export", "aot_load")
 # Of the function that compiles.
 _PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
@@ -54,7 +53,6 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
                 Wrap(_PACKAGE, _packaging),
                 Wrap(_LOAD, _loading),
                 Wrap(_CALL, _calling),
-                Wrap(_REPLACE, _replacing_constants),
             ),
         ),
         Hook(
@@ -111,20 +109,6 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
         return PACKAGES.called(model, functools.partial(original, model), args, kwargs)
 
     return call
-
-
-def _replacing_constants(original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def load_constants(model: Any, constants_map: Any, *args: Any, **kwargs: Any) -> Any:
-        result = original(model, constants_map, *args, **kwargs)
-        if _is_watched():
-            from inductoscope.doctor.inside.checked_package import PACKAGES
-
-            shared = bool(kwargs.get("user_managed"))
-            SCOPE.guard(lambda: PACKAGES.note_constants(model, constants_map, shared=shared))
-        return result
-
-    return load_constants
 
 
 def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
