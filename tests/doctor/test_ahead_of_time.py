@@ -187,3 +187,31 @@ def test_calls_of_a_healthy_package_are_compared(workplace: Workplace) -> None:
     found = workplace.doctor("export_and_run.py")
     assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
     assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
+
+
+class Heard:
+    """What is said of new constants."""
+
+    def __init__(self) -> None:
+        self.names: list[tuple[list[str], bool]] = []
+
+    def replace_constants(self, constants: dict[str, torch.Tensor], *, shared: bool) -> None:
+        self.names.append((sorted(constants), shared))
+
+
+def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:
+    """Otherwise calls would be compared with the old ones, and a healthy package looked wrong."""
+    x = numbers(3, 64)
+    exported = torch.export.export(torch.nn.Linear(64, 32, bias=False), (x,))
+    path = torch._inductor.aoti_compile_and_package(
+        exported, package_path=str(tmp_path / "model.pt2")
+    )
+    model = torch._inductor.aoti_load_package(path)
+    packages, heard = Packages(), Heard()
+    packages.note_loaded(model, path, "model")
+    packages._loaded[model] = heard
+    weight = {"weight": torch.ones(32, 64)}
+    model.load_constants(weight, check_full_update=True)
+    model.loader.load_constants(weight, False, True, user_managed=True)
+    assert heard.names == [(["weight"], False), (["weight"], True)]
+    torch.testing.assert_close(model(x), x.sum(1, keepdim=True).expand(3, 32))
