@@ -284,7 +284,7 @@ _STRIDES = Fault(
     "input with other strides",
     _program(
         "Classify with two layers.",
-        _TWO_LAYERS.format(first="torch.tanh(self.first(x))"),
+        _TWO_LAYERS.format(first="torch.tanh(self.first(x * 2.0 + 1.0))"),
         "(torch.randn(16, 16),)",
         given="(torch.randn(16, 16).t(),)",
     ),

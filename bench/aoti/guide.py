@@ -244,8 +244,17 @@ def why_named(expected: Expected, number: int, shown: Shown | None, tensor: str)
 def in_place_of(
     right: Mapping[str, PrintedValue], given: Mapping[str, PrintedValue]
 ) -> dict[str, PrintedValue]:
-    """The values of one build under the names of another, which counts its buffers otherwise."""
-    return dict(zip(right, given.values(), strict=False))
+    """The values of one build under the names of another, which counts its buffers otherwise.
+
+    It may also pass them in another order, so the first of the same size is meant.
+    """
+    left, found = [*given.values()], {}
+    for name, value in right.items():
+        alike = [other for other in left if other.size == value.size]
+        if alike:
+            found[name] = alike[0]
+            left.remove(alike[0])
+    return found
 
 
 def cpu_of_children() -> float:

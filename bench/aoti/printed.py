@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 import zipfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,7 +12,8 @@ _ANNOUNCED = re.compile(r"\[ (before|after)_launch: (\S+) \]")
 _VALUE = re.compile(
     r"^\[  (before|after)_launch - (\S+) - (\S+)  \]:$(.*?)^Requires grad:", re.M | re.S
 )
-_STATISTIC = re.compile(r"^(Mean|Min|Max) value: (\S+)$|^(Size): (.*)$", re.M)
+_NUMBER = re.compile(r"^(?:Mean|Min|Max) value: (\S+)$", re.M)
+_SIZE = re.compile(r"^Size: (.*)$", re.M)
 _CALL = re.compile(r'aoti_torch_print_tensor_handle\(\w+, "before_launch - (\S+) - (\S+)"\)')
 _RETURNED = re.compile(r"&(\w+)_handle\b")
 _REUSE = re.compile(r"\bauto (\w+) = std::move\((\w+)\);")
@@ -23,14 +23,15 @@ _ALIKE = 2e-3
 
 @dataclass(frozen=True)
 class PrintedValue:
-    """A tensor as it was printed: its size, mean, smallest and largest value."""
+    """A tensor as it was printed: its size, and its mean, smallest and largest value."""
 
-    facts: tuple[str, ...]
+    size: str
+    numbers: tuple[str, ...]
 
     def is_like(self, other: PrintedValue) -> bool:
         """Whether a person who reads both would take them for the same."""
-        both = zip(self.facts, other.facts, strict=False)
-        return len(self.facts) == len(other.facts) and all(_is_alike(a, b) for a, b in both)
+        both = zip(self.numbers, other.numbers, strict=False)
+        return self.size == other.size and all(_is_alike(a, b) for a, b in both)
 
 
 def _is_alike(one: str, other: str) -> bool:
@@ -77,13 +78,9 @@ def shown_calls(output: str) -> list[Shown]:
             found.append(Shown(kernel, {}, {}))
         was_after = when == "after"
         values = found[-1].after if was_after else found[-1].before
-        values[tensor] = PrintedValue(tuple(_facts(text)))
+        size = _SIZE.search(text)
+        values[tensor] = PrintedValue(size[1] if size else "", tuple(_NUMBER.findall(text)))
     return found
-
-
-def _facts(text: str) -> Iterator[str]:
-    for _, value, size, sizes in _STATISTIC.findall(text):
-        yield sizes if size else value
 
 
 def calls_of(wrapper: str) -> list[Call]:

@@ -13,8 +13,14 @@ import pytest
 from battery.fault import Fault, Truth
 from battery.trial import Outcome, make_environment, write_files
 from bench.aoti.faults import FAULTS, THE_INPUT, THE_OPERATOR, PackageFault
-from bench.aoti.guide import FILTER, PRINTER, Guide, GuideRun, Trail
-from bench.aoti.printed import calls_of, last_announced, reused_names, shown_calls
+from bench.aoti.guide import FILTER, PRINTER, Guide, GuideRun, Trail, in_place_of
+from bench.aoti.printed import (
+    PrintedValue,
+    calls_of,
+    last_announced,
+    reused_names,
+    shown_calls,
+)
 from bench.aoti.table import BEGIN, END, Row, markdown, put_into, read_rows, write_rows
 from bench.aoti.tool import Examined, count_runs, counted, cpu_of_tree, named_by
 
@@ -78,6 +84,14 @@ def test_values_are_read_call_by_call() -> None:
     assert shown[1].before["buf1"].is_like(shown[0].after["buf0"])
     assert not shown[1].after["buf1"].is_like(shown[0].after["buf0"])
     assert len(shown_calls(printed(RIGHT, "mm_out"))) == 2
+
+
+def test_a_build_that_counts_and_orders_its_buffers_otherwise() -> None:
+    right = {"buf0": PrintedValue("[6, 10]", ("1",)), "buf1": PrintedValue("[6]", ("2",))}
+    given = {"buf2": PrintedValue("[6]", ("7",)), "buf0": PrintedValue("[6, 10]", ("1",))}
+    found = in_place_of(right, given)
+    assert found["buf0"].is_like(right["buf0"])
+    assert not found["buf1"].is_like(right["buf1"])
 
 
 def test_the_last_kernel_is_the_one_that_did_not_come_back() -> None:
