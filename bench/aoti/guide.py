@@ -158,24 +158,19 @@ class Guide:
     def _walk_back(self, expected: Expected, start: int) -> tuple[int | None, str]:
         """From kernel to producer, as long as an input is not as expected."""
         current, seen = [start], {start}
-        suspected: dict[int, str] = {}
         while True:
             shown = self._shown(expected, current)
-            producers: dict[int, str] = {}
-            for number in current:
-                bad = bad_inputs(expected, number, shown.get(number))
-                if not bad:
-                    return number, why_named(
-                        expected, number, shown.get(number), suspected.get(number, "")
-                    )
-                for tensor in bad:
-                    made = expected.producer(tensor, number)
-                    if made is not None and made not in seen:
-                        producers[made] = tensor
-            if not producers:
-                return None, "every kernel that was looked at has a bad input"
-            current = sorted(producers)
-            suspected = producers
+            bad = {number: bad_inputs(expected, number, shown.get(number)) for number in current}
+            well_fed = [number for number in current if not bad[number]]
+            for number in well_fed:
+                if number == start or is_wrong(expected, number, shown[number]):
+                    kernel = expected.calls[number].kernel
+                    return number, f"the inputs of {kernel} are as expected"
+            made = [expected.producer(t, number) for number in current for t in bad[number]]
+            current = sorted({number for number in made if number is not None} - seen)
+            if not current:
+                kernels = ", ".join(expected.calls[number].kernel for number in well_fed)
+                return None, f"inputs and results of {kernels or 'no kernel'} are as expected"
             seen.update(current)
 
     def _shown(self, expected: Expected, current: Sequence[int]) -> dict[int, Shown]:
@@ -232,13 +227,12 @@ def bad_inputs(expected: Expected, number: int, shown: Shown | None) -> list[str
     return [t for t in tensors if t in given and not given[t].is_like(right[t])]
 
 
-def why_named(expected: Expected, number: int, shown: Shown | None, tensor: str) -> str:
-    """Why the guide ends at a call that has made a tensor, which its reader found to be bad."""
-    kernel, right = expected.calls[number].kernel, expected.shown[number].after
-    after = in_place_of(right, shown.after if shown else {})
-    if tensor in after and after[tensor].is_like(right[tensor]):
-        return f"{kernel} has right inputs, and {tensor} is right when it returns"
-    return f"the inputs of {kernel} are as expected"
+def is_wrong(expected: Expected, number: int, shown: Shown) -> bool:
+    """Whether a call gives something that is not as expected, or that is not printed."""
+    right = expected.shown[number].after
+    after = in_place_of(right, shown.after)
+    is_seen = not expected.calls[number].returned
+    return not is_seen or any(not after[t].is_like(right[t]) for t in right if t in after)
 
 
 def in_place_of(

@@ -79,7 +79,9 @@ def _line(row: Row) -> str:
 
 
 def _named(named: str, is_right: bool) -> str:
-    text = f"`{named}`" if "_" in named or ":" in named else named or "nothing"
+    if not named:
+        return "nothing"
+    text = f"`{named}`" if "_" in named else named
     return text if is_right else f"{text}, **wrong**"
 
 

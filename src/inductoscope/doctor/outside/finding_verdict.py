@@ -233,7 +233,8 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(text, where)
     if location.text != failure.text:
         result.add(location.text[:1500], location.how)
-    if kernel := _kernel_of_program(found):
+    kernel = _kernel_of_program(found)
+    if kernel and found.in_program != location:
         text = f"in the program it is kernel {kernel}: {found.in_program.text}"
         result.add(text[:1500], found.in_program.how)
     _add_votes(result, found)
