@@ -8,6 +8,7 @@ from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.packages.recorded import count_guards, package_of_wrapper
 from inductoscope.views.page.contents import Contents
+from inductoscope.views.report.inductor_stages import loop_body
 from inductoscope.views.report.package_facts import facts_of_package
 from support.examples import stored
 
@@ -66,3 +67,10 @@ def test_the_page_has_what_a_package_accepts_and_holds() -> None:
         ("linear.weight", 512),
         ("calls", 64),
     ]
+
+
+def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:
+    recording = load(stored("exported_package"))
+    facts = {each.title: each.facts for each in loop_body(recording, recording.compiles)}
+    relu = facts["aoti/0 inference op2"]
+    assert relu == {"bounds": "2 proven", "broken": []}

@@ -57,6 +57,20 @@ def _access_view(judged: JudgedGraph, access: JudgedAccess) -> dict[str, Any]:
     }
 
 
+def facts_of_nodes(judged: JudgedGraph) -> dict[str, dict[str, Any]]:
+    """For each scheduler node: how many accesses are proven or not, and those that are broken."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for access in judged.accesses:
+        found.setdefault(access.node, []).append(_access_view(judged, access))
+    return {
+        node: {
+            "bounds": _counts(accesses),
+            "broken": [view["text"] for view in accesses if view["verdict"] == NAMES[Broken]],
+        }
+        for node, accesses in found.items()
+    }
+
+
 def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, Mapping) else value
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
+from inductoscope.analysis.bounds.kernels import judge_graph
 from inductoscope.analysis.fusion.decisions import Consideration, decisions_of
 from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.entities import (
@@ -17,6 +20,7 @@ from inductoscope.model.native import compile_of_kernel
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.packages.recorded import package_of_wrapper
 from inductoscope.recording.values import texts
+from inductoscope.views.report.bounds import facts_of_nodes
 from inductoscope.views.report.operation import ir_text, native_view
 from inductoscope.views.report.package_facts import facts_of_package
 from inductoscope.views.report.sections import Section
@@ -111,20 +115,36 @@ def _decision_line(item: Consideration) -> str:
     return f"{about}: {words}"
 
 
+# Seconds for the proofs about all loop bodies; `inductoscope bounds` takes its time.
+_BOUNDS_SECONDS, _BOUNDS_POINTS = 10.0, 200_000
+
+
 def loop_body(recording: Recording, compiles: Iterable[Compile]) -> Iterator[Section]:
     """Loop bodies, before fusion and, where fusion changed them, after."""
-    for graph in _graphs(compiles):
-        before = _bodies(recording, graph.scheduled_before)
-        after = _bodies(recording, graph.scheduled_after)
-        for name in dict.fromkeys([*before, *after]):
-            old, new = before.get(name, ""), after.get(name, "")
-            if old == new:
-                yield Section(f"{graph.key} {name}", text=recording.payload(old))
-                continue
-            if old:
-                yield Section(f"{graph.key} {name} before fusion", text=recording.payload(old))
-            if new:
-                yield Section(f"{graph.key} {name} after fusion", text=recording.payload(new))
+    until = time.monotonic() + _BOUNDS_SECONDS
+    for compile_ in compiles:
+        for graph in compile_.inductor:
+            judged = judge_graph(recording, compile_, graph, points=_BOUNDS_POINTS, until=until)
+            yield from _loop_bodies(recording, graph, facts_of_nodes(judged))
+
+
+def _loop_bodies(
+    recording: Recording, graph: InductorGraph, facts: Mapping[str, dict[str, Any]]
+) -> Iterator[Section]:
+    before = _bodies(recording, graph.scheduled_before)
+    after = _bodies(recording, graph.scheduled_after)
+    for name in dict.fromkeys([*before, *after]):
+        old, new = before.get(name, ""), after.get(name, "")
+        # The last form is the one that is compiled, and that was judged.
+        known = facts.get(name, {})
+        if old == new:
+            yield Section(f"{graph.key} {name}", known, recording.payload(old))
+            continue
+        if old:
+            first = {} if new else known
+            yield Section(f"{graph.key} {name} before fusion", first, recording.payload(old))
+        if new:
+            yield Section(f"{graph.key} {name} after fusion", known, recording.payload(new))
 
 
 def _bodies(recording: Recording, digest: str) -> dict[str, str]:
