@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from inductoscope.doctor.search.size_trial_child import WatchedCompiler, what_was_raised
+from inductoscope.model.fold import load
+from inductoscope.targets.recompile.work_list import captured_graphs
+from support.examples import stored
 
 
 def failing_compiler() -> None:
@@ -25,3 +28,14 @@ def test_a_backward_that_cannot_be_compiled_shows_none() -> None:
     text, fails = what_was_raised(raised.value, compiler)
     assert not fails
     assert "cannot be compiled here: NotImplementedError: no lowering" in text
+
+
+def test_an_exported_program_can_be_tried_though_dynamo_captured_nothing() -> None:
+    recording = load(stored("exported_package"))
+    assert list(captured_graphs(recording)) == []
+    (order,) = captured_graphs(recording, exported=True)
+    assert (order.compile, order.learns) == ("aoti/0", False)
+    shapes = [
+        node["value"]["shape"] for node in order.graph["nodes"] if node["op"] == "placeholder"
+    ]
+    assert shapes == [["s77", 16]]

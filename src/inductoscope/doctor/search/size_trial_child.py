@@ -77,6 +77,8 @@ def run_trial(order: Any, say: Any = lambda event: None) -> tuple[str, bool]:
     memory = GuardedMemory(keeps_blocks=True)
     names = [node.target for node in sized.module.graph.nodes if node.op == "placeholder"]
     inputs = [_made_up(i, name, order) for i, name in zip(sized.inputs, names, strict=True)]
+    # Weights of an exported program are inputs here, and want no gradient.
+    torch.set_grad_enabled(order.recorded.learns)
     expected = _called(sized.module, [_copy(value) for value in inputs])
     with memory.active():
         with as_in_dynamo(order.recorded, mode, {}):

@@ -1,8 +1,9 @@
 """Runs a graph at a size at which one of its kernels leaves a buffer.
 
-The graph that Dynamo captured is rebuilt from the recording, compiled as it was, for sizes that
-are symbols, and called with made-up inputs of the size in question, in guarded memory. Nothing
-checks guards there, and none is needed: the size satisfies them.
+The graph that Dynamo captured, or that was exported for AOTInductor, is rebuilt from the recording,
+compiled with Inductor for sizes that are symbols, and called with made-up inputs of the size in
+question, in guarded memory. Nothing checks guards there, and none is needed: the size satisfies
+them.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def try_broken_sizes(
     say: Callable[[str], None] = lambda text: None,
 ) -> Iterator[SizeTrial]:
     """One trial for each kernel and buffer that is broken."""
-    graphs = {graph.compile: graph for graph in captured_graphs(recording)}
+    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
     seen = set()
     for found in judged:
         for access in found.accesses:

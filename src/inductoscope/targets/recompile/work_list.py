@@ -11,6 +11,7 @@ from typing import Any
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.settings import Settings
 from inductoscope.recording.values import members, parse
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 from inductoscope.vocabulary.stages import DYNAMO
 
 # Arguments of torch.compile that Dynamo passes on to the backend.
@@ -20,7 +21,7 @@ _COMPILE_ID = re.compile(r"(?:\[?!?\d+\]?/)?(\d{1,9})/(\d{1,9})")
 
 @dataclass(frozen=True)
 class GraphOrder:
-    """One graph that Dynamo captured."""
+    """One graph that Dynamo captured, or that was exported."""
 
     compile: str
     function: str
@@ -61,11 +62,16 @@ def order_from(text: str) -> Order:
     return Order(**{**data, "graphs": graphs})
 
 
-def captured_graphs(recording: Recording) -> Iterator[GraphOrder]:
-    """The graph of every compile, each once: the ranks of a job compile the same ones."""
+def captured_graphs(recording: Recording, *, exported: bool = False) -> Iterator[GraphOrder]:
+    """The graph of every compile, each once: the ranks of a job compile the same ones.
+
+    `exported`: those of programs that AOTInductor compiled, too.
+    """
     seen: set[tuple[str, str]] = set()
     for compile_ in recording.compiles:
-        captured = [graph for graph in compile_.graphs if graph.stage == DYNAMO]
+        is_exported = exported and compile_.flow == AOT_INDUCTOR
+        first = "pre-grad" if is_exported else DYNAMO
+        captured = [graph for graph in compile_.graphs if graph.stage == first]
         data = recording.data(captured[-1].digest) if captured else None
         if not isinstance(data, dict) or (compile_.id, captured[-1].digest) in seen:
             continue
