@@ -190,7 +190,8 @@ def test_the_table_says_who_is_wrong_and_where_the_tool_takes_longer() -> None:
     text = markdown([row(), row("slow", cpu_seconds=99.0, executions=4)])
     assert "| a fault | 6, 60 (48) | `cpp_a`, **wrong** | 1 + 2, 30 (25) | `cpp_b` |" in text
     assert "12 times by hand and 5 times under the tool: 0.42" in text
-    assert "is missed" in text
+    assert "is missed), which also compiles 4 candidates" in text
+    assert "Fault by fault, it is missed for: slow." in text
     assert "The tool takes longer for: slow." in text
 
 
