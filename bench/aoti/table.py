@@ -99,7 +99,8 @@ def _sums(rows: list[Row]) -> list[str]:
     return [
         f"In all, the program runs {by_hand} times by hand and {by_tool} times under the tool: "
         f"{ratio:.2f} of it (the goal, at most a third, is {met}), which also compiles "
-        f"{candidates} candidates. Fault by fault, it is missed for: {', '.join(missed) or 'none'}.",
+        f"{candidates} candidates. Fault by fault, it is missed for: "
+        f"{', '.join(missed) or 'none'}.",
         "The guide is right about "
         f"{right[0]} of {len(rows)}, the tool about {right[1]}; they take {cpu[0]:.0f} and "
         f"{cpu[1]:.0f} seconds of processor time.",
