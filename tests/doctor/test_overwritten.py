@@ -51,6 +51,22 @@ def test_memory_that_is_used_again_too_early_is_the_fault_of_the_wrapper() -> No
     assert lowering_or_codegen(found)[0] == stages.WRAPPER
 
 
+def test_an_operator_that_gives_several_tensors_has_read_its_inputs() -> None:
+    """As the operator of attention, after which the memory of its query is used again."""
+    buffers = live(buf0={"buf1"})
+    query = torch.ones(4)
+    assert buffers.after("first", {"buf0": query}) is None
+    assert buffers.after("attention", {"buf1": (torch.ones(4), torch.ones(4))}) is None
+    assert buffers.after("third", {"buf2": query.fill_(7.0)}) is None
+
+
+def test_what_cannot_be_read_as_bytes_is_left_alone() -> None:
+    buffers = live(buf0={"buf2"})
+    lazily = torch.ones(4, dtype=torch.complex64).conj()
+    assert buffers.after("first", {"buf0": lazily}) is None
+    assert buffers.after("second", {"buf1": torch.ones(4)}) is None
+
+
 def test_a_kernel_may_write_to_what_nobody_reads_after_it() -> None:
     """It computes buf2 from buf0, in the same memory; nan is no change either."""
     buffers = live(buf0={"buf2", "only inside of the kernel"})

@@ -197,7 +197,7 @@ class _GraphReports:
             if is_last if name in graph.rewritten else is_first:
                 self._note(divergence_of(graph, kernel, name, value))
         if self._watch.compare:
-            self._note(self._live.after(kernel, tensors))
+            self._note(self._live.after(kernel, buffers))
 
     def _note(self, found: KernelDivergence | None) -> None:
         if found is not None:

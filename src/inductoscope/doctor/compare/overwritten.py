@@ -9,9 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
+from inductoscope.doctor.compare.values import is_plain
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 
 _MOST_BYTES = 64 << 20
@@ -41,9 +43,11 @@ class LiveBuffers:
         self._kept.clear()
         self._seen.clear()
 
-    def after(self, kernel: str, buffers: Mapping[str, torch.Tensor]) -> KernelDivergence | None:
+    def after(self, kernel: str, reported: Mapping[str, Any]) -> KernelDivergence | None:
         """What a kernel has changed that others have still to read."""
-        self._seen.update(buffers)
+        # An operator may give several tensors at once: then it has read what it reads, too.
+        self._seen.update(reported)
+        buffers = {name: value for name, value in reported.items() if is_plain(value)}
         self._kept = {name: kept for name, kept in self._kept.items() if self._is_needed(name)}
         for name, kept in self._kept.items():
             if not _holds(kept.value, kept.copy):

@@ -16,6 +16,11 @@ from torch.fx import GraphModule
 from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.doctor.compare.graphs import NodeValues, snapshot
 
+TORCH_NAMES = {
+    "torch._inductor.dependencies": ("WeakDep",),
+    "torch._inductor.scheduler": ("BaseSchedulerNode.get_buffer_names",),
+}
+
 
 @dataclass(frozen=True)
 class KernelDivergence:
@@ -102,8 +107,16 @@ def _readers(lowered: Any) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for node in getattr(getattr(lowered, "scheduler", None), "nodes", ()):
         for read in node.read_writes.reads:
-            found.setdefault(read.name, set()).update(node.get_buffer_names())
+            if not _is_only_for_order(read):
+                found.setdefault(read.name, set()).update(node.get_buffer_names())
     return found
+
+
+def _is_only_for_order(read: Any) -> bool:
+    """Whether one operation has to follow another without reading its result."""
+    from torch._inductor.dependencies import WeakDep
+
+    return isinstance(read, WeakDep) and getattr(read, "is_fake", True)
 
 
 def _mutated_by(operation: Any) -> list[str]:

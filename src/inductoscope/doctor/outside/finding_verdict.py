@@ -102,7 +102,8 @@ def _most_telling_axis(found: Found) -> SuppressingAxis | None:
 
 def _culprit(found: Found) -> Culprit:
     location, failure = found.location, found.failure
-    was_in = failure.function if failure.kind in (f.ERROR, f.HANG) else ""
+    is_compilers = failure.kind in (f.ERROR, f.HANG) and not f.device_error(failure.text)
+    was_in = failure.function if is_compilers else ""
     pass_name = location.pass_name or _pass_of_error(found) or None
     if pass_name:
         own = location.own_pass.partition(" ")[0]

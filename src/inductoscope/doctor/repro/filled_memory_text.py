@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.vocabulary.flows import AOT_INDUCTOR
+from inductoscope.doctor.search.plain_compile import special_flow
 
 IN_FILLED_MEMORY = "in_filled_memory"
 
@@ -35,5 +35,5 @@ torch._C._dynamo.guards._empty_strided_cpu = filled"""
 
 def filled_memory_text(candidate: Candidate) -> str:
     """Functions for the inputs; buffers are out of reach where the wrapper is C++."""
-    has_cpp_wrapper = candidate.flow == AOT_INDUCTOR or "cpp_wrapper" in candidate.options
+    has_cpp_wrapper = bool(special_flow(candidate))
     return (_FUNCTIONS if has_cpp_wrapper else _FUNCTIONS + _BUFFERS).rstrip("\n")

@@ -18,8 +18,9 @@ def setting_lines(state: TorchState) -> list[str]:
     lines = []
     if state.default_dtype != torch.float32:
         lines.append(f"torch.set_default_dtype({state.default_dtype})")
-    if state.is_deterministic:
-        lines.append("torch.use_deterministic_algorithms(True)")
+    if state.determinism:
+        only_warns = ", warn_only=True" if state.determinism == 1 else ""
+        lines.append(f"torch.use_deterministic_algorithms(True{only_warns})")
     if state.precision not in ("", _USUAL_PRECISION):
         lines.append(f"torch.set_float32_matmul_precision({state.precision!r})")
     backends = state.unusual_backends.items()

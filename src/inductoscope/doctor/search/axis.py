@@ -39,7 +39,7 @@ class Situation:
     # Options of torch.compile and settings of the compiler.
     settings: Mapping[str, Any] = field(default_factory=dict)
     is_dynamic: bool = False
-    # How the graph reaches Inductor, if not through torch.compile.
+    # How the graph reaches Inductor, if not plainly through torch.compile.
     flow: str = ""
     # Where the failure was located; empty if that is not known.
     stage: str = ""

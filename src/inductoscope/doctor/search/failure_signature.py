@@ -91,7 +91,7 @@ def _launched_kernel(error: BaseException) -> str:
         for frame, _ in traceback.walk_tb(each.__traceback__):
             launcher: Any = frame.f_locals.get("self")
             if type(launcher).__name__ == "CachingAutotuner":
-                return str(getattr(launcher.fn, "__name__", ""))
+                return str(launcher.inductor_meta.get("kernel_name") or launcher.fn.__name__)
     return ""
 
 

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,8 @@ from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import compiled, compiling, run_compiled
 from inductoscope.doctor.search.placement import is_for_gpu, placed
+from inductoscope.doctor.search.plain_compile import compiled_plainly
 from inductoscope.processes.limited import ChildLimits, run_program
-from inductoscope.vocabulary.flows import JUST_IN_TIME
 
 TORCH_NAMES = {
     "torch._inductor.codecache": ("PyCodeCache.load_by_key_path",),
@@ -119,12 +119,8 @@ def run_sanitized(
         return SanitizerReport(why_not="the sanitizers look at C++ kernels, not at those of a GPU")
     folder.mkdir(parents=True)
     # The kernels are the same, whatever calls them; behind a Python wrapper they are in one file.
-    config = {**candidate.config, "cpp_wrapper": False}
-    options = {key: value for key, value in candidate.options.items() if key != "cpp_wrapper"}
-    just_in_time = replace(
-        candidate, flow=JUST_IN_TIME, constants=frozenset(), config=config, options=options
-    )
-    forks.ask(lambda: _store(placed(just_in_time), folder))
+    plain = compiled_plainly(candidate)
+    forks.ask(lambda: _store(placed(plain), folder))
     if not (folder / _CALL).exists():
         return SanitizerReport(why_not="the candidate does not compile as far as a call")
     code = run_program(

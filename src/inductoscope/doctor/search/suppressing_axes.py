@@ -15,6 +15,7 @@ from inductoscope.doctor.search.delta_debugging import last_needed
 from inductoscope.doctor.search.failure_signature import failure_of_answer
 from inductoscope.doctor.search.forks import Forks, Work
 from inductoscope.doctor.search.oracle import EagerFails, examine
+from inductoscope.doctor.search.plain_compile import special_flow
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 
 
@@ -35,7 +36,7 @@ def situation_of(candidate: Candidate, location: Location) -> Situation:
         devices=_devices(candidate, tensors),
         dtypes=frozenset(str(tensor.dtype) for tensor in tensors),
         settings={**candidate.options, **candidate.config},
-        flow=candidate.flow,
+        flow=special_flow(candidate),
         is_dynamic=bool(candidate.dynamic),
         stage=location.stage,
         kernel=location.kernel,

@@ -30,7 +30,8 @@ class TorchState:
     autocast: dict[str, Any]
     precision: str
     default_dtype: Any
-    is_deterministic: bool
+    # 0, 1 for a warning, 2 for an error.
+    determinism: int
     backends: dict[str, Any]
 
     @contextlib.contextmanager
@@ -56,7 +57,7 @@ class TorchState:
         # A graph names its devices; what the search itself makes belongs in main memory.
         torch.set_default_device(None)
         torch.set_default_dtype(self.default_dtype)
-        torch.use_deterministic_algorithms(self.is_deterministic)
+        torch.set_deterministic_debug_mode(self.determinism)
         if self.precision:
             torch.set_float32_matmul_precision(self.precision)
         for path, value in self.backends.items():
@@ -95,7 +96,7 @@ def current_state() -> TorchState:
         autocast={name: torch.get_autocast_dtype(name) for name in on},
         precision=_precision(),
         default_dtype=torch.get_default_dtype(),
-        is_deterministic=torch.are_deterministic_algorithms_enabled(),
+        determinism=torch.get_deterministic_debug_mode(),
         backends=dict(_backends()),
     )
 

@@ -20,7 +20,11 @@ TORCH_NAMES = {
     ),
 }
 
-_KERNEL, _CONSTANTS = "kernel_idx", "constant_args_idx"
+_KERNEL, _CONSTANTS, _DESCRIPTORS = (
+    "kernel_idx",
+    "constant_args_idx",
+    "tma_descriptor_metadata",
+)
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,12 @@ def with_kernels_launched(module: GraphModule) -> GraphModule:
 
     Dynamo takes them no other way: at the node that stands for such a call it breaks the graph.
     """
-    if not any(is_user_kernel(node) and not _has_descriptors(node) for node in module.graph.nodes):
+    if not any(map(_can_be_launched, module.graph.nodes)):
         return module
     graph = Graph()
     graph.output(graph.graph_copy(module.graph, {}))
     for node in list(graph.nodes):
-        if is_user_kernel(node) and not _has_descriptors(node):
+        if _can_be_launched(node):
             with graph.inserting_before(node):
                 given: Any = node.kwargs["kwargs"]
                 graph.call_function(_launcher(node), (node.kwargs["grid"],), dict(given))
@@ -116,8 +120,9 @@ def with_kernels_launched(module: GraphModule) -> GraphModule:
     return GraphModule(module, graph)
 
 
-def _has_descriptors(node: Node) -> bool:
-    return bool(node.kwargs.get("tma_descriptor_metadata"))
+def _can_be_launched(node: Node) -> bool:
+    """Whether it is a launch as in a user's program; an exported one gives copies as results."""
+    return is_user_kernel(node) and not node.users and not node.kwargs.get(_DESCRIPTORS)
 
 
 def _launcher(node: Node) -> Callable[..., None]:
@@ -127,10 +132,10 @@ def _launcher(node: Node) -> Callable[..., None]:
     names = sorted(choices[0]) if choices else []
     numbers = {tuple(each[name] for name in names): n for n, each in enumerate(choices)}
 
-    def launch(grids: Any, **given: Any) -> None:
+    def launch(grids: Any, /, **given: Any) -> None:
         kernel[grids[0]](**given, **constants)
 
-    def launch_tuned(grids: Any, **given: Any) -> None:
+    def launch_tuned(grids: Any, /, **given: Any) -> None:
         def chosen(meta: Any) -> Any:
             return grids[numbers[tuple([meta[name] for name in names])]]
 

@@ -5,7 +5,7 @@ from inductoscope.vocabulary import stages
 
 
 def _has_cpp_wrapper_on_gpu(situation: Situation) -> bool:
-    return not situation.is_on_cpu and bool(situation.flow or situation.settings.get("cpp_wrapper"))
+    return not situation.is_on_cpu and bool(situation.flow)
 
 
 AXIS = setting_axis(
