@@ -65,7 +65,7 @@ function StepRows({ trail, step, isCause }: StepProperties): JSX.Element {
       ))}
       <li class="trail-row">
         <div class={`trail-box ${isCause ? "trail-cause" : ""}`}>
-          <Link trail={trail} parameters={{ kernel: step.kernel }} text={step.kernel} />
+          <Link trail={trail} parameters={kernelParameters(step)} text={step.kernel} panes="kernel,wrapper" />
           {step.call > 0 && (
             <span class="muted">
               {" "}
@@ -115,15 +115,21 @@ function BufferText({ trail, buffer }: { trail: Trail; buffer: TrailBuffer }): J
   );
 }
 
+/** Two calls of a library have the same name: what a call makes tells them apart. */
+function kernelParameters(step: TrailStep): Record<string, string | string[]> {
+  const nodes = step.buffers.map((buffer) => buffer.node).filter(Boolean);
+  return nodes.length > 0 ? { op: nodes } : { kernel: step.kernel };
+}
+
 /** To the linked panes, where the graph was recorded. */
 function Link(properties: {
   trail: Trail;
   parameters: Record<string, string | string[]>;
   text: string;
+  panes?: string;
 }): JSX.Element {
-  const { trail, parameters, text } = properties;
+  const { trail, parameters, text, panes = PANES } = properties;
   if (trail.graph === null) return <span class="mono">{brief(text, 120)}</span>;
-  const panes = "kernel" in parameters ? "kernel,wrapper" : PANES;
   return (
     <a class="mono" href={address("explorer", { graph: trail.graph, ...parameters, panes })}>
       {brief(text, 120)}
