@@ -18,7 +18,6 @@ from inductoscope.doctor.compare.graphs import NodeValues, snapshot
 
 TORCH_NAMES = {
     "torch._inductor.dependencies": ("WeakDep",),
-    "torch._inductor.scheduler": ("BaseSchedulerNode.get_buffer_names",),
 }
 
 
