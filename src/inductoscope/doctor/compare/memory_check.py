@@ -10,6 +10,7 @@ buffer that is read, and the element.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,8 +24,9 @@ from inductoscope.doctor.compare.values import run
 _ZEROS, _ONES = 0x00, 0xFF
 # Buffers are kept for the comparison until there are this many bytes of them.
 _KEPT_BYTES = 1 << 30
-# Buffers are tried one by one if there are no more than these.
+# The element that is read is looked for beside the first blocks, for so long.
 _MOST_BLOCKS = 64
+_MOST_SECONDS = 30.0
 
 
 @dataclass(frozen=True)
@@ -105,12 +107,20 @@ class _CallsInMemory:
         def call(*, inside: int = _ZEROS, around: int = _ZEROS, odd: Any = None) -> _Call:
             return self._made(function, GuardedMemory(inside=inside, around=around, odd=odd))
 
+        def change(is_inside: bool) -> tuple[str, str] | None:
+            """What changes with memory, and only with it: equal calls may differ now and then."""
+            bytes_ = {"inside": _ONES} if is_inside else {"around": _ONES}
+            found = _first_change(same, call(**bytes_), is_inside=is_inside)
+            if found is None or _first_change(same, call()) is not None:
+                return None
+            return found if _first_change(same, call(**bytes_), is_inside=is_inside) else None
+
         same, again = call(), call()
         if _first_change(same, again) is not None:
             return None
-        outside = _first_change(same, call(around=_ONES))
+        outside = change(is_inside=False)
         if outside is None:
-            unwritten = _first_change(same, call(inside=_ONES), is_inside=True)
+            unwritten = change(is_inside=True)
             return None if unwritten is None else MemoryFault(*unwritten, is_outside=False)
         blocks, names = list(self.memory.blocks), self._call.names
         fault = MemoryFault(*outside, is_outside=True)
@@ -134,13 +144,18 @@ class _CallsInMemory:
 
 def _odd_zone(blocks: Sequence[GuardedBlock], changes: Callable[[OddZone], bool]) -> OddZone | None:
     """The block beside which other bytes change something, and the nearest element that does."""
+    end = time.monotonic() + _MOST_SECONDS
     for number, block in enumerate(blocks[:_MOST_BLOCKS]):
         for is_after in (True, False):
             whole = OddZone(number, is_after, ZONE // block.itemsize)
+            if time.monotonic() > end:
+                return None
             if not changes(whole):
                 continue
             least, most = 0, whole.elements
-            while most - least > 1:  # With `least` elements nothing changes, with `most` it does.
+            while (
+                most - least > 1 and time.monotonic() < end
+            ):  # With `least` elements nothing changes, with `most` it does.
                 middle = (least + most) // 2
                 if changes(replace(whole, elements=middle)):
                     most = middle
@@ -178,8 +193,8 @@ def _first_change(one: _Call, two: _Call, *, is_inside: bool = False) -> tuple[s
         return two.last_kernel, ""
     results = zip(one.results, two.results, strict=False)
     is_changed = not all(torch.equal(mine, other) for mine, other in results)
-    if is_inside and not is_changed:
-        return None  # A part of a buffer that nobody reads may stay unwritten.
+    if not is_changed:
+        return None  # A part of a buffer that nobody uses may hold anything.
     for (kernel, name, mine), (_, _, other) in zip(one.reports, two.reports, strict=False):
         if mine.shape != other.shape or _differ(mine, other, is_inside=is_inside):
             return kernel, name

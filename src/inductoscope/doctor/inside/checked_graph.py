@@ -166,6 +166,8 @@ class CheckedGraph:
         is_suspect = not self.backend and not self.outside and self.instructions.investigate
         if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork():
             return
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            return  # A fork must not talk to other processes on this one's connections.
         from inductoscope.doctor.inside.filled_memory import failure_in_filled_memory
 
         own = self._candidate(arguments)

@@ -34,7 +34,7 @@ from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.first_wrong_kernel import guilty_in_program
 from inductoscope.doctor.search.forks import Forks, can_fork
-from inductoscope.doctor.search.memory_evidence import memory_evidence
+from inductoscope.doctor.search.memory_evidence import may_depend_on_memory, memory_evidence
 from inductoscope.doctor.search.needed_state import needed_state, repeatable
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
@@ -221,7 +221,7 @@ class Investigation:
             yield _Way(f"reproducing it in a fork ({alone.size} nodes)", alone)
         if self._whole.earlier is not None:
             yield _Way("it may need an earlier call; trying with that call", self._whole)
-        if self._failure.kind in (WRONG, NAN) and not self._whole.guarded:
+        if may_depend_on_memory(self._whole, self._failure):
             text = "it may depend on what lies in memory; trying with NaN around every buffer"
             yield _Way(text, replace(compiled_plainly(alone), guarded=True))
 
@@ -315,10 +315,14 @@ class Investigation:
         self._found.device_evidence = list(evidence.texts)
         if evidence.fault is None:
             return
+        guarded = replace(compiled_plainly(self._smallest), guarded=True)
+        again = self._oracle.failure(guarded, label=" in full")
+        if again is None or not again.is_same_as(self._failure):
+            return  # It may have another cause as well.
         self._found.memory_fault = evidence.fault.text
         kernel = evidence.fault.kernel or self._location.kernel
         self._found.location = self._location = replace(self._location, kernel=kernel)
-        self._smallest = replace(self._smallest, guarded=True, constants=frozenset())
+        self._smallest = guarded
 
     def _write_script(self) -> None:
         try:
@@ -343,8 +347,8 @@ class Investigation:
         """The way that the program takes, if it fails there as well."""
         way = special_flow(smallest)
         self._found.shows_with_torch_compile = not way
-        if way == self._flow:
-            return smallest
+        if way == self._flow or smallest.guarded:
+            return smallest  # A script cannot fill the buffers of a C++ wrapper.
         candidate = compiled_like(smallest, self._own)
         self._say(f"trying the smallest graph with {self._flow}")
         again = self._oracle.failure(candidate, label=" in full")

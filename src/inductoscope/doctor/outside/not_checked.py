@@ -70,7 +70,7 @@ def _memory_of_packages(case: ProgramCase) -> list[str]:
         return []
     return [
         "whether a kernel of a package reads past the end of a buffer that the package itself "
-        "allocates, and is right by chance; its inputs were tried (see also: inductoscope bounds)"
+        "allocates, and is right by chance (see also: inductoscope bounds)"
     ]
 
 

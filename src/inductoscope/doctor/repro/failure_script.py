@@ -92,8 +92,10 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard.append("time")
     if candidate.device and failure.kind in (SIGNAL, HANG):
         standard.append("os")
+    if candidate.guarded or (candidate.flow == AOT_INDUCTOR and brings_cpp_library()):
+        standard.append("ctypes")
     if candidate.flow == AOT_INDUCTOR:
-        standard += ["tempfile", *(["ctypes"] if brings_cpp_library() else [])]
+        standard.append("tempfile")
     of_torch = ["torch", *(["torch._inductor.config"] if _config(candidate) else [])]
     if candidate.flow == AOT_INDUCTOR:
         of_torch.append("torch._inductor")

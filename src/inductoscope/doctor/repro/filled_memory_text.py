@@ -10,19 +10,24 @@ IN_FILLED_MEMORY = "in_filled_memory"
 _FUNCTIONS = f"""\
 def filled(size, stride, dtype):
     \"\"\"A new tensor. All bytes in it, before it and after it are 255: NaN, or -1.\"\"\"
-    zone = 4096 // dtype.itemsize
-    count = 2 * zone + 1 + sum((n - 1) * step for n, step in zip(size, stride))
-    memory = torch.full((count * dtype.itemsize,), 255, dtype=torch.uint8, device="cpu")
-    return memory.view(dtype).as_strided(size, stride, zone)
+    length = (1 + sum((n - 1) * step for n, step in zip(size, stride))) * dtype.itemsize
+    if 0 in size:
+        return torch.empty(size, dtype=dtype, device="cpu")
+    memory = torch.full((length + 8192,), 255, dtype=torch.uint8, device="cpu")
+    part = (ctypes.c_char * length).from_address(memory.data_ptr() + 4096)
+    part.whole = memory  # It lives as long as its part.
+    return torch.frombuffer(part, dtype=dtype).as_strided(size, stride)
 
 
 def {IN_FILLED_MEMORY}(values):
     \"\"\"The same tensors, with other bytes beside them: compiled code must not read those.\"\"\"
+    owners = [value.untyped_storage().data_ptr() for value in values if torch.is_tensor(value)]
     found = []
     for value in values:
-        if isinstance(value, torch.Tensor) and value.is_contiguous():
-            copy = filled(value.shape, value.stride(), value.dtype).copy_(value.detach())
-            value = copy.requires_grad_(value.requires_grad)
+        if torch.is_tensor(value) and value.is_contiguous():
+            if owners.count(value.untyped_storage().data_ptr()) == 1:
+                copy = filled(value.shape, value.stride(), value.dtype).copy_(value.detach())
+                value = copy.requires_grad_(value.requires_grad)
         found.append(value)
     return found
 """

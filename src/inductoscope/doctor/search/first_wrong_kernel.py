@@ -42,8 +42,8 @@ class _Watched:
     """What one call of the graph showed."""
 
     location: Location
-    # How many kernels have returned, and what was raised.
-    returned: int
+    # The last kernel that has returned, and what was raised.
+    returned: str
     raised: str
 
 
@@ -83,7 +83,7 @@ def _watched(candidate: Candidate) -> _Watched:
             run_compiled(candidate, seen.compiled(candidate))
         except Exception as error:
             raised = type(error).__name__
-    return _Watched(found[0], len(returned), raised)
+    return _Watched(found[0], returned[-1] if returned else "", raised)
 
 
 def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
@@ -91,13 +91,13 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     launched = [event.kernel for event in answer.events if isinstance(event, KernelLaunched)]
     if not launched or answer.last_stage is not None:
         return Location()
-    how = "the last kernel launched; no buffer that was written before it differs from eager"
+    how = "the last kernel launched; no buffer that could be compared before it differs from eager"
     place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how)
     if answer.timed_out:
         return replace(place, text=f"kernel {launched[-1]} did not return")
     if answer.signal is not None:
         name = signal_name(answer.signal)
         return replace(place, text=f"the process died of {name} in kernel {launched[-1]}")
-    if watched is not None and watched.raised and watched.returned < len(launched):
+    if watched is not None and watched.raised and watched.returned != launched[-1]:
         return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
     return Location()

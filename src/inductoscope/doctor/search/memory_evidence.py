@@ -21,6 +21,9 @@ from inductoscope.doctor.search.placement import is_for_gpu
 from inductoscope.doctor.search.sanitizers import run_sanitized
 from inductoscope.vocabulary import stages
 
+# What may be wrong because of what lies in memory.
+_OF_VALUES = ("value", "nan")
+
 
 @dataclass(frozen=True)
 class MemoryEvidence:
@@ -39,11 +42,17 @@ def memory_evidence(
         return MemoryEvidence(texts=tuple(str(text) for text in answer.result or ()))
     if is_for_gpu(candidate):
         return MemoryEvidence()
-    if failure.kind in (WRONG, NAN) and failure.aspect in ("value", "nan"):
+    if failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES:
         return of_changed_memory(candidate, forks)
     if failure.kind == SIGNAL and failure.stage == stages.RUNTIME:
         return MemoryEvidence(texts=_sanitized(candidate, forks, place))
     return MemoryEvidence()
+
+
+def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
+    """Whether other bytes around its buffers may show a failure; on a GPU they are there anyway."""
+    is_of_values = failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES
+    return is_of_values and not candidate.guarded and not is_for_gpu(candidate)
 
 
 def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
