@@ -81,7 +81,7 @@ def test_a_script_for_a_machine_whose_packages_bring_a_copy_of_the_cpp_library(
 
     line = 'ctypes.CDLL("libstdc++.so.6", mode=ctypes.RTLD_GLOBAL)'
     failure = Failure(WRONG, "output 0 is 3")
-    assert line not in script_text(candidate(), failure, "It is wrong.")
+    assert "ctypes" not in script_text(candidate(), failure, "It is wrong.")
     with torch._inductor.config.patch({"cpp.cxx": (static_compiler,)}):
         text = script_text(candidate(), failure, "It is wrong.")
     assert text.index("import ctypes") < text.index(line) < text.index("aoti_load_package")

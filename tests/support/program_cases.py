@@ -39,6 +39,7 @@ class End:
     # Its process did not come to say that it ends.
     died: bool = False
     signal: int | None = None
+    seconds: float = 1.0
     # Events that it leaves in its recording, and what is found inside it.
     events: tuple[Event, ...] = ()
     found: Found | None = None
@@ -73,7 +74,7 @@ def leave_behind(end: End, folder: Path) -> ProgramRun:
         stream.close()
     if end.found is not None:
         write_found(end.found, folder / FOLDER)
-    ending = Ending(end.exit_code, end.signal, 1.0)
+    ending = Ending(end.exit_code, end.signal, end.seconds)
     return ProgramRun(ending, folder, end.stalled, end.over_time, end.calls_done)
 
 

@@ -137,7 +137,7 @@ def test_a_package_whose_calls_cannot_be_compared_is_tried_against_eager(tmp_pat
 
 # --- a copy of libstdc++ in a package -------------------------------------------------------------
 
-COPY = CppLibraryTaken(package="model.pt2", source="serve.py:18")
+COPY = CppLibraryTaken(package="model.pt2", source="/home/me/serve.py:18")
 # Under the tool it ends well: there the library that torch uses comes before the copy.
 WITH_COPY = replace(ENDS_WELL, events=(MADE_HERE, COPY, checked("right", "2 values")))
 
@@ -153,23 +153,84 @@ Current thread 0x00007f3c (most recent call first):
 """
 
 
+KILLED_IN_LOADING = replace(KILLED, output=IN_LOADING)
+# Without the library loaded first and with it, twice.
+IN_TURN = [KILLED, ENDS_WELL, KILLED_IN_LOADING, ENDS_WELL]
+
+
 def test_a_program_that_a_copy_of_the_cpp_library_kills(tmp_path: Path) -> None:
-    case, asked = written_case(
-        tmp_path, WITH_COPY, plain=[KILLED, ENDS_WELL, replace(KILLED, output=IN_LOADING)]
-    )
+    case, asked = written_case(tmp_path, WITH_COPY, plain=list(IN_TURN))
     found = verdict_of_first(case)
     assert (found.verdict, found.stage, found.confidence) == ("crash", "cpp-compile", "proven")
     assert "dies of SIGSEGV because model.pt2 brings a copy of libstdc++" in found.summary
-    assert found.culprit.source == "serve.py:18"
+    assert found.culprit.source == "/home/me/serve.py:18"
     assert found.workaround is not None
     assert found.workaround.verified
     assert "LD_PRELOAD=libstdc++.so.6" in found.workaround.text
-    assert asked == ["plain"] * 3
+    assert "libstdc++.so.6" in found.workaround.code
+    assert "ctypes" not in found.workaround.code  # That is not how those runs were made.
+    assert asked == ["plain"] * 4
+
+
+@pytest.mark.parametrize(
+    "plain",
+    [[FAILS, ENDS_WELL, ENDS_WELL], [FAILS, ENDS_WELL, FAILS, FAILS]],
+    ids=["without the library", "with it"],
+)
+def test_a_program_that_fails_now_and_then_is_not_blamed_on_the_copy(
+    tmp_path: Path, plain: list[End]
+) -> None:
+    case, _ = written_case(tmp_path, WITH_COPY, plain=plain)
+    assert "libstdc++" not in verdict_of_first(case).summary
+
+
+@pytest.mark.parametrize(
+    ("line", "blamed", "source"),
+    [
+        (18, "model.pt2 brings", "/home/me/serve.py:18"),
+        (9, "other.pt2 brings", "/home/me/serve.py:9"),
+        (30, "model.pt2, other.pt2 each bring", None),
+    ],
+    ids=["the first", "the second", "elsewhere"],
+)
+def test_the_package_that_was_being_loaded_is_blamed(
+    tmp_path: Path, line: int, blamed: str, source: str | None
+) -> None:
+    other = CppLibraryTaken(package="other.pt2", source="/home/me/serve.py:9")
+    killed = replace(KILLED, output=IN_LOADING.replace("line 18", f"line {line}"))
+    first = replace(WITH_COPY, events=(*WITH_COPY.events, other))
+    case, _ = written_case(tmp_path, first, plain=[KILLED, ENDS_WELL, killed, ENDS_WELL])
+    found = verdict_of_first(case)
+    assert f"because {blamed} a copy of libstdc++" in found.summary
+    assert found.culprit.source == source
+
+
+def test_a_program_that_takes_long_is_not_run_again_for_a_copy(tmp_path: Path) -> None:
+    case, asked = written_case(tmp_path, replace(WITH_COPY, seconds=700.0), plain=list(IN_TURN))
+    assert verdict_of_first(case).verdict == "clean"
+    assert asked == []
+
+
+def test_a_copy_in_what_was_only_compiled_is_noted_too(tmp_path: Path) -> None:
+    compiled = replace(WITH_COPY, events=(MADE_HERE, CppLibraryTaken(package="", source="")))
+    case, _ = written_case(tmp_path, compiled, plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    note_copies(found, case)
+    assert "a package that was compiled here brings a copy of libstdc++" in str(found.evidence)
+
+
+@pytest.mark.parametrize(("first", "sure"), [("create_func_(", "proven"), ("no route", "likely")])
+def test_two_errors_are_a_proof_only_if_both_are_raised_while_a_package_is_loaded(
+    tmp_path: Path, first: str, sure: str
+) -> None:
+    raised, again = End(1, f"RuntimeError: {first}"), End(1, "RuntimeError: create_func_(")
+    case, _ = written_case(tmp_path, WITH_COPY, plain=[raised, ENDS_WELL, again, ENDS_WELL])
+    assert verdict_of_first(case).confidence == sure
 
 
 def test_a_program_that_dies_elsewhere_may_have_another_reason(tmp_path: Path) -> None:
     elsewhere = IN_LOADING.replace("torch/", "numpy/")
-    plain = [KILLED, ENDS_WELL, replace(KILLED, output=elsewhere)]
+    plain = [KILLED, ENDS_WELL, replace(KILLED, output=elsewhere), ENDS_WELL]
     case, _ = written_case(tmp_path, WITH_COPY, plain=plain)
     found = verdict_of_first(case)
     assert (found.verdict, found.confidence) == ("crash", "likely")

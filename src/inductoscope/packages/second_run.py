@@ -5,13 +5,14 @@ Both runs are the same but for that, so that the second one shows what the copy 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import every_compiler, installed_compiler
 from inductoscope.packages.findings import PackageFinding, findings_of_run
 from inductoscope.packages.package import PackagedModel
-from inductoscope.packages.running import RunOutcome, first_lines
+from inductoscope.packages.running import STEPS, RunOutcome, first_lines
 from inductoscope.vocabulary.counting import count_of
 
 _BAD = ("fails", "dies", "does not end")
@@ -29,17 +30,18 @@ def findings_of_both(
     first: RunOutcome, second: RunOutcome, model: PackagedModel
 ) -> Iterator[PackageFinding]:
     """What the second run says about the first."""
-    if second.outcome in _BAD and _end(second) == _end(first):
-        text = f"{_COPY} That is not why: with {cpp_library.NAME} loaded first it ends the same."
+    if not _gets_further(first, second):
+        text = f"{_COPY} {_both_fail(first, second)}"
         yield PackageFinding("cpp_library", text, _BOTH_RUNS, is_problem=False)
         return
-    # What loads the package does the same every time. A model may also fail now and then.
-    is_proven = first.step == "load" and (second.outcome == "runs" or second.step != "load")
+    # What loads the package does the same every time. A model may also fail now and then, and a
+    # busy machine may be slow once.
+    is_proven = first.step == "load" and first.outcome != "does not end"
     why = f"{_COPY} The two {'' if is_proven else 'seem to '}get in each other's way: "
     if second.outcome == "runs":
         how = f"ends well, with {count_of(len(second.outputs), 'output')}"
     else:
-        how = f"{'goes further, and then ' if is_proven else ''}{_in_words(second)}"
+        how = f"goes further, and then {_in_words(second)}"
     text = f"{why}with {cpp_library.NAME} loaded first, the same run {how}."
     confidence = "proven" if is_proven else "likely"
     yield PackageFinding("cpp_library", text, _BOTH_RUNS, confidence)
@@ -47,8 +49,27 @@ def findings_of_both(
     yield _remedy(model)
 
 
+def _gets_further(first: RunOutcome, second: RunOutcome) -> bool:
+    steps = list(STEPS)
+    return second.outcome == "runs" or steps.index(second.step) > steps.index(first.step)
+
+
+def _both_fail(first: RunOutcome, second: RunOutcome) -> str:
+    """How the second run ends, which gets no further than the first."""
+    if _end(second) == _end(first):
+        return f"That is not why: with {cpp_library.NAME} loaded first it ends the same."
+    said = second.signal or first_lines(second.message)
+    how = f"{_in_words(second)}{f' ({said})' if said else ''}"
+    return (
+        f"With {cpp_library.NAME} loaded first it {how}. Both runs fail, so that this does not "
+        "show whether the copy has to do with it."
+    )
+
+
 def _end(run: RunOutcome) -> tuple[str, str, str, str]:
-    return run.outcome, run.step, run.signal, first_lines(run.message)
+    """What two runs that end the same have in common: addresses are new every time."""
+    message = re.sub(r"0x[0-9a-fA-F]+", "0x", first_lines(run.message))
+    return run.outcome, run.step, run.signal, message
 
 
 def _in_words(run: RunOutcome) -> str:

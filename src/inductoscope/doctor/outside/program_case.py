@@ -19,6 +19,8 @@ from inductoscope.model.fold import load
 from inductoscope.recording.events.checking import FROM_ELSEWHERE
 
 Say = Callable[[str], None]
+# A program that takes longer is not run again only to confirm that it ends well without the tool.
+_SHORT_RUN = 600.0
 
 
 @dataclass
@@ -40,6 +42,11 @@ class ProgramCase:
     def recording(self) -> Recording:
         """The first run, as it was recorded."""
         return load(self.first.folder)
+
+    @property
+    def takes_long(self) -> bool:
+        """Whether it takes too long to be run again where nothing was found."""
+        return self.first.ending.seconds >= _SHORT_RUN
 
     @property
     def checks(self) -> Sequence[Check]:

@@ -17,11 +17,7 @@ import torch
 from inductoscope.doctor.compare.graphs import input_names
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.repro.filled_memory_text import IN_FILLED_MEMORY, filled_memory_text
-from inductoscope.doctor.repro.package_text import (
-    brings_cpp_library,
-    options_text,
-    packaged_text,
-)
+from inductoscope.doctor.repro.package_text import options_text, packaged_text
 from inductoscope.doctor.repro.python_text import function_text
 from inductoscope.doctor.repro.state_text import call_lines, setting_lines
 from inductoscope.doctor.search.candidate import Candidate
@@ -51,14 +47,15 @@ def script_text(
     """
     state = state or current_state()
     function, parameters = function_text(candidate.module)
+    packaged = packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else ""
     parts = [
-        _head(title, candidate, failure),
+        _head(title, candidate, failure, packaged),
         own_passes,
         "\n".join([*setting_lines(state), *_settings(_config(candidate))]),
         function,
         filled_memory_text(candidate) if candidate.guarded else "",
         *_inputs_of_calls(candidate, parameters),
-        packaged_text(candidate, parameters) if candidate.flow == AOT_INDUCTOR else "",
+        packaged,
         _run(candidate, failure, state),
         "\n".join(_FILL_FREE_MEMORY) if _needs_filled_memory(candidate, failure) else "",
         _main(candidate, failure),
@@ -66,14 +63,14 @@ def script_text(
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
 
-def _head(title: str, candidate: Candidate, failure: Failure) -> str:
+def _head(title: str, candidate: Candidate, failure: Failure, packaged: str) -> str:
     system = f"{platform.system()} {platform.machine()}"
     lines = textwrap.wrap(title, _LINE)
     versions = f"torch {torch.__version__}, Python {platform.python_version()}, {system}"
     if candidate.device.startswith("cuda") or torch.cuda.is_initialized():
         versions += f", {_gpu(candidate)}"
     text = "\n".join(lines).replace("\\", "/").replace('"""', "'''")
-    imports = _imports(candidate, failure)
+    imports = _imports(candidate, failure, packaged)
     return f'"""{text}\n\n{versions}. Exits with 1 if the bug is there.\n"""\n\n{imports}'
 
 
@@ -82,7 +79,7 @@ def _gpu(candidate: Candidate) -> str:
     return str(eager_values(candidate, lambda _: torch.cuda.get_device_name()))
 
 
-def _imports(candidate: Candidate, failure: Failure) -> str:
+def _imports(candidate: Candidate, failure: Failure, packaged: str) -> str:
     standard = []
     if any("zlib." in recipe for recipe in (*candidate.recipes, *candidate.earlier_recipes)):
         standard += ["base64", "zlib"]
@@ -92,7 +89,7 @@ def _imports(candidate: Candidate, failure: Failure) -> str:
         standard.append("time")
     if candidate.device and failure.kind in (SIGNAL, HANG):
         standard.append("os")
-    if candidate.guarded or (candidate.flow == AOT_INDUCTOR and brings_cpp_library()):
+    if candidate.guarded or "ctypes." in packaged:
         standard.append("ctypes")
     if candidate.flow == AOT_INDUCTOR:
         standard.append("tempfile")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 
@@ -26,7 +27,7 @@ def packaged_text(candidate: Candidate, parameters: Sequence[str]) -> str:
     """The function `packaged`, which does the same as `fn` through a package."""
     names = input_names(candidate.module)
     stored = [number for number, name in enumerate(names) if name in candidate.constants]
-    kept = [*_KEPT, *(_TAKE_CPP_LIBRARY if brings_cpp_library() else ())]
+    kept = [*_KEPT, *(_TAKE_CPP_LIBRARY if _brings_cpp_library() else ())]
     parts = [*_program(stored, parameters), "", "", *kept, "", "", *_packaged(candidate, stored)]
     return "\n".join(parts)
 
@@ -42,7 +43,7 @@ _TAKE_CPP_LIBRARY = (
 )
 
 
-def brings_cpp_library() -> bool:
+def _brings_cpp_library() -> bool:
     """Whether packages that are built on this machine bring a copy of libstdc++."""
     from torch._inductor.cpp_builder import get_cpp_compiler
 
@@ -50,6 +51,11 @@ def brings_cpp_library() -> bool:
         compiler = get_cpp_compiler()
     except RuntimeError:
         return False
+    return _links_statically(compiler)
+
+
+@cache  # The compiler is started for it, and many scripts are written.
+def _links_statically(compiler: str) -> bool:
     return cpp_library.linked_by(shlex.split(compiler)).endswith(".a")
 
 

@@ -17,9 +17,6 @@ from inductoscope.doctor.outside.not_checked import what_was_not_checked
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 
-# A program that takes longer is not run again only to confirm that nothing is wrong.
-_SHORT_RUN = 600.0
-
 
 def _applies(case: ProgramCase) -> bool:
     return case.ends_well
@@ -29,7 +26,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result = nothing_found(case)
     if case.recording.compiles:
         result.not_checked = what_was_not_checked(case)
-    if case.first.ending.seconds >= _SHORT_RUN:
+    if case.takes_long:
         result.not_checked.append(
             f"the program without the tool: the first run took {case.first.ending.seconds:.0f} s"
         )

@@ -1,19 +1,23 @@
 """A package brings a copy of libstdc++, which gets in the way of the one that torch uses.
 
-When it applies: The program ends well under the tool, which had torch's own come before a copy.
+When it applies: The program ends well under the tool, which had torch's own come before a copy, and
+does not take long.
 
-What it runs: The program without the tool and, if it fails, once more with libstdc++.so.6 loaded
-first and nothing else changed. If a signal ends it, once more, to see where.
+What it runs: The program without the tool and, if it fails, with libstdc++.so.6 loaded first and
+nothing else changed; then both once more, because a program may fail now and then.
 
-What it concludes: That the copy makes it fail, if it then ends well.
+What it concludes: That the copy makes it fail, if it fails both times and ends well both times with
+that library loaded first.
 
-How sure: Proven by those runs if it fails while it loads a package, otherwise likely: it may fail
-now and then for another reason.
+How sure: Proven by those runs if it fails both times in the same way, while it loads a package;
+otherwise likely.
 """
 
 from __future__ import annotations
 
 import re
+import shlex
+from collections.abc import Sequence
 
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.common_verdicts import nothing_found
@@ -31,79 +35,133 @@ from inductoscope.vocabulary import verdicts as v
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
+# Where only the library was seen, before it was packaged.
+_COMPILED_HERE = "a package that was compiled here"
 # What torch calls so in the error that it raises.
 _CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
 # Of the stack that Python writes when a signal ends it, the latest call first.
 _FRAMES = re.compile(r'^  File "[^"]+", line \d+ in \S+$', re.MULTILINE)
+_PLACES = re.compile(r'^ *File "([^"]+)", line (\d+),? in ', re.MULTILINE)
 _LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
 
 def _applies(case: ProgramCase) -> bool:
-    return case.ends_well and bool(case.recording.copies_of_cpp_library)
+    return case.ends_well and bool(case.recording.copies_of_cpp_library) and not case.takes_long
 
 
 def _examine(case: ProgramCase) -> Verdict | None:
     plain = case.runs.without_tool_once()
-    if not plain.failed:
+    if not plain.failed or not _preloaded(case).ended_well:
         return None
-    again = Instructions(inside=False, variables=cpp_library.preloaded())
-    cured = case.runs.again(again, f"running it without the tool, {cpp_library.NAME} loaded first")
-    return _verdict(case, plain, cured) if cured.ended_well else None
+    traced = Instructions(inside=False, variables={"PYTHONFAULTHANDLER": "1"})
+    again = case.runs.again(traced, "running it once more without the tool, to see where it fails")
+    if not again.failed or not _preloaded(case).ended_well:
+        return None  # It fails now and then.
+    return _verdict(case, plain, again)
 
 
-def _where(case: ProgramCase, plain: ProgramRun) -> str:
-    """The last lines of a stack that ends where a package is loaded; empty if it does not."""
-    if not plain.ending.signal:
-        return plain.output if _CREATE_FAILED in plain.output else ""
-    again = Instructions(inside=False, variables={"PYTHONFAULTHANDLER": "1"})
-    output = case.runs.again(again, "running it once more, to see where it dies").output
-    stack = _FRAMES.findall(output.partition("Current thread ")[2])[:3]
-    return "\n".join(stack) if any(_LOADING.search(frame) for frame in stack) else ""
+def _preloaded(case: ProgramCase) -> ProgramRun:
+    first = Instructions(inside=False, variables=cpp_library.preloaded())
+    return case.runs.again(first, f"running it without the tool, {cpp_library.NAME} loaded first")
 
 
-def _verdict(case: ProgramCase, plain: ProgramRun, cured: ProgramRun) -> Verdict:
-    package, source = max(case.recording.copies_of_cpp_library)
-    where = _where(case, plain)
+def _stack(run: ProgramRun) -> list[str]:
+    """Where a signal ended it, the latest call first."""
+    return _FRAMES.findall(run.output.partition("Current thread ")[2])
+
+
+def _fails_in_loading(run: ProgramRun) -> bool:
+    if not run.ending.signal:
+        return _CREATE_FAILED in run.output
+    return any(_LOADING.search(frame) for frame in _stack(run)[:3])
+
+
+def _fail_alike(plain: ProgramRun, again: ProgramRun) -> bool:
+    """Whether both runs fail in the same way, while a package is loaded."""
+    signal = plain.ending.signal
+    # Only the second run says where a signal ended it.
+    return (
+        signal == again.ending.signal
+        and _fails_in_loading(again)
+        and (bool(signal) or _fails_in_loading(plain))
+    )
+
+
+def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[str]]:
+    """The packages that may be to blame, and the lines that load them.
+
+    Those that are loaded at a line on the way to the failure; all of them if none is.
+    """
+    copies = dict.fromkeys(case.recording.copies_of_cpp_library)
+    said = "\n".join(_stack(run)) if run.ending.signal else run.output
+    lines = {f"{file}:{line}" for file, line in _PLACES.findall(said)}
+    there = [copy for copy in copies if copy[1] in lines] or list(copies)
+    names, places = (sorted({item for item in items if item}) for items in zip(*there, strict=True))
+    return names, places
+
+
+def _bring(names: Sequence[str]) -> str:
+    """Packages as a subject, with the verb."""
+    if len(names) > 1:
+        return f"{', '.join(names)} each bring"
+    return f"{names[0] if names else _COMPILED_HERE} brings"
+
+
+def _verdict(case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> Verdict:
+    names, places = _loaded_there(case, again)
     how = f"dies of {signal_name(plain.ending.signal)}" if plain.ending.signal else "fails"
     result = Verdict(
         v.CRASH,
         stages.CPP_COMPILE,
-        f"The program {how} because {package or 'a package'} brings a copy of libstdc++, beside "
+        f"The program {how} because {_bring(names)} a copy of libstdc++, beside "
         "the one that torch uses: the C++ compiler linked it statically. It is how the package is "
         "linked, not what it computes.",
-        "proven" if where else "likely",
+        "proven" if _fail_alike(plain, again) else "likely",
         Culprit(
             function=_CREATE if _CREATE_FAILED in plain.output else None,
             config=STATIC,
-            source=relative_place(source) if source else None,
+            source=relative_place(places[0]) if len(places) == 1 else None,
         ),
     )
-    result.add(
-        f"exit code {plain.ending.exit_code}, and {cured.ending.exit_code} with "
-        f"{cpp_library.NAME} loaded first",
-        f"two runs of the program without this tool, the second with {cpp_library.PRELOAD}",
-    )
-    if plain.ending.signal and where:
-        result.add(where, "where it dies, as Python says: it loads the package")
-    else:
-        result.add("\n".join(last_lines(plain.output, 3)), "what the program printed last")
-    result.add(nothing_found(case).summary, f"with {cpp_library.NAME} loaded first")
+    _add_evidence(result, case, plain, again)
     result.workaround = Workaround(
-        f"start the program with {cpp_library.PRELOAD}, or have it load that library before the "
-        "package, as below. To cure it, build the package with a compiler that links libstdc++ "
-        f"dynamically. {cpp_library.advice(installed_compiler(), every_compiler()).rstrip('.')}",
+        f"start the program with {cpp_library.PRELOAD}",
         verified=True,
-        code=f"import ctypes\n{cpp_library.CODE}",
+        code=f"export LD_PRELOAD={shlex.quote(cpp_library.preloaded()['LD_PRELOAD'])}",
     )
     return result
 
 
+def _add_evidence(result: Verdict, case: ProgramCase, plain: ProgramRun, again: ProgramRun) -> None:
+    codes = f"{plain.ending.exit_code} and {again.ending.exit_code}"
+    result.add(
+        f"exit codes {codes}, and both times 0 with {cpp_library.NAME} loaded first",
+        f"four runs of the program without this tool, every other one with {cpp_library.PRELOAD}",
+    )
+    if again.ending.signal and _fails_in_loading(again):
+        stack = "\n".join(_stack(again)[:3])
+        result.add(stack, "where it dies, as Python says: it loads the package")
+    else:
+        result.add("\n".join(last_lines(plain.output, 3)), "what the program printed last")
+    result.add(
+        nothing_found(case).summary,
+        f"the run under this tool, which does {cpp_library.CODE} once torch is imported and "
+        "before the package is loaded; a program can do the same",
+    )
+    result.add(
+        "to cure it, build the package with a compiler that links libstdc++ dynamically. "
+        f"{cpp_library.advice(installed_compiler(), every_compiler())}",
+        "the compilers were asked with -Wl,--trace; no other package was built",
+    )
+
+
 def note_copies(result: Verdict, case: ProgramCase) -> None:
     """Say that the tool came between, where the verdict is about something else."""
-    packages = sorted({name for name, _ in case.recording.copies_of_cpp_library if name})
-    if packages and result.culprit.config != STATIC:
+    copies = case.recording.copies_of_cpp_library
+    names = sorted({name for name, _ in copies if name})
+    if copies and result.culprit.config != STATIC:
         result.add(
-            f"{', '.join(packages)} brings a copy of libstdc++, so {cpp_library.NAME} was loaded "
+            f"{_bring(names)} a copy of libstdc++, so {cpp_library.NAME} was loaded "
             "first; otherwise loading it can end in a segmentation fault or std::bad_cast",
             "done in every run under this tool; see: inductoscope aoti MODEL.pt2",
         )
