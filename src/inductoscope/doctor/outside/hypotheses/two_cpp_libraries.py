@@ -28,10 +28,12 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict, Workaround
 from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import every_compiler, installed_compiler
+from inductoscope.processes.dumps import StackFrame, threads_in
 from inductoscope.processes.last_words import last_lines
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.frames import frames_in
 
 # What the verdict blames.
 STATIC = "libstdc++ linked statically"
@@ -39,9 +41,8 @@ STATIC = "libstdc++ linked statically"
 _COMPILED_HERE = "a package that was compiled here"
 # What torch calls so in the error that it raises.
 _CREATE, _CREATE_FAILED = "AOTInductorModelContainerCreateWithDevice", "create_func_("
-# Of the stack that Python writes when a signal ends it, the latest call first.
-_FRAMES = re.compile(r'^  File "[^"]+", line \d+ in \S+$', re.MULTILINE)
-_PLACES = re.compile(r'^ *File "([^"]+)", line (\d+),? in ', re.MULTILINE)
+# How Python begins the stack of the thread that a signal ended.
+_ENDED = "Current thread "
 _LOADING = re.compile(r"torch/(_inductor/package/package|export/pt2_archive/_package|_export/)")
 
 
@@ -65,15 +66,16 @@ def _preloaded(case: ProgramCase) -> ProgramRun:
     return case.runs.again(first, f"running it without the tool, {cpp_library.NAME} loaded first")
 
 
-def _stack(run: ProgramRun) -> list[str]:
+def _stack(run: ProgramRun) -> tuple[StackFrame, ...]:
     """Where a signal ended it, the latest call first."""
-    return _FRAMES.findall(run.output.partition("Current thread ")[2])
+    _, begin, rest = run.output.rpartition(_ENDED)
+    return next((thread.frames for _, thread in threads_in(begin + rest)), ()) if begin else ()
 
 
 def _fails_in_loading(run: ProgramRun) -> bool:
     if not run.ending.signal:
         return _CREATE_FAILED in run.output
-    return any(_LOADING.search(frame) for frame in _stack(run)[:3])
+    return any(_LOADING.search(frame.file) for frame in _stack(run)[:3])
 
 
 def _fail_alike(plain: ProgramRun, again: ProgramRun) -> bool:
@@ -93,8 +95,8 @@ def _loaded_there(case: ProgramCase, run: ProgramRun) -> tuple[list[str], list[s
     Those that are loaded at a line on the way to the failure; all of them if none is.
     """
     copies = dict.fromkeys(case.recording.copies_of_cpp_library)
-    said = "\n".join(_stack(run)) if run.ending.signal else run.output
-    lines = {f"{file}:{line}" for file, line in _PLACES.findall(said)}
+    frames = _stack(run) if run.ending.signal else frames_in(run.output)
+    lines = {f"{frame.file}:{frame.line}" for frame in frames}
     there = [copy for copy in copies if copy[1] in lines] or list(copies)
     names, places = (sorted({item for item in items if item}) for items in zip(*there, strict=True))
     return names, places
@@ -139,7 +141,7 @@ def _add_evidence(result: Verdict, case: ProgramCase, plain: ProgramRun, again: 
         f"four runs of the program without this tool, every other one with {cpp_library.PRELOAD}",
     )
     if again.ending.signal and _fails_in_loading(again):
-        stack = "\n".join(_stack(again)[:3])
+        stack = "\n".join(frame.text for frame in _stack(again)[:3])
         result.add(stack, "where it dies, as Python says: it loads the package")
     else:
         result.add("\n".join(last_lines(plain.output, 3)), "what the program printed last")
