@@ -19,6 +19,7 @@ from inductoscope.doctor.outside.trail import trail_of
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
+from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.views.report.terminal import Printer
 from inductoscope.views.report.trail import print_trail
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -130,3 +131,18 @@ def test_a_process_that_dies_leaves_a_trail_to_the_kernel_it_died_in() -> None:
     assert kernels(found) == ["cpp_fused_relu_1"]
     no_package = replace(found_in(Location(), failure), flow="")
     assert kernels(trail_of(no_package, stored("exported_package"))) == ["cpp_fused_relu_1"]
+
+
+def test_a_stored_trail_without_steps_is_not_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A verdict may come from elsewhere, or from another version of the tool."""
+    nothing = FaultTrail("0/0", "0/0 inference", calls=1, steps=())
+    keep_verdict(Verdict("wrong-result", "wrapper", "It is wrong.", trail=nothing), tmp_path)
+    recording = replace(load(stored("exported_package")), path=str(tmp_path))
+    view = stored_verdict_view(recording)
+    assert view is not None
+    print_stored_verdict(Printer(), view, str(tmp_path))
+    printed = capsys.readouterr().out
+    assert "It is wrong." in printed
+    assert "Trail" not in printed

@@ -53,6 +53,15 @@ def seconds_for(text: str) -> tuple[float, WrapperText]:
     return time.process_time() - start, found
 
 
+@pytest.mark.parametrize("name", ["²", "٣", "12"])
+def test_an_operator_may_have_any_name(name: str) -> None:
+    """What looks like a number in the place of a name is no place in a list."""
+    (call,) = read_wrapper(f'{BODY}    aoti_torch_call_dispatcher("{name}", "", x);\n').calls
+    assert (call.name, call.operator) == (name, None)
+    text = f"{BODY}    aoti_torch_proxy_executor_call_function(proxy_executor, {name}, 0);\n"
+    assert [call.operator for call in read_wrapper(text).calls] == [12] * (name == "12")
+
+
 @pytest.mark.parametrize("piece", PIECES.values(), ids=PIECES.keys())
 def test_no_text_takes_long(piece: str) -> None:
     repeated = piece * (LENGTH // len(piece))

@@ -45,8 +45,10 @@ def run_function(text: str) -> RunFunction | None:
     return RunFunction(body, text.count("\n", 0, start.start()) + 1)
 
 
+# The only one that has a place in the list of custom operators, and no name.
+_BY_PLACE = re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, ([0-9]{1,9})")
 _CALLS = (
-    ("operator", re.compile(r"aoti_torch_proxy_executor_call_function\(proxy_executor, (\d{1,9})")),
+    ("operator", _BY_PLACE),
     ("operator", re.compile(r"aoti_torch_call_dispatcher\(\"([\w:.]{1,400})\"")),
     ("library", re.compile(r"\b(aoti_torch_(?:cpu|cuda|xpu|mps|aten|mkldnn)_\w+)\(")),
     ("kernel", re.compile(r"\blaunchKernel\(kernels\.(\w+),")),
@@ -79,8 +81,9 @@ def _call(line: str, number: int, aten: tuple[str, ...]) -> KernelCall | None:
             continue
         if kind == "operator":
             which = found.group(1)
-            place = int(which) if which.isdigit() else None
-            return KernelCall(number, "" if place is not None else which, kind, aten, place)
+            if pattern is _BY_PLACE:
+                return KernelCall(number, "", kind, aten, int(which))
+            return KernelCall(number, which, kind, aten)
         # Only generated C++ kernels say by their types what they write to.
         writes = _WRITTEN.findall(line) if found.group(1).startswith("cpp_") else []
         return KernelCall(number, found.group(1), kind, aten, writes=tuple(dict.fromkeys(writes)))

@@ -13,8 +13,8 @@ _MOST_AT_EACH_END = 6
 
 
 def print_trail(printer: Printer, trail: View | None) -> None:
-    """One step after the other, the one that is to blame last."""
-    if not trail:
+    """One step after the other, the one that is to blame last; nothing without steps."""
+    if not trail or not trail["steps"]:
         return
     printer.line()
     printer.heading(f"Trail: from the fault back to its cause, in {trail['graph']}")
