@@ -9,13 +9,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from inductoscope.doctor.failure import SIGNAL, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.location import Location
-from inductoscope.doctor.outside.trail import trail_of
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.outside.trail import trail_of, trail_or_nothing
 from inductoscope.doctor.verdict import Verdict, keep_verdict, read_verdict
 from inductoscope.model.fault_trail import FaultTrail, GuiltyPlace, fault_trail
 from inductoscope.model.fold import load
@@ -105,7 +108,7 @@ def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
 ) -> None:
     failure = Failure(WRONG, "output 0 is 5 at index [0]\nmore", where=("output 0",))
     place = Location(kernel=ADDMM, buffer="buf1", text="buf1 is 5, in eager 3", how="compared")
-    found = trail_of(found_in(place, failure), stored("exported_package"))
+    found = trail_of(found_in(place, failure), load(stored("exported_package")))
     assert found is not None
     assert (found.fault, found.wrong, found.how) == (
         "output 0 is 5 at index [0]",
@@ -124,13 +127,48 @@ def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
     assert "here it goes wrong: buf1 is 5, in eager 3" in printed
 
 
-def test_a_process_that_dies_leaves_a_trail_to_the_kernel_it_died_in() -> None:
-    failure = Failure(SIGNAL, "the process died of SIGSEGV", function="cpp_fused_relu_1")
+@pytest.mark.parametrize("kind", [SIGNAL, ERROR, HANG])
+def test_what_dies_raises_or_hangs_in_a_kernel_leaves_a_trail_to_it(kind: str) -> None:
+    recording = load(stored("exported_package"))
+    failure = Failure(kind, "it fails", function="cpp_fused_relu_1")
     place = Location(kernel="cpp_fused_relu_1", text="died", how="the last kernel launched")
-    found = trail_of(found_in(place, failure), stored("exported_package"))
+    found = trail_of(found_in(place, failure), recording)
     assert kernels(found) == ["cpp_fused_relu_1"]
-    no_package = replace(found_in(Location(), failure), flow="")
-    assert kernels(trail_of(no_package, stored("exported_package"))) == ["cpp_fused_relu_1"]
+    assert found is not None
+    assert found.reaches_fault
+    earlier = trail_of(found_in(Location(kernel=ADDMM, buffer="buf1"), failure), recording)
+    assert kernels(earlier) == ["cpp_fused_relu_1", "extern_kernels.addmm"]
+    if kind == SIGNAL:
+        no_package = replace(found_in(Location(), failure), flow="")
+        assert kernels(trail_of(no_package, recording)) == ["cpp_fused_relu_1"]
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        Failure(WRONG, "input 0 differs", where=("input 0 after the call",)),
+        Failure(WRONG, "output 7 differs", where=("output 7",)),  # There are fewer.
+        Failure(ERROR, "index out of bounds", function="check_bounds"),
+        Failure(HANG, "it does not end"),
+    ],
+)
+def test_where_the_fault_shows_elsewhere_no_output_is_accused(failure: Failure) -> None:
+    place = Location(kernel=ADDMM, buffer="buf1")
+    found = trail_of(found_in(place, failure), load(stored("exported_package")))
+    assert kernels(found) == ["extern_kernels.addmm"]
+    assert found is not None
+    assert not found.reaches_fault
+
+
+def test_a_trail_that_cannot_be_made_leaves_the_verdict_as_it_is() -> None:
+    """The recording may be damaged where nobody has looked before."""
+    said: list[str] = []
+    damaged = replace(load(stored("exported_package")), compiles=(None,))  # type: ignore[arg-type]
+    case = cast("ProgramCase", SimpleNamespace(recording=damaged, say=said.append))
+    failure = Failure(WRONG, "output 0 differs", where=("output 0",))
+    place = Location(kernel=ADDMM, buffer="buf1")
+    assert trail_or_nothing(found_in(place, failure), case) is None
+    assert "AttributeError" in said[0]
 
 
 def test_a_stored_trail_without_steps_is_not_printed(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from inductoscope.model.fold import load
-from inductoscope.model.wrapper_lines import wrapper_lines
+from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.recorded import count_guards, package_of_wrapper
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.report.inductor_stages import loop_body
@@ -42,6 +42,22 @@ def test_every_kernel_of_a_package_has_the_line_of_the_cpp_wrapper_that_calls_it
     assert "&buf4_handle, &buf5_handle" in calls["torch.ops.aten.topk.default"]
     assert text.splitlines()[found.first_line - 1] == found.lines[0]
     assert (found.language, found.lines[-1]) == ("cpp", "} // AOTInductorModel::run_impl")
+
+
+def test_outputs_are_known_by_their_place() -> None:
+    """A size, None and a constant are outputs too; the same buffer may be returned twice."""
+    view = "reinterpret_tensor(buf5, (4, s77), (1, 4), 0)"
+    python = f"def call(args):\n    return (s77, buf3, None, {view}, buf3, )\n"
+    assert output_buffers(wrapper_lines(python, ())) == {1: "buf3", 3: "buf5", 4: "buf3"}
+    cpp = """void inductor_entry_impl(
+    auto var_0 = wrap_with_raii_handle_if_needed(reinterpret_tensor_wrapper(buf5, 2, int_array_0));
+    aoti_torch_clone(weight, &output_handles[0]);
+    output_handles[2] = buf3.release();
+    output_handles[3] = var_0.release();
+    output_handles[4] = output_handles[2];
+} // inductor_entry_impl
+"""
+    assert output_buffers(wrapper_lines(cpp, ())) == {2: "buf3", 3: "buf5", 4: "buf3"}
 
 
 def test_an_operation_of_a_package_is_linked_from_its_python_line_to_the_cpp_call() -> None:

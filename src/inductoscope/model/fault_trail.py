@@ -130,7 +130,7 @@ class _Graph:
         if last is None:
             return None
         steps: tuple[TrailStep, ...] = (self._step(last, ()),)
-        reaches = True
+        reaches = _is_same(self._kernel_name(last), guilty.fails)
         if guilty.buffer:
             way = self._way(guilty, last)
             made_by = [(last if name == guilty.buffer else self._call(name), name) for name in way]
@@ -173,14 +173,13 @@ class _Graph:
         return way[::-1]
 
     def _ends(self, guilty: GuiltyPlace) -> Iterator[str]:
-        """Where the fault may show: in what the failing kernel makes, else in the outputs."""
+        """Where the fault shows: in what the failing kernel makes, or in the wrong outputs."""
         if guilty.fails:
             for name in self._makers:
                 if _is_same(self._kernel_name(self._call(name)), guilty.fails):
                     yield name
             return
-        wrong = [self._outputs[n] for n in guilty.outputs if n < len(self._outputs)]
-        yield from (*wrong, *self._outputs)
+        yield from (self._outputs[n] for n in guilty.outputs if n in self._outputs)
 
     def _step(self, call: int, names: Sequence[str]) -> TrailStep:
         leaves = [leaf for leaf in self._leaves if self._call_of(leaf) == call]

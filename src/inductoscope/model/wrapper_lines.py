@@ -78,18 +78,46 @@ def _is_call_of(kernel: Kernel, call: KernelCall, words: set[str]) -> bool:
     )
 
 
-_CPP_OUTPUT = re.compile(r"^\s*output_handles\[\d{1,6}\] = (?:std::move\()?(\w+)")
+_CPP_OUTPUT = re.compile(
+    r"^\s*output_handles\[([0-9]{1,6})\] = (?:std::move\()?(output_handles\[[0-9]{1,6}\]|\w+)"
+)
+# A view gets a variable before it is returned.
+_CPP_VIEW = re.compile(r"^\s*auto (var_[0-9]{1,9}) = (.*)$")
 _PYTHON_OUTPUTS = re.compile(r"^\s*return \((.*)\)\s*$")
 _NAME = re.compile(r"\b(?:buf\d+|arg\w+|primals\w+)\b")
 
 
-def output_buffers(found: WrapperLines) -> tuple[str, ...]:
-    """The buffers that the graph returns, in order; not all, where a line is not as expected."""
+def output_buffers(found: WrapperLines) -> Mapping[int, str]:
+    """The buffers that the graph returns, by their place; a number or None has a place only."""
     if found.language == "cpp":
-        matches = (_CPP_OUTPUT.match(line) for line in found.lines)
-        return tuple(match[1] for match in matches if match)
-    for line in found.lines:
-        returned = _PYTHON_OUTPUTS.match(line)
-        if returned:
-            return tuple(dict.fromkeys(_NAME.findall(returned[1])))
-    return ()
+        return dict(_outputs_in_cpp(found.lines))
+    returned = next(filter(None, map(_PYTHON_OUTPUTS.match, found.lines)), None)
+    entries = _entries(returned[1]) if returned else ()
+    names = ((place, _NAME.search(entry)) for place, entry in enumerate(entries))
+    return {place: name[0] for place, name in names if name}
+
+
+def _outputs_in_cpp(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    # What a name stands for: a view for its buffer, an output that is returned twice for the first.
+    known: dict[str, str] = {}
+    for line in lines:
+        view = _CPP_VIEW.match(line)
+        buffer = _NAME.search(view[2]) if view else None
+        if view and buffer:
+            known[view[1]] = buffer[0]
+        output = _CPP_OUTPUT.match(line)
+        if output:
+            name = known.get(output[2], output[2])
+            known[f"output_handles[{output[1]}]"] = name
+            yield int(output[1]), name
+
+
+def _entries(text: str) -> Iterator[str]:
+    """The entries of a tuple as Python writes it: commas in brackets separate nothing."""
+    start = depth = 0
+    for at, character in enumerate(text):
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            yield text[start:at]
+            start = at + 1
+    yield text[start:]

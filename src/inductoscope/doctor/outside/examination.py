@@ -29,7 +29,7 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_diagnosis
-from inductoscope.doctor.outside.trail import trail_of
+from inductoscope.doctor.outside.trail import trail_or_nothing
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.verdict import Verdict, keep_verdict
 from inductoscope.model.entities import Ending
@@ -73,7 +73,8 @@ class Doctor:
     def examine(self) -> Verdict:
         """The whole job."""
         try:
-            verdict = self._finished(self._examine())
+            verdict = self._examine()
+            verdict = self._finished(verdict, self._found)
         finally:
             self._proof.fresh.close()
             remove_headers(self._request.folder)
@@ -141,7 +142,7 @@ class Doctor:
         else:
             verdict = self._proof.verdict_on(found)
         verdict.partial = True
-        return self._finished(verdict)
+        return self._finished(verdict, found)
 
     def _case_so_far(self) -> ProgramCase:
         """What is known of a first run that was interrupted."""
@@ -156,19 +157,19 @@ class Doctor:
             Instructions(calls=self._request.calls), ended, self._runs, self._proof, self._say
         )
 
-    def _finished(self, verdict: Verdict) -> Verdict:
+    def _finished(self, verdict: Verdict, found: Found | None) -> Verdict:
         """The verdict with the fields that every verdict has."""
         if verdict.verdict == v.HANG:
             add_diagnosis(verdict, self._request.folder)
         if self._case is not None:
             verdict.notes = list(dict.fromkeys(self._case.noted))
             note_copies(verdict, self._case)
-        if self._found is not None and verdict.culprit.kernel:
-            verdict.trail = trail_of(self._found, self._request.folder)
+        if found is not None and verdict.culprit.kernel:
+            verdict.trail = trail_or_nothing(found, self._case_so_far())
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)
-        tried = self._found.candidates_tried if self._found else 0
+        tried = found.candidates_tried if found else 0
         verification = self._proof.verification
         proofs = verification.of if verification else 0
         verdict.runs = self._runs.count + tried + proofs

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-from inductoscope.doctor.failure import SIGNAL, Failure
+from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.finding_verdict import relative_place
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.model.entities import Recording
 from inductoscope.model.fault_trail import (
     FaultTrail,
     GuiltyPlace,
@@ -18,12 +19,21 @@ from inductoscope.model.fault_trail import (
     TrailStep,
     fault_trail,
 )
-from inductoscope.model.fold import load
 
 _OUTPUT = re.compile(r"output (\d{1,6})$")
 
 
-def trail_of(found: Found, folder: Path) -> FaultTrail | None:
+def trail_or_nothing(found: Found, case: ProgramCase) -> FaultTrail | None:
+    """The trail, which is an addition: whatever goes wrong with it, the verdict stands."""
+    try:
+        return trail_of(found, case.recording)
+    except Exception as error:
+        what = f"{type(error).__name__}: {error}"
+        case.say(f"the way from the fault to its cause could not be looked up: {what}")
+        return None
+
+
+def trail_of(found: Found, recording: Recording) -> FaultTrail | None:
     """The trail; None if the kernel is not known by its name in the program's own graph."""
     failure = found.first_failure or found.failure
     place = found.in_program if found.flow else _without_package(found, failure)
@@ -33,15 +43,22 @@ def trail_of(found: Found, folder: Path) -> FaultTrail | None:
         kernel=place.kernel,
         buffer=place.buffer,
         overwrites=place.is_overwritten,
-        outputs=tuple(_outputs(failure)),
-        fails=failure.function if failure.kind == SIGNAL else "",
+        outputs=tuple(_outputs(failure)) if failure.kind in (WRONG, NAN) else (),
+        fails=_failing_kernel(failure, place),
     )
-    trail = fault_trail(load(folder), found.compile, guilty)
+    trail = fault_trail(recording, found.compile, guilty)
     if trail is None:
         return None
     fault = failure.text.strip().partition("\n")[0][:300]
     steps = tuple(map(_with_short_places, trail.steps))
     return replace(trail, steps=steps, fault=fault, wrong=place.text[:1500], how=place.how)
+
+
+def _failing_kernel(failure: Failure, place: Location) -> str:
+    """What dies, hangs or raises: the guilty kernel itself, or one that its buffer leads to."""
+    if failure.kind in (WRONG, NAN):
+        return ""
+    return failure.function if place.buffer else place.kernel
 
 
 def _with_short_places(step: TrailStep) -> TrailStep:
