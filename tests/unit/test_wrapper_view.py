@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.recorded import count_guards, package_of_wrapper
@@ -83,6 +85,26 @@ def test_the_page_has_what_a_package_accepts_and_holds() -> None:
         ("linear.weight", 512),
         ("calls", 64),
     ]
+
+
+class WithoutWrappers:
+    """Texts of a recording whose wrappers got lost."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._texts, self._lost = recording.payloads, {g.wrapper for g in recording.graphs}
+
+    def payload(self, digest: str) -> str | None:
+        return None if digest in self._lost else self._texts.payload(digest)
+
+    def json_payload(self, digest: str) -> object:
+        return self._texts.json_payload(digest)
+
+
+def test_of_a_package_whose_wrapper_is_lost_the_page_claims_nothing() -> None:
+    recording = load(stored("exported_package"))
+    contents = Contents(replace(recording, payloads=WithoutWrappers(recording)))
+    assert contents.index.compiles[0].package == ""
+    assert not [name for name in contents.chunks if name.startswith("package")]
 
 
 def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:

@@ -25,7 +25,8 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.model.timeline import Timeline, timeline
-from inductoscope.packages.recorded import count_guards
+from inductoscope.packages.recorded import count_guards, recorded_package
+from inductoscope.packages.wrapper_text import WrapperText
 from inductoscope.recording.values import texts
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary
@@ -107,8 +108,9 @@ class Contents:
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
-            if _makes_package(compile_):
-                found[f"package-{number}"] = _package(self._recording, compile_)
+            package = _package_of(self._recording, compile_)
+            if package is not None:
+                found[f"package-{number}"] = _package(package)
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
         return {**found, **self.chunks_of_index}
 
@@ -279,7 +281,7 @@ def _compile(recording: Recording, position: int, graphs: tuple[int, ...]) -> Pa
         recompile=compile_.recompile,
         guard_count=count_guards(recording, compile_),
         guards=f"guards-{position}" if compile_.guards else "",
-        package=f"package-{position}" if _makes_package(compile_) else "",
+        package=f"package-{position}" if _package_of(recording, compile_) else "",
         caches=compile_.caches,
         errors=tuple(map(_failure, compile_.errors)),
     )
@@ -352,12 +354,13 @@ def _guards(recording: Recording, compile_: Compile) -> Chunk:
     return lambda: run_chunks.guards(recording, compile_)
 
 
-def _makes_package(compile_: Compile) -> bool:
-    return compile_.flow == AOT_INDUCTOR and any(graph.wrapper for graph in compile_.inductor)
+def _package_of(recording: Recording, compile_: Compile) -> WrapperText | None:
+    """What is known of its package; None if it makes none, or if its wrapper is damaged."""
+    return recorded_package(recording, compile_) if compile_.flow == AOT_INDUCTOR else None
 
 
-def _package(recording: Recording, compile_: Compile) -> Chunk:
-    return lambda: run_chunks.package(recording, compile_)
+def _package(found: WrapperText) -> Chunk:
+    return lambda: run_chunks.package(found)
 
 
 def _ledger_head(rows: Iterable[LedgerRow]) -> LedgerHead:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from inductoscope.model.entities import Compile, Recording, TimedChoice
 from inductoscope.model.timeline import Timeline
 from inductoscope.packages.guards import InputGuard
-from inductoscope.packages.recorded import recorded_package
-from inductoscope.packages.wrapper_text import PackagedConstant
+from inductoscope.packages.wrapper_text import PackagedConstant, WrapperText
 from inductoscope.views.page.chunk_contract import (
     Guards,
     PackageConstant,
@@ -61,11 +60,8 @@ def guards(recording: Recording, compile_: Compile) -> Guards:
     return Guards("\n".join(lines))
 
 
-def package(recording: Recording, compile_: Compile) -> PackageContents:
-    """What the package of one compile accepts and holds, the largest constants first."""
-    found = recorded_package(recording, compile_)
-    if found is None:
-        return PackageContents(inputs=(), sizes=(), constants=())
+def package(found: WrapperText) -> PackageContents:
+    """What a package accepts and holds, the largest constants first."""
     held = sorted(found.constants, key=lambda constant: -constant.bytes)
     return PackageContents(
         inputs=tuple(map(_input, found.guards.inputs)),
