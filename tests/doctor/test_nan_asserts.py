@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.nan_asserts import refused_by_nan_asserts
+from inductoscope.doctor.compare.nan_asserts import Refusal, refused_by_nan_asserts
 
 
 def raised(function: Any) -> Exception:
@@ -34,25 +34,59 @@ def case_of(*inputs: torch.Tensor, function: Any = torch.sin) -> Case:
 NAN = torch.tensor([[1.0, 2.0], [3.0, float("nan")]])
 
 
+def as_results_in_python(*results: torch.Tensor) -> None:
+    return_vars = results
+    for var in return_vars:
+        assert not var.isnan().any().item()
+
+
+def refused(case: Case, *results: torch.Tensor) -> Refusal | None:
+    return refused_by_nan_asserts(raised(lambda: as_results_in_python(*results)), case, ["x"])
+
+
 def test_an_input_that_holds_nan_is_named_with_its_place() -> None:
     for wrapper in (as_wrapper_in_python, as_wrapper_in_cpp):
         said = refused_by_nan_asserts(raised(wrapper), case_of(NAN), ["x"])
-        assert said == "input 0 (x) holds NaN, first at index [1, 1] (1 of 4 elements)"
+        text = "input 0 (x) holds NaN, first at index [1, 1] (1 of 4 elements)"
+        assert said == Refusal(text, is_certain=True)
+
+
+ROOT = case_of(-torch.ones(2), function=torch.sqrt)
+IN_EAGER = "output 0 holds NaN, first at index [0] (2 of 2 elements), in eager as well"
 
 
 def test_nan_that_eager_computes_too_is_not_the_compilers() -> None:
-    case = case_of(-torch.ones(2), function=torch.sqrt)
-    said = refused_by_nan_asserts(raised(as_wrapper_in_python), case, ["x"])
-    assert said == "output 0 holds NaN, first at index [0] (2 of 2 elements), in eager as well"
+    assert refused(ROOT, torch.full((2,), float("nan"))) == Refusal(IN_EAGER, is_certain=True)
+
+
+def test_nan_of_a_buffer_that_eager_does_not_have_is_excused_with_reserve() -> None:
+    def between_kernels() -> None:
+        raise RuntimeError("At least one NaN in buf0")
+
+    said = refused_by_nan_asserts(raised(between_kernels), ROOT, ["x"])
+    assert said == Refusal(IN_EAGER, is_certain=False)
+    # One result more than the function has: the graph keeps it for the backward pass.
+    said = refused(ROOT, torch.ones(2), torch.full((2,), float("nan")))
+    assert said == Refusal(IN_EAGER, is_certain=False)
 
 
 def test_nan_that_compiled_code_alone_makes_is_not_excused() -> None:
-    case = case_of(torch.ones(2))
-    assert refused_by_nan_asserts(raised(as_wrapper_in_python), case, ["x"]) == ""
+    assert refused(case_of(torch.ones(2)), torch.full((2,), float("nan"))) is None
+
+
+def test_nan_of_another_result_excuses_nothing() -> None:
+    """Eager makes NaN of output 1, compiled code of output 0 as well."""
+    case = Case(lambda x: (x, (-x).sqrt()), [torch.ones(2)])
+    assert refused(case, torch.full((2,), float("nan")), torch.full((2,), float("nan"))) is None
+
+
+def test_nan_in_another_element_excuses_nothing() -> None:
+    case = Case(torch.sqrt, [torch.tensor([-1.0, 1.0])])
+    assert refused(case, torch.full((2,), float("nan"))) is None
 
 
 def test_other_errors_are_no_check_for_nan() -> None:
     def another() -> None:
         raise RuntimeError("shapes do not fit")
 
-    assert refused_by_nan_asserts(raised(another), case_of(NAN), ["x"]) == ""
+    assert refused_by_nan_asserts(raised(another), case_of(NAN), ["x"]) is None

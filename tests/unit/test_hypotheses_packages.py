@@ -7,19 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.outside.hypotheses import refused_nan, verdict_of_first
 from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import (
-    NAN_REFUSED as REFUSED,
-)
-from inductoscope.recording.events.checking import (
+    NAN_LIKELY,
     CallChecked,
     CppLibraryTaken,
     GraphCall,
     GraphReturned,
 )
+from inductoscope.recording.events.checking import (
+    NAN_REFUSED as REFUSED,
+)
 from inductoscope.recording.events.compiling import CompileEnd, CompileStart
+from inductoscope.recording.events.process import ExceptionUncaught
+from inductoscope.vocabulary.nan_checks import refused_variable
 from support.program_cases import ENDS_WELL, FAILS, End, written_case
 
 MADE_HERE = CompileStart(compile="aoti/0", function="Model", flow="AOTInductor")
@@ -260,11 +263,46 @@ def test_a_package_that_cannot_be_loaded_is_not_said_to_compute_wrongly(tmp_path
     assert (found.verdict, found.confidence) == ("crash", "likely")
 
 
-def test_nan_that_the_program_itself_has_refused(tmp_path: Path) -> None:
+NAN_TEXT = "input 0 (x) holds NaN, first at index [2, 3] (1 of 48 elements)"
+NAN_ERROR = ExceptionUncaught(type="RuntimeError", message="At least one NaN in arg0_1")
+
+
+@pytest.mark.parametrize(
+    ("verdict", "confidence"), [(REFUSED, "proven"), (NAN_LIKELY, "likely")], ids=str
+)
+def test_nan_that_the_program_itself_has_refused(
+    tmp_path: Path, verdict: str, confidence: str
+) -> None:
     """With nan_asserts, compiled code raises where eager goes on."""
-    text = "input 0 (x) holds NaN, first at index [2, 3] (1 of 48 elements)"
-    case, asked = written_case(tmp_path, replace(FAILS, events=(MADE_HERE, checked(REFUSED, text))))
+    events = MADE_HERE, checked(verdict, NAN_TEXT), NAN_ERROR
+    case, asked = written_case(tmp_path, replace(FAILS, events=events))
     found = verdict_of_first(case)
-    assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", "proven")
-    assert f"nan_asserts), and {text}" in found.summary
+    assert (found.verdict, found.stage, found.confidence) == ("not-a-bug", "user", confidence)
+    assert f"nan_asserts), and {NAN_TEXT}" in found.summary
     assert asked == []
+
+
+@pytest.mark.parametrize(
+    "end",
+    [
+        replace(KILLED, events=(HERE,)),
+        replace(FAILS, events=(ExceptionUncaught(type="ValueError", message="no such file"),)),
+        replace(FAILS, events=(checked("right"), NAN_ERROR)),
+        replace(FAILS, died=True, events=(HERE, NAN_ERROR)),
+        replace(FAILS, events=(replace(NAN_ERROR, thread="loader"),)),
+    ],
+    ids=["it dies", "another error", "a later call", "in a call", "only a thread ends"],
+)
+def test_nan_that_was_refused_excuses_no_later_failure(tmp_path: Path, end: End) -> None:
+    """The program caught the error, went on, and failed for another reason."""
+    events = MADE_HERE, checked(REFUSED, NAN_TEXT), *end.events
+    case, _ = written_case(tmp_path, replace(end, events=events))
+    assert not refused_nan.HYPOTHESIS.applies(case)
+
+
+def test_torchs_check_for_nan_is_told_by_its_line_or_its_message() -> None:
+    line = 'cab.py", line 48, in call\n    assert not buf1.isnan().any().item()\n'
+    assert refused_variable("AssertionError", "", line) == "buf1"
+    assert refused_variable("RuntimeError", "At least one INF in arg0_1", "") == "arg0_1"
+    assert refused_variable("AssertionError", "", "    assert not x.any()\n") == ""
+    assert refused_variable("ValueError", "At least one INF in arg0_1", line) == ""

@@ -46,6 +46,7 @@ from inductoscope.doctor.search.marked_sizes import marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import inductor_settings
 from inductoscope.recording.events.checking import (
+    NAN_LIKELY,
     NAN_REFUSED,
     OUTSIDE,
     WRONG_OUTSIDE,
@@ -231,8 +232,9 @@ class CheckedGraph:
             outcome = run(self.compiled, case.inputs, backward=backward, keeps_graph=keeps_graph)
         except Exception as error:
             refused = refused_by_nan_asserts(error, case, input_names(self.module))
-            if refused:
-                self._notes.checked(self.calls, NAN_REFUSED, refused)
+            if refused is not None:
+                verdict = NAN_REFUSED if refused.is_certain else NAN_LIKELY
+                self._notes.checked(self.calls, verdict, refused.text)
                 return None, None
             failure = self.failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)

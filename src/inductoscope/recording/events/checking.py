@@ -10,8 +10,8 @@ from inductoscope.recording.events.base import Event
 FROM_ELSEWHERE = "package "
 # Verdicts on a call with inputs that the graph was not compiled for.
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
-# The verdict on a call that torch's own check for NaN refuses for good reason.
-NAN_REFUSED = "nan-refused"
+# Verdicts on a call that torch's own check for NaN refuses: for good reason, or so it seems.
+NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,8 +54,8 @@ class CallChecked(Event):
 
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
     call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
-    nan-refused, if nan_asserts raised because of the program's own NaN; is_exact: the same to the
-    last bit.
+    nan-refused, if nan_asserts raised because of the program's own NaN; nan-likely, if there is
+    such NaN, but it may not be what it raised for; is_exact: the same to the last bit.
     """
 
     kind = "check"
