@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from inductoscope.model.entities import Recording
+import pytest
+
+from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
+from inductoscope.model.operator_names import is_same_operator
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.recorded import count_guards, package_of_wrapper
 from inductoscope.views.page.contents import Contents
@@ -44,6 +49,63 @@ def test_every_kernel_of_a_package_has_the_line_of_the_cpp_wrapper_that_calls_it
     assert "&buf4_handle, &buf5_handle" in calls["torch.ops.aten.topk.default"]
     assert text.splitlines()[found.first_line - 1] == found.lines[0]
     assert (found.language, found.lines[-1]) == ("cpp", "} // AOTInductorModel::run_impl")
+
+
+def extern(name: str, reads: str, writes: str) -> Kernel:
+    return Kernel(name, "extern", "", (), (), (reads,), (writes,))
+
+
+def called(*lines: str, kernels: Sequence[Kernel]) -> list[str]:
+    text = "\n".join(["void inductor_entry_impl(", *lines, "} // inductor_entry_impl"])
+    return [k.writes[0] for found in wrapper_lines(text, kernels).kernels.values() for k in found]
+
+
+def test_a_library_call_is_linked_to_a_kernel_of_its_operator_and_to_no_other() -> None:
+    kernels = (
+        extern("extern_kernels.mm", "buf0", "buf1"),
+        extern("torch.ops.lib.foo_backward.default", "buf1", "buf2"),
+        extern("torch.ops.lib.foo.default", "buf2", "buf3"),
+        extern("extern_kernels.addmm", "buf1", "buf4"),
+        extern("extern_kernels.addmm", "buf4", "buf5"),
+    )
+    # Both kernels of this operator have buf4 in common with the call, which only reads it.
+    assert called("aoti_torch_cpu_addmm_out(buf5, buf4, w, 1);", kernels=kernels) == ["buf5"]
+    assert called("aoti_torch_cpu_bmm_out(buf1, buf0, w);", kernels=kernels) == []
+    assert called('aoti_torch_call_dispatcher("lib::foo", "", x);', kernels=kernels) == ["buf3"]
+    by_place = "aoti_torch_proxy_executor_call_function(proxy_executor, 0, {buf2, buf3_handle});"
+    assert called(by_place, kernels=kernels) == ["buf3"]
+
+
+@pytest.mark.parametrize(
+    ("recorded", "reported", "same"),
+    [
+        ("extern_kernels.addmm", "aoti_torch_cpu_addmm_out", True),
+        ("extern_kernels.mm", "aoti_torch_cpu_addmm_out", False),
+        ("extern_kernels.mm", "aoti_torch_cuda__int_mm_out", False),
+        ("torch.ops.aten.sort.stable", "aoti_torch_cpu_sort_stable", True),
+        ("aten.scatter_reduce_.two", "aoti_torch_cpu_scatter_reduce_two_out", True),
+        ("aten.index_put_", "aoti_torch_cpu_index_put_out", True),
+        (
+            "torch.ops.mkldnn._convolution_pointwise_.binary",
+            "aoti_torch_cpu_mkldnn__convolution_pointwise_binary_",
+            True,
+        ),
+        ("torch.ops.lib.foo.default", "lib::foo", True),
+        ("torch.ops.lib.foo_backward.default", "lib::foo", False),
+        ("cpp_fused_add_0", "cpp_fused_add_0", True),
+        ("cpp_fused_add_0", "cpp_fused_add_01", False),
+        ("cpp_fused_add_0", "", False),
+    ],
+)
+def test_an_operator_has_two_names(recorded: str, reported: str, same: bool) -> None:
+    assert is_same_operator(recorded, reported) is same
+
+
+def test_calls_that_match_nothing_do_not_take_long() -> None:
+    kernels = [extern("extern_kernels.mm", "a", f"buf{n}") for n in range(20_000)]
+    start = time.process_time()
+    assert called(*["aoti_torch_cpu_mm_out(x, y, z);"] * 20_000, kernels=kernels) == []
+    assert time.process_time() - start < 5
 
 
 def test_outputs_are_known_by_their_place() -> None:

@@ -14,6 +14,7 @@ from itertools import groupby
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
+from inductoscope.model.operator_names import is_same_operator
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 
@@ -90,17 +91,7 @@ def fault_trail(recording: Recording, compile_id: str, guilty: GuiltyPlace) -> F
 
 
 def _is_in(graph: InductorGraph, guilty: GuiltyPlace) -> bool:
-    return any(_is_same(kernel.name, guilty.kernel) for kernel in graph.kernels)
-
-
-def _is_same(recorded: str, reported: str) -> bool:
-    """C++ wrappers call operators by other names than the scheduler has for them."""
-    if recorded == reported:
-        return True
-    if not reported.startswith("aoti_torch_"):
-        return False
-    bare = recorded.removesuffix(".default").rpartition(".")[2]
-    return reported.removesuffix("_out").endswith(f"_{bare}")
+    return any(is_same_operator(kernel.name, guilty.kernel) for kernel in graph.kernels)
 
 
 class _Graph:
@@ -130,7 +121,7 @@ class _Graph:
         if last is None:
             return None
         steps: tuple[TrailStep, ...] = (self._step(last, ()),)
-        reaches = _is_same(self._kernel_name(last), guilty.fails)
+        reaches = is_same_operator(self._kernel_name(last), guilty.fails)
         if guilty.buffer:
             way = self._way(guilty, last)
             made_by = [(last if name == guilty.buffer else self._call(name), name) for name in way]
@@ -144,7 +135,7 @@ class _Graph:
         calls = [
             number
             for number, kernel in enumerate(self._join.graph.kernels, start=1)
-            if _is_same(kernel.name, guilty.kernel)
+            if is_same_operator(kernel.name, guilty.kernel)
         ]
         if guilty.buffer and guilty.buffer not in self._makers:
             return None
@@ -176,7 +167,7 @@ class _Graph:
         """Where the fault shows: in what the failing kernel makes, or in the wrong outputs."""
         if guilty.fails:
             for name in self._makers:
-                if _is_same(self._kernel_name(self._call(name)), guilty.fails):
+                if is_same_operator(self._kernel_name(self._call(name)), guilty.fails):
                     yield name
             return
         yield from (self._outputs[n] for n in guilty.outputs if n in self._outputs)

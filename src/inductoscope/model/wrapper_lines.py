@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from inductoscope.model.entities import Kernel
+from inductoscope.model.operator_names import called_names, scheduler_names
 from inductoscope.model.wrapper_calls import KernelCall, calls_by_line, run_function
 
 _CALLING = re.compile(r"\s*(?:class Runner|def call)\b")
 _WORD = re.compile(r"[\w.]+")
+_PLAIN_WORD = re.compile(r"\w+")
+_MOST_LOOKED_AT = 32
 
 
 @dataclass(frozen=True)
@@ -56,26 +60,59 @@ def _called_in_python(
 def _called_in_cpp(
     body: str, lines: Sequence[str], kernels: Sequence[Kernel]
 ) -> Iterator[tuple[int, tuple[Kernel, ...]]]:
-    """C++ has other names for library calls. Kernels are called in the order of their nodes."""
+    """Kernels are called in the order of their nodes; C++ has other names for library calls."""
+    places = _Places(kernels)
     begin = 0
     for at, call in calls_by_line(body):
-        words = {word.removesuffix("_handle") for word in re.findall(r"\w+", lines[at])}
-        for place in range(begin, len(kernels)):
-            if _is_call_of(kernels[place], call, words):
-                begin = place + 1
-                yield at, (kernels[place],)
-                break
+        words = {word.removesuffix("_handle") for word in _PLAIN_WORD.findall(lines[at])}
+        place = places.of_call(call, words, begin)
+        if place is not None:
+            begin = place + 1
+            yield at, (kernels[place],)
 
 
-def _is_call_of(kernel: Kernel, call: KernelCall, words: set[str]) -> bool:
-    if call.kind == "kernel":
-        return kernel.name == call.name
-    if kernel.language != "extern":
-        return False
-    by_name = call.kind == "operator" and call.name.replace("::", ".")
-    return bool(words & {*kernel.reads, *kernel.writes}) or (
-        bool(by_name) and str(by_name) in kernel.name
-    )
+class _Places:
+    """The kernels of a graph by their names and by what they write."""
+
+    def __init__(self, kernels: Sequence[Kernel]) -> None:
+        self._kernels = kernels
+        # Kernels that were generated; then the operators.
+        self._generated: dict[str, list[int]] = {}
+        self._named: dict[str, list[int]] = {}
+        self._writers: dict[str, list[int]] = {}
+        for place, kernel in enumerate(kernels):
+            if kernel.language != "extern":
+                self._generated.setdefault(kernel.name, []).append(place)
+                continue
+            for name in scheduler_names(kernel.name):
+                self._named.setdefault(name, []).append(place)
+            for name in dict.fromkeys(kernel.writes):
+                self._writers.setdefault(name, []).append(place)
+
+    def of_call(self, call: KernelCall, words: set[str], begin: int) -> int | None:
+        """The kernel that is called, at `begin` or later; None if that is not sure."""
+        if call.kind == "kernel":
+            return next(iter(_from(begin, self._generated, call.name)), None)
+        # Of a custom operator that is called by its place, only the buffers are on the line.
+        known = self._named if call.name else self._writers
+        names = called_names(call.name) if call.name else words
+        found = sorted({place for name in names for place in _from(begin, known, name)})
+        if call.kind == "operator" and call.name:
+            return found[0] if found else None  # Its buffers are on other lines.
+        best = max(found, key=lambda place: self._agreement(place, words), default=None)
+        return best if best is not None and self._agreement(best, words) else None
+
+    def _agreement(self, place: int, words: set[str]) -> int:
+        """How well the buffers on the line agree: what is written counts for more."""
+        kernel = self._kernels[place]
+        return 2 * (not words.isdisjoint(kernel.writes)) + (not words.isdisjoint(kernel.reads))
+
+
+def _from(begin: int, known: Mapping[str, Sequence[int]], name: str) -> Sequence[int]:
+    """The next few places under a name: a text of a stranger may repeat one call for ever."""
+    places = known.get(name, ())
+    start = bisect_left(places, begin)
+    return places[start : start + _MOST_LOOKED_AT]
 
 
 _CPP_OUTPUT = re.compile(
