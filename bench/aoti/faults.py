@@ -1,7 +1,8 @@
-"""Programs that make and call a package, with faults planted in the compiler, and what is guilty.
+"""Programs that make and call a package and fail, and what is guilty.
 
-Each is a small model of several kernels, as a user would write it. The plant changes one function
-of Inductor when it is imported; nothing in the program mentions it.
+Each is a small model of several kernels, as a user would write it. Most faults are planted in the
+compiler: the plant changes one function of Inductor when it is imported; nothing in the program
+mentions it. One is a bug of torch itself, and two are mistakes of the program.
 """
 
 from __future__ import annotations

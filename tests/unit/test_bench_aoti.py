@@ -189,10 +189,13 @@ def row(fault: str = "a fault", **tool: object) -> Row:
 def test_the_table_says_who_is_wrong_and_where_the_tool_takes_longer() -> None:
     text = markdown([row(), row("slow", cpu_seconds=99.0, executions=4)])
     assert "| a fault | 6, 60 (48) | `cpp_a`, **wrong** | 1 + 2, 30 (25) | `cpp_b` |" in text
-    assert "12 times by hand and 5 times under the tool: 0.42" in text
-    assert "is missed), which also compiles 4 candidates" in text
+    assert (
+        "12 times by hand and 5 times under the tool (42%); the tool also compiles 4 cand" in text
+    )
+    assert "needs 8 runs by hand, of which 5 are 62%." in text
+    assert "is missed in all against the guide" in text
     assert "Fault by fault, it is missed for: slow." in text
-    assert "The tool takes longer for: slow." in text
+    assert "The tool takes longer, in processor time, for: slow." in text
 
 
 def test_what_was_measured_is_kept_and_put_into_the_document(tmp_path: Path) -> None:
