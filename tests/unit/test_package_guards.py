@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,15 @@ def guards() -> PackageGuards:
     wrapper = read_package(PACKAGE).models[0].wrapper
     assert wrapper is not None
     return wrapper.guards
+
+
+def test_demands_are_counted_as_they_are_shown() -> None:
+    """A size that may be anything is no demand, even if it has a name; an alignment is one."""
+    free = InputGuard(0, "x", size_expressions=("s77", "16L"), has_rank=True, sizes={})
+    assert free.size_texts[0] == "s77: any size"
+    assert free.count == 0
+    limited = replace(free, sizes={0: SizeRange(2, 64)}, dtype="float32", aligned_to=16)
+    assert limited.count == 3
 
 
 def test_guards_are_read_from_the_wrapper_of_a_real_package(guards: PackageGuards) -> None:

@@ -79,9 +79,10 @@ class InputGuard:
     @property
     def count(self) -> int:
         """How many demands there are on it."""
-        sizes = [text for text in self.size_texts if text != _ANY_SIZE]
+        sizes = [text for text in self.size_texts if not text.endswith(_ANY_SIZE)]
         strides = [text for text in self.stride_texts if text != "?"]
-        return len(sizes) + len(strides) + bool(self.dtype) + bool(self.device)
+        others = (self.dtype, self.device, self.aligned_to)
+        return len(sizes) + len(strides) + sum(map(bool, others))
 
     @property
     def _dimensions(self) -> int:

@@ -85,10 +85,11 @@ BREAKS = StageEntry(
 
 GUARDS = StageEntry(
     name="guards",
-    summary="Conditions for reusing compiled code, checked on every call.",
-    does="Each assumption that tracing made becomes a check: types, shapes, strides, global "
-    "values, object identities. If one fails, torch tries the frame's next cache entry, and "
-    "recompiles if none matches.",
+    summary="Conditions under which compiled code may be used.",
+    does="Each assumption that tracing made becomes a check in every call: types, shapes, strides, "
+    "global values, object identities. If one fails, torch tries the frame's next cache entry, and "
+    "recompiles if none matches. A package of AOTInductor has demands on its inputs instead, and "
+    "checks them only with AOTI_RUNTIME_CHECK_INPUTS=1.",
     lives=("torch/_dynamo/guards.py", "torch/_guards.py"),
     notions=(
         ("shape guard", "a relation between sizes, such as Ne(s0, 1)"),
