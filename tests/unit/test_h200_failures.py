@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.doctor.codec import decode
-from inductoscope.doctor.failure import device_error
+from inductoscope.doctor.failure import device_error, why_no_trial
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.outside.finding_verdict import verdict_on
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
@@ -99,6 +99,23 @@ def found(name: str) -> Found:
             "triton_per_fused_argmax_0",
             (2, 5),
         ),
+        (
+            "package_illegal_access",
+            "crash",
+            "runtime",
+            "aten.cos.default",
+            "triton_poi_fused_cos_0",
+            (1, 6),
+        ),
+        # Under no_grad and autocast, as its script is.
+        (
+            "race",
+            "wrong-result",
+            "codegen",
+            "aten.mul.Tensor",
+            "triton_red_fused_add_embedding_mean_mul_0",
+            (6, 23),
+        ),
     ],
     ids=[
         "illegal access",
@@ -110,6 +127,8 @@ def found(name: str) -> Found:
         "addition that is not atomic",
         "illegal access behind a C++ wrapper",
         "wild index behind a C++ wrapper",
+        "illegal access in a package",
+        "race",
     ],
 )
 def test_a_failure_on_a_gpu_is_cut_down_and_put_down_to_its_kernel(
@@ -144,6 +163,30 @@ def test_a_clone_that_a_pass_removed_before_a_kernel_of_the_user_names_the_pass(
     assert said.culprit.pass_ == "reinplace_inplaceable_ops"
     assert (what.nodes, what.nodes_before) == (3, 6)
     assert "add_one[(16, 1, 1)](" in what.script
+
+
+def test_a_race_that_is_right_by_chance_has_a_script_that_fills_memory() -> None:
+    script = found("race").script
+    assert "    with torch.no_grad():\n        outputs = function(*arguments)" in script
+    assert "    fill_free_memory()\n    compiled = run(function)" in script
+
+
+@pytest.mark.parametrize(
+    ("answer", "advice"),
+    [
+        ("torch.AcceleratorError: CUDA error: out of memory", "no memory left"),
+        (
+            "torch.AcceleratorError: CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            "nvidia-smi -c DEFAULT",
+        ),
+        ("torch.AcceleratorError: CUDA error: an illegal memory access was encountered", ""),
+        ("MemoryError: out of memory", ""),
+    ],
+)
+def test_a_gpu_that_takes_no_second_process_is_said_to(answer: str, advice: str) -> None:
+    said = why_no_trial(f"Traceback (most recent call last):\n{answer}\n")
+    assert advice in said
+    assert bool(said) == bool(advice)
 
 
 def test_what_is_not_peculiar_to_the_cpp_wrapper_is_said_to_show_without_it() -> None:

@@ -132,3 +132,13 @@ def test_an_interruption_does_not_turn_a_wrong_call_into_one_that_was_not_compar
     case, _ = written_case(tmp_path, End(130, over_time=True, events=events))
     found = known_so_far(case, "Interrupted")
     assert (found.verdict, found.evidence[0]["what"]) == ("unknown", "output 0 is 2, in eager 1")
+
+
+def test_a_program_that_fails_without_the_tool_is_not_called_clean_when_interrupted(
+    tmp_path: Path,
+) -> None:
+    case, _ = written_case(tmp_path, End(events=(COMPILED_ONE, check())), plain=[End(139)])
+    case.runs.without_tool_once("to see where it fails")
+    found = known_so_far(case, "Interrupted")
+    assert found.verdict == "unknown"
+    assert "exit code 139 without this tool, and well under it" in str(found.evidence[0]["what"])

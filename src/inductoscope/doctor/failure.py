@@ -100,6 +100,26 @@ def advice_on_machine(failure: Failure) -> str:
     return next((advice for sign, advice in signs if sign in said), "")
 
 
+# What a GPU answers to a second process that wants to use it.
+_NO_SECOND_PROCESS = (
+    (
+        "busy or unavailable",
+        "the GPU takes no second process, which every trial needs: nvidia-smi -c DEFAULT allows it",
+    ),
+    (
+        "out of memory",
+        "the GPU has no memory left for another process, which every trial needs: end others first",
+    ),
+)
+
+
+def why_no_trial(mistake: str) -> str:
+    """Why nothing could be tried on a GPU, and what to do; "" for any other mistake."""
+    said = mistake.strip().rpartition("CUDA error: ")[2] if "CUDA error: " in mistake else ""
+    said = said or (mistake if "CUDA out of memory" in mistake else "")
+    return next((advice for sign, advice in _NO_SECOND_PROCESS if sign in said), "")
+
+
 _DEVICE_ERROR = re.compile(r"CUDA (?:driver )?error: ([^\n]+)")
 # After these a process cannot use the GPU any more.
 _LOSES_DEVICE = (

@@ -153,7 +153,8 @@ def known_so_far(case: ProgramCase, why: str) -> Verdict:
     right = case.checks_that_are("right", "within-rounding")
     agree, uncompared = len(right), len(case.checks) - len(right)
     run = case.first
-    if run.failed or run.stalled or case.is_seen_wrong:
+    plain = case.runs.plain_so_far
+    if run.failed or run.stalled or case.is_seen_wrong or (plain is not None and plain.failed):
         return _cause_not_known(case, why)
     if not agree:
         text = f"{why}, before any call of a compiled graph was compared with eager."
@@ -179,6 +180,10 @@ def _cause_not_known(case: ProgramCase, why: str) -> Verdict:
         result.add(f"{function.function}: {function.text}", "compared with eager in a fork")
     for check in case.checks_that_are("wrong", "error")[:4]:
         result.add(check.text, f"compile {check.compile}, compared with eager")
+    plain = case.runs.plain_so_far
+    if plain is not None and plain.failed and not case.first.failed:
+        code = plain.ending.exit_code
+        result.add(f"the program ends with exit code {code} without this tool, and well under it")
     return result
 
 

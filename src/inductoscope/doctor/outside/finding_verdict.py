@@ -279,6 +279,10 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         instead = f": {found.alone}" if found.alone else ""
         result.add(f"the graph alone did not fail again, so it was not reduced{instead}")
     for note in found.notes[:2]:
+        advice = f.why_no_trial(note)
+        if advice:
+            result.add(advice, "a fork of the program's copy was refused")
+            break
         raised = re.findall(r"^[\w.]+(?:Error|Exception|Fails|Failure)\b.*", note, re.MULTILINE)
         result.add(raised[-1] if raised else note.strip()[-200:], "an error in inductoscope")
 

@@ -81,6 +81,11 @@ class Runs:
         path = output_of(self._based_on)
         return str(path) if path.exists() else ""
 
+    @property
+    def plain_so_far(self) -> ProgramRun | None:
+        """The run without the tool, if there was one."""
+        return self._plain
+
     def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
         """The first run, on which everything else is based."""
         self._listener.say(why)
