@@ -27,18 +27,32 @@ extern "C" void AOTInductorModelContainerCreate(int n) { std::cout << n; }
 
 
 @pytest.fixture(scope="module")
-def libraries(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+def compilers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """One that links libstdc++ dynamically and one that does not, however g++ was configured."""
+    folder = tmp_path_factory.mktemp("compilers")
+    for name in ("dynamic", "static"):
+        # The driver of C adds no library of C++ itself.
+        libraries = f"-Wl,-B{name} -lstdc++ -Wl,-Bdynamic -lm"
+        (folder / name).write_text(f'#!/bin/sh\nexec gcc "$@" {libraries}\n')
+        (folder / name).chmod(0o755)
+    return {name: str(folder / name) for name in ("dynamic", "static")}
+
+
+@pytest.fixture(scope="module")
+def libraries(
+    tmp_path_factory: pytest.TempPathFactory, compilers: dict[str, str]
+) -> dict[str, Path]:
     """The same source linked in three ways."""
     folder = tmp_path_factory.mktemp("linked")
     (folder / "source.cpp").write_text(SOURCE)
     subprocess.run(["g++", "-c", "-fPIC", "source.cpp"], cwd=folder, check=True)
     ways = {
-        "shared": [],
-        "copied": ["-static-libstdc++"],
-        "hidden": ["-static-libstdc++", "-Wl,--exclude-libs,ALL"],
+        "shared": [compilers["dynamic"]],
+        "copied": [compilers["static"]],
+        "hidden": [compilers["static"], "-Wl,--exclude-libs,ALL"],
     }
-    for name, flags in ways.items():
-        command = ["g++", "-shared", *flags, "source.o", "-o", f"{name}.so"]
+    for name, compiler in ways.items():
+        command = [*compiler, "-shared", "source.o", "-o", f"{name}.so"]
         subprocess.run(command, cwd=folder, check=True)
     return {name: folder / f"{name}.so" for name in ways}
 
@@ -82,20 +96,18 @@ def test_a_copy_is_a_row_of_whether_it_fits(libraries: dict[str, Path]) -> None:
     assert "C++ library" not in [fit.what for fit in fits(package, package.models[0], here)]
 
 
-def test_which_libstdcxx_a_compiler_takes(tmp_path: Path) -> None:
-    assert cpp_library.linked_by(["g++"]).endswith("libstdc++.so")
-    assert cpp_library.linked_by(["g++", "-static-libstdc++"]).endswith("libstdc++.a")
+def test_which_libstdcxx_a_compiler_takes(tmp_path: Path, compilers: dict[str, str]) -> None:
+    assert cpp_library.linked_by([compilers["dynamic"]]).endswith("libstdc++.so")
+    assert cpp_library.linked_by([compilers["static"]]).endswith("libstdc++.a")
     assert cpp_library.linked_by([str(tmp_path / "none")]) == ""
 
 
-def test_another_compiler_is_recommended_if_it_links_dynamically(tmp_path: Path) -> None:
-    static = tmp_path / "static"
-    static.write_text('#!/bin/sh\nexec g++ -static-libstdc++ "$@"\n')
-    static.chmod(0o755)
-    text = cpp_library.advice([str(static)], [str(static), "g++"])
+def test_another_compiler_is_recommended_if_it_links_dynamically(compilers: dict[str, str]) -> None:
+    static, dynamic = compilers["static"], compilers["dynamic"]
+    text = cpp_library.advice([static], [static, dynamic])
     assert f"{static} does not: it takes " in text
-    assert text.endswith("libstdc++.a. g++ does: set CXX=g++.")
-    assert "g++ does so: it takes " in cpp_library.advice(["g++"], [])
+    assert text.endswith(f"libstdc++.a. {dynamic} does: set CXX={dynamic}.")
+    assert f"{dynamic} does so: it takes " in cpp_library.advice([dynamic], [])
     assert cpp_library.advice(None, []) == "This machine has no C++ compiler."
 
 
