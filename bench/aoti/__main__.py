@@ -2,8 +2,8 @@
 
 Each fault is a program that makes a package and calls it. The guide's steps are runs of a script
 that follows it literally and never errs; the tool is given the same program. Counted are the runs
-until the guilty kernel is named, and whether it is the right
-one. The table goes into the document that --markdown names.
+until a guilty kernel is named; noted is whether it is the right one. The table goes into the
+document that --markdown names.
 """
 
 from __future__ import annotations

@@ -7,14 +7,16 @@ interrupted there, and its verdict is what it knows by then. `whole` lets it fin
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,7 +28,9 @@ from bench.aoti.faults import THE_INPUT, THE_OPERATOR, PackageFault
 from inductoscope.processes.status import PROC
 
 _GUILTY = re.compile(r"\] the guilty (kernel|operator) is (\S+): ")
-_TICKS = 100
+_TICKS = os.sysconf("SC_CLK_TCK")
+# How long the doctor may take, once interrupted, to end its children and to write its verdict.
+_GRACE = 60.0
 # Notes every process that runs the program, and none that only mentions it.
 _COUNTER = """
 import os as _os, sys as _sys
@@ -81,17 +85,18 @@ def examine(
     before = _Usage(time.monotonic() - started, 0.0)
     assert child.stderr is not None
     named, said, at, executions, candidates = "", "", before, 0, 0
-    for line in child.stderr:
-        found = _GUILTY.search(line)
-        if found is None or named:
-            continue
-        said = line[found.end() :].strip()
-        named = found[2] if found[1] == "kernel" else THE_OPERATOR
-        at = _Usage(time.monotonic() - started, cpu_of_tree(child.pid))
-        executions, candidates = count_runs(runs), _candidates(folder)
-        if not whole:
-            child.send_signal(signal.SIGINT)
-    usage = _wait(child, limit)
+    with ended_after(child, limit):
+        for line in child.stderr:
+            found = _GUILTY.search(line)
+            if found is None or named:
+                continue
+            said = line[found.end() :].strip()
+            named = found[2] if found[1] == "kernel" else THE_OPERATOR
+            at = _Usage(time.monotonic() - started, cpu_of_tree(child.pid))
+            executions, candidates = count_runs(runs), _candidates(folder)
+            if not whole:
+                os.kill(child.pid, signal.SIGINT)
+    usage = _wait(child, _GRACE)
     end = _Usage(time.monotonic() - started, usage)
     verdict = _verdict(folder)
     if not named:
@@ -112,6 +117,28 @@ def examine(
 class _Usage:
     seconds: float
     cpu_seconds: float
+
+
+@contextlib.contextmanager
+def ended_after(
+    child: subprocess.Popen[Any], limit: float, *, grace: float = _GRACE
+) -> Iterator[None]:
+    """Interrupt a child when its time is up, and kill it if that does not end it.
+
+    Whoever reads what it prints would otherwise wait for as long as it lives.
+    """
+    # Not by the methods of the child, which may reap it: its processor time would be lost.
+    timers = [
+        threading.Timer(limit, os.kill, [child.pid, signal.SIGINT]),
+        threading.Timer(limit + grace, os.kill, [child.pid, signal.SIGKILL]),
+    ]
+    for timer in timers:
+        timer.start()
+    try:
+        yield
+    finally:
+        for timer in timers:
+            timer.cancel()
 
 
 def _wait(child: subprocess.Popen[str], limit: float) -> float:
