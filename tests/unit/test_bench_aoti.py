@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import ast
+import io
 import os
+import re
 import subprocess
 import sys
+import time
+import tokenize
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,7 +27,7 @@ from bench.aoti.printed import (
     shown_calls,
 )
 from bench.aoti.table import BEGIN, END, Row, markdown, put_into, read_rows, write_rows
-from bench.aoti.tool import Examined, count_runs, counted, cpu_of_tree, named_by
+from bench.aoti.tool import Examined, count_runs, counted, cpu_of_tree, ended_after, named_by
 
 # A chain of three kernels; the last one reads the first one's result under another name.
 WRAPPER = """
@@ -180,6 +185,22 @@ def test_processor_time_of_this_process_is_known() -> None:
     assert 0.0 < cpu_of_tree(os.getpid()) < 1e5
 
 
+@pytest.mark.parametrize("ignores", ["", "signal.signal(signal.SIGINT, signal.SIG_IGN); "])
+def test_whoever_reads_what_the_tool_says_waits_no_longer_than_the_limit(ignores: str) -> None:
+    text = f"import signal, time; {ignores}print(1, flush=True); time.sleep(60)"
+    started = time.monotonic()
+    with (
+        subprocess.Popen(
+            [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        ) as child,
+        ended_after(child, 1.0, grace=0.5),
+    ):
+        assert child.stdout is not None
+        list(child.stdout)
+    assert time.monotonic() - started < 30.0
+    assert child.returncode != 0
+
+
 def row(fault: str = "a fault", **tool: object) -> Row:
     trail = Trail(tuple(GuideRun(str(n), 10.0, 8.0) for n in range(6)), "cpp_a", "so it is", 3, 4)
     examined = replace(Examined(1, 2, 30.0, 25.0, "cpp_b", "so it is"), **tool)  # type: ignore
@@ -207,9 +228,32 @@ def test_what_was_measured_is_kept_and_put_into_the_document(tmp_path: Path) -> 
     assert document.read_text() == f"before\n{BEGIN}\n\nnew\n\n{END}\nafter\n"
 
 
+def words_beside_the_code(script: str) -> str:
+    """The title, the comments and the names of a program's files: what no kernel is made from."""
+    comments = [
+        token.string
+        for token in tokenize.generate_tokens(io.StringIO(script).readline)
+        if token.type == tokenize.COMMENT
+    ]
+    texts = [
+        ast.get_docstring(node) or ""
+        for node in ast.walk(ast.parse(script))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+    ]
+    files = re.findall(r'"(\w+\.pt2?)"', script)
+    return "\n".join([*texts, *comments, *files])
+
+
+def test_a_culprit_that_is_given_away_would_be_seen() -> None:
+    script = '"""A flip."""\nx = torch.tanh(y)  # log1p\nsave("argmax.pt2")\n'
+    assert words_beside_the_code(script) == "A flip.\n# log1p\nargmax.pt2"
+
+
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_program_does_not_give_its_culprit_away(fault: PackageFault) -> None:
     compile(fault.fault.script, "script.py", "exec")
     if fault.fault.plant:
         compile(fault.fault.plant, "sitecustomize.py", "exec")
-    assert fault.guilty not in fault.fault.folder
+    said = words_beside_the_code(fault.fault.script)
+    assert "model.pt2" in said
+    assert not re.search(fault.guilty, said, re.IGNORECASE)
