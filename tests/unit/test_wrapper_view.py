@@ -9,14 +9,17 @@ from pathlib import Path
 
 import pytest
 
+from inductoscope.analysis.bounds.kernels import judge_graph
 from inductoscope.model.entities import Kernel, Recording
 from inductoscope.model.fold import load
 from inductoscope.model.operator_names import is_same_operator
 from inductoscope.model.wrapper_lines import output_buffers, wrapper_lines
 from inductoscope.packages.recorded import count_guards, package_of_wrapper
 from inductoscope.views.page.contents import Contents
+from inductoscope.views.report.bounds import facts_of_nodes
 from inductoscope.views.report.inductor_stages import loop_body
 from inductoscope.views.report.package_facts import facts_of_package
+from inductoscope.views.report.sections import fact_text
 from support.examples import stored
 
 WRAPPERS = Path(__file__).parents[1] / "data" / "cpp_wrappers"
@@ -27,7 +30,10 @@ def test_inputs_and_constants_of_a_package() -> None:
     facts = facts_of_package(package)
     assert facts["input 0"] == "arg5_1: float32, [s77: 2 to 64, 16], strides [16, 1], cpu"
     total, *constants = facts["constants"]
-    assert total == "3, 1.2 kB in all"
+    assert total == "3 (1.2 kB in all)"
+    assert fact_text(facts["constants"][:2]) == (
+        "3 (1.2 kB in all); emb.weight (float32 [10, 16], 640 B)"
+    )
     assert constants[0] == "emb.weight (float32 [10, 16], 640 B)"
     assert "changed by cpp_fused_add_" in constants[-1]
 
@@ -174,3 +180,12 @@ def test_loop_bodies_say_whether_their_accesses_stay_inside() -> None:
     facts = {each.title: each.facts for each in loop_body(recording, recording.compiles)}
     relu = facts["aoti/0 inference op2"]
     assert relu == {"bounds": "2 proven", "broken": []}
+
+
+def test_a_loop_body_says_that_there_was_no_time_to_judge_it() -> None:
+    recording = load(stored("exported_package"))
+    (compile_,), (graph,) = recording.compiles, recording.graphs
+    judged = judge_graph(recording, compile_, graph, points=1000, until=0.0)
+    assert facts_of_nodes(judged)["op2"]["bounds"] == (
+        "not judged for lack of time: see inductoscope bounds"
+    )

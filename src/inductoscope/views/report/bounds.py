@@ -64,11 +64,20 @@ def facts_of_nodes(judged: JudgedGraph) -> dict[str, dict[str, Any]]:
         found.setdefault(access.node, []).append(_access_view(judged, access))
     return {
         node: {
-            "bounds": _counts(accesses),
+            "bounds": _counts_in_time(accesses),
             "broken": [view["text"] for view in accesses if view["verdict"] == NAMES[Broken]],
         }
         for node, accesses in found.items()
     }
+
+
+def _counts_in_time(accesses: list[dict[str, Any]]) -> str:
+    """The same as `_counts`, but what there was no time for is not said to be out of reach."""
+    judged = [view for view in accesses if NO_TIME not in view["text"]]
+    if len(judged) == len(accesses):
+        return _counts(judged)
+    note = "not judged for lack of time: see inductoscope bounds"
+    return f"{_counts(judged)}, the rest {note}" if judged else note
 
 
 def _plain(value: Any) -> Any:

@@ -21,7 +21,7 @@ def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
     total = megabytes(sum(each.bytes for each in held))
     return {
         **facts_of_inputs(package),
-        "constants": [f"{len(held)}, {total} in all", *map(constant_text, held)],
+        "constants": [f"{len(held)} ({total} in all)", *map(constant_text, held)],
     }
 
 

@@ -49,7 +49,9 @@ def fact_text(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name} {fact_text(item)}" for name, item in value.items())
     if isinstance(value, (list, tuple)):
-        return ", ".join(fact_text(item) for item in value)
+        texts = [fact_text(item) for item in value]
+        # Where an item has commas of its own, they would not show where it ends.
+        return ("; " if any(", " in text for text in texts) else ", ").join(texts)
     if isinstance(value, float):
         return f"{value:.4g}"
     return str(value)
