@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import itertools
 import random
-import time
 from pathlib import Path
 
 import pytest
 
-from inductoscope.analysis.bounds.bodies import read_body
 from inductoscope.analysis.bounds.context import Context, NameRange
 from inductoscope.analysis.bounds.evaluation import value_of
-from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
-from inductoscope.analysis.bounds.judging import judge_body, judge_parts
+from inductoscope.analysis.bounds.expressions import read_expression
+from inductoscope.analysis.bounds.judging import judge_parts
 from inductoscope.analysis.bounds.kernels import judge_recording
-from inductoscope.analysis.bounds.points import NO_TIME, Purse
+from inductoscope.analysis.bounds.points import Purse
 from inductoscope.analysis.bounds.polynomials import number, polynomial
 from inductoscope.analysis.bounds.proof import Prover, difference
 from inductoscope.analysis.bounds.sentences import who
@@ -27,79 +24,13 @@ from inductoscope.analysis.bounds.verdicts import (
     JudgedAccess,
     OutOfReach,
     Proven,
-    Verdict,
 )
-from inductoscope.analysis.rules import out_of_bounds
 from inductoscope.model.fold import load
 from inductoscope.model.memory import GraphMemory, Room, SizeSymbol
 from inductoscope.model.schedule import IndirectIndex
-from inductoscope.views.report.bounds import bounds_view, print_bounds
-from inductoscope.views.report.terminal import Printer
+from support.loop_bodies import PLAIN, body_text, judged, masked_text, value_text
 
 RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*/recording"))
-
-
-def body_text(ranges: str, index: str, *more: str) -> str:
-    """A body that loads x at an index."""
-    return "\n".join(
-        (
-            f"var_ranges = {ranges}",
-            f"index0 = {index}",
-            "def body(self, ops):",
-            "    get_index = self.get_index('index0')",
-            "    load = ops.load('x', get_index)",
-            *more,
-        )
-    )
-
-
-def masked_text(ranges: str, index: str, compared: str, *, limit: str) -> str:
-    """A body that loads x only where 0 <= compared < limit."""
-    return "\n".join(
-        (
-            f"var_ranges = {ranges}",
-            f"index0 = {compared}",
-            f"index1 = {index}",
-            f"index2 = {limit}",
-            "def body(self, ops):",
-            "    get_index = self.get_index('index0')",
-            "    index_expr = ops.index_expr(get_index, torch.int64)",
-            "    constant = ops.constant(0, torch.int64)",
-            "    ge = ops.ge(index_expr, constant)",
-            "    get_index_1 = self.get_index('index2')",
-            "    index_expr_1 = ops.index_expr(get_index_1, torch.int64)",
-            "    lt = ops.lt(index_expr, index_expr_1)",
-            "    and_ = ops.and_(ge, lt)",
-            "    masked_subblock1 = self.masked_subblock1(and_, 0.0)",
-            "    return masked_subblock1",
-            "def masked_subblock1(self, ops):",
-            "    get_index = self.get_index('index1')",
-            "    load = ops.load('x', get_index)",
-            "    return load",
-        )
-    )
-
-
-def judged(
-    text: str,
-    size: tuple[str, ...],
-    stride: tuple[str, ...],
-    *,
-    symbols: dict[str, SizeSymbol] | None = None,
-    assumed: tuple[str, ...] = (),
-    indirect: dict[str, IndirectIndex] | None = None,
-    replacements: dict[str, str] | None = None,
-    storage: str = "",
-) -> Verdict:
-    """What is said of the last load of x. `storage`: the bytes of the memory that x is in."""
-    around = {"before": "0", "bytes": storage, "itemsize": 4} if storage else {}
-    rooms = {
-        "x": Room(size, stride, is_input=True, **around),
-        "i": Room(("5",), ("1",), is_input=True),
-    }
-    sizes = AdmittedSizes(GraphMemory(rooms, symbols or {}, replacements or {}, assumed))
-    found = list(judge_body(read_body(text), sizes, indirect or {}, Purse(100_000)))
-    return [verdict for access, verdict in found if access.buffer == "x"][-1]
 
 
 ANY = SizeSymbol("2", "int_oo", "8")
@@ -276,61 +207,6 @@ def test_nothing_recorded_is_accused(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
-    [
-        "__import__('os')",
-        "p0.real",
-        "(" * 100 + ")" * 100,
-        "lambda: 0",
-        "p0 if p1 else 2",
-        "1e999*p0",
-        "p0/0",
-        "p0//0",
-        "Eq(1, 2, 3)",
-        "FloorDiv(p0)",
-        "Max()",
-    ],
-)
-def test_what_is_no_index_expression_is_refused(text: str) -> None:
-    with pytest.raises(NotUnderstood):
-        read_expression(text)
-
-
-@pytest.mark.parametrize("index", ["p0/(1 - 1)", "10**70*p0*10**70", "2**(p0 - 99999999)"])
-def test_a_number_that_cannot_be_computed_is_out_of_reach(index: str) -> None:
-    assert isinstance(judged(body_text("{p0: 4}", index), ("4",), ("1",)), OutOfReach)
-
-
-@pytest.mark.parametrize(
-    "line", ["ops.check_bounds()", "ops.constant()", "ops.load_seed()", "ops.to_dtype()"]
-)
-def test_a_line_without_its_arguments_harms_nobody(line: str) -> None:
-    text = body_text("{p0: 4}", "p0", f"    other = {line}")
-    assert isinstance(judged(text, ("4",), ("1",)), Proven)
-
-
-def value_text(*lines: str) -> str:
-    """A body that loads x at a value computed from p0."""
-    return "\n".join(
-        (
-            "var_ranges = {p0: 300}",
-            "index0 = p0",
-            "index1 = indirect0",
-            "def body(self, ops):",
-            "    get_index = self.get_index('index0')",
-            "    v0 = ops.index_expr(get_index, torch.int64)",
-            *(f"    {line}" for line in lines),
-            "    set_indirect0 = self.set_indirect0(value)",
-            "    get_index_1 = self.get_index('index1')",
-            "    load = ops.load('x', get_index_1)",
-        )
-    )
-
-
-PLAIN = {"set_indirect0": IndirectIndex("indirect0", "300", is_checked=False, wraps=False)}
-
-
-@pytest.mark.parametrize(
     "line",
     [
         "value = ops.to_dtype(v0, torch.uint8)",
@@ -348,63 +224,6 @@ def test_bits_of_a_value_are_data(line: str) -> None:
 def test_a_comparison_fits_into_every_type() -> None:
     lines = ("lt = ops.lt(v0, 5)", "value = ops.to_dtype(lt, torch.uint8)")
     assert isinstance(judged(value_text(*lines), ("2",), ("1",), indirect=PLAIN), Proven)
-
-
-def test_a_value_that_doubles_on_every_line_is_given_up() -> None:
-    lines = [f"v{n + 1} = ops.add(v{n}, v{n})" for n in range(38)]
-    text = value_text(*lines, "value = ops.to_dtype(v38, torch.int64)")
-    assert isinstance(judged(text, ("300",), ("1",), indirect=PLAIN), DataDependent)
-
-
-def test_blocks_that_call_each_other_again_and_again_are_given_up() -> None:
-    calls = "\n".join(f"    v{n} = self.block{{}}(mask, 0)" for n in range(10))
-    blocks = [f"def block{n}(self, ops):\n{calls.format(*[n + 1] * 10)}" for n in range(8)]
-    main = f"def body(self, ops):\n{calls.format(*[0] * 10)}"
-    with pytest.raises(NotUnderstood, match="too many lines"):
-        read_body("\n".join(("var_ranges = {p0: 4}", main, *blocks)))
-
-
-def test_what_there_was_no_time_for_is_said_to_be_open() -> None:
-    sizes = AdmittedSizes(GraphMemory({"x": Room(("4",), ("1",))}, {}, {}, ()))
-    late = Purse(1000, until=time.monotonic() - 1)
-    body = read_body(body_text("{p0: 4}", "p0 + 1"))
-    assert [verdict for _, verdict in judge_body(body, sizes, {}, late)] == [OutOfReach(NO_TIME)]
-
-
-def test_a_recording_without_time_for_proofs_says_so() -> None:
-    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
-    view = bounds_view(recording, judge_recording(recording, seconds=-1))
-    texts = [access["text"] for graph in view["graphs"] for access in graph["accesses"]]
-    assert texts
-    assert all(text.endswith(NO_TIME) for text in texts)
-    written = io.StringIO()
-    print_bounds(Printer(written), view)
-    assert "some accesses were not looked at" in written.getvalue()
-
-
-@pytest.mark.parametrize(
-    "body",
-    [
-        "",
-        "var_ranges = {p0: 1e999}\ndef body(self, ops):\n    pass",
-        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.load('buf0', ops.x())",
-        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.load()",
-        "var_ranges = {p0: 4}\ndef body(self, ops):\n    a = ops.lt()",
-    ],
-)
-def test_a_damaged_loop_body_never_ends_the_report(
-    body: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
-    own = recording.payload
-    monkeypatch.setattr(
-        type(recording),
-        "payload",
-        lambda self, digest: body if "def body" in own(digest) else own(digest),
-    )
-    assert list(out_of_bounds.check(recording)) == []
-    kinds = {access.kind for graph in judge_recording(recording) for access in graph.accesses}
-    assert kinds == {"out-of-reach"}
 
 
 def test_a_part_that_leaves_its_buffer_has_a_subject() -> None:
@@ -479,34 +298,3 @@ def least(goal: object, values: dict[str, int]) -> int:
         return value_of(written(goal), values)
     except NoValue:
         return 0
-
-
-@pytest.mark.parametrize(
-    "damaged",
-    [
-        None,
-        7,
-        "x",
-        [],
-        [[1], {"nodes": 3, "buffers": "x", "indirect": [1]}],
-        {"buffers": [1], "symbols": 3},
-        {"buffers": {"buf0": {"same_as": "buf0", "inside": "buf0"}}},
-        {"buffers": {"buf0": {"size": ["s0//0"], "stride": [None], "itemsize": "four"}}},
-        {"symbols": {"s0": {"lower": "x", "upper": []}}, "assumed": ["(((", None]},
-    ],
-)
-def test_a_damaged_description_of_a_graph_never_ends_the_report(
-    damaged: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Whatever stands in the place of its buffers, sizes and scheduler nodes."""
-    recording = load(next(path for path in RECORDINGS if path.parent.name == "relu_add_sum"))
-    (graph,) = (graph for compile_ in recording.compiles for graph in compile_.inductor)
-    own = type(recording).data
-    for digests in (graph.memory, (graph.scheduled_after, graph.scheduled_before)):
-        monkeypatch.setattr(
-            type(recording),
-            "data",
-            lambda self, digest, lost=digests: damaged if digest in lost else own(self, digest),
-        )
-        kinds = {access.kind for found in judge_recording(recording) for access in found.accesses}
-        assert "broken" not in kinds
