@@ -27,7 +27,7 @@ class TrailBuffer:
     node: str = ""
     operation: str = ""
     source: str = ""
-    # The kernel that made it; empty for inputs and constants.
+    # The kernel that made it; empty for inputs and constants, and where it is not known.
     made_by: str = ""
 
 

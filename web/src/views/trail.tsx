@@ -102,9 +102,10 @@ function Cause({ trail, step }: { trail: Trail; step: TrailStep }): JSX.Element 
 
 function BufferText({ trail, buffer }: { trail: Trail; buffer: TrailBuffer }): JSX.Element {
   const facts = [buffer.operation, buffer.source].filter(Boolean).map((text) => brief(text, 80));
-  const maker = buffer.made_by ? `made by ${buffer.made_by}` : "an input or a constant";
+  // Without a maker it may be an input, a constant, or what an unknown call makes.
+  const maker = buffer.made_by ? brief(`made by ${buffer.made_by}`, 200) : undefined;
   return (
-    <span title={brief(maker, 200)}>
+    <span title={maker}>
       {buffer.node ? (
         <Link trail={trail} parameters={{ op: [buffer.node] }} text={buffer.name} />
       ) : (
