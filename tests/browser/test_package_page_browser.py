@@ -17,7 +17,8 @@ def test_trail_leads_from_the_fault_to_its_cause_and_into_the_panes(
     # What leads on is in the column; what else a kernel reads is beside it.
     assert guest.all(".trail-reads > li") == ["primals_2", "buf0 aten.relu.default, train.py:13"]
     reads = guest.page.locator(".trail-reads > li > span").all()
-    assert [one.get_attribute("title") for one in reads] == [None, "made by triton_poi_fused_relu_0"]
+    makers = [one.get_attribute("title") for one in reads]
+    assert makers == [None, "made by triton_poi_fused_relu_0"]
     guest.page.locator(".trail-buffer a", has_text="buf1").click()
     assert guest.parameters()["op"] == ["sigmoid"]
     assert guest.marked("python") == ["gate = torch.sigmoid(x)"]
