@@ -155,6 +155,10 @@ def _print_serving(printer: Printer, serving: View) -> None:
     for way in serving["ways"]:
         lost = f", {way['unmatched']} of {way['calls']} results differ" if way["unmatched"] else ""
         printer.pair(way["name"], f"{way['outcome']}{lost}: {way['text']}")
+    different = serving["streams_different"]
+    if different is not None:
+        outcome = f"interferes, {different} results differ" if different else "agrees"
+        printer.pair("streams", f"{outcome}: calls on several streams of the GPU")
     grown = serving["growth"] or serving["growth_in_python"]
     if not grown:
         printer.pair("growth", "none: memory, open files and threads stay level")
