@@ -18,6 +18,7 @@ from torch._inductor.codegen import cpp
 from inductoscope.doctor.search import axes
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.axis import Axis, Fuel, Situation, patched, replaced, setting_axis
+from inductoscope.vocabulary.flows import CPP_WRAPPER
 from support.programs import Workplace
 
 # As the design lists them.
@@ -79,7 +80,14 @@ def relevant(**known: Any) -> set[str]:
     return {axis.name for axis in AXES if axis.is_relevant(situation)}
 
 
-NEEDS_MORE = {"dynamic shapes", "freezing", "precision casts", "autotuning", "cudagraphs"}
+NEEDS_MORE = {
+    "dynamic shapes",
+    "freezing",
+    "precision casts",
+    "autotuning",
+    "cudagraphs",
+    "tuning while compiling",
+}
 
 
 def test_where_nothing_is_known_all_axes_that_can_matter_are_relevant() -> None:
@@ -94,6 +102,7 @@ def test_where_nothing_is_known_all_axes_that_can_matter_are_relevant() -> None:
         ({"dtypes": frozenset({"torch.bfloat16"})}, "precision casts"),
         ({"settings": {"max_autotune_gemm": True}}, "autotuning"),
         ({"devices": frozenset({"cuda"})}, "cudagraphs"),
+        ({"devices": frozenset({"cuda"}), "flow": CPP_WRAPPER}, "tuning while compiling"),
     ],
 )
 def test_an_axis_is_relevant_where_the_candidate_gives_it_something_to_do(
