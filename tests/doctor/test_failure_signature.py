@@ -6,7 +6,6 @@ import signal
 
 import pytest
 
-from inductoscope.doctor.codec import encode
 from inductoscope.doctor.failure import (
     ERROR,
     HANG,
@@ -18,6 +17,7 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.recording.codec import encode
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart

@@ -8,8 +8,8 @@ import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inductoscope.doctor.codec import decode, encode
 from inductoscope.errors import UsageError
+from inductoscope.recording.codec import decode, encode
 
 # Folders of kept calls, and the files in each.
 KEPT = "kept"

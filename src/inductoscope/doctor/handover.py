@@ -9,11 +9,11 @@ import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.instructions import FINDING, PROGRESS
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
+from inductoscope.recording.codec import decode, encode
 
 
 @dataclass(frozen=True)

@@ -7,9 +7,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.failure import Failure
 from inductoscope.model.checks import NotedDifference
+from inductoscope.recording.codec import decode, encode
 from inductoscope.recording.layout import EXAMINATION
 
 VARIABLE = "INDUCTOSCOPE_DOCTOR"

@@ -8,9 +8,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.codec import decode
 from inductoscope.model.checks import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
+from inductoscope.recording.codec import decode
 from inductoscope.recording.layout import VERDICT
 from inductoscope.recording.values import members
 from inductoscope.recording.verdict_file import stored_verdict

@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
 from inductoscope.doctor.failure import (
     ERROR,
@@ -21,6 +20,7 @@ from inductoscope.doctor.failure import (
     device_error,
 )
 from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.recording.codec import decode
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.events.code import NativeEnd
 from inductoscope.recording.events.compiling import CompileFailed, StageEnd

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.location import Location
@@ -23,6 +22,7 @@ from inductoscope.doctor.search.wrong_result_location import (
     location_at_kernel,
     location_of_answer,
 )
+from inductoscope.recording.codec import decode
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages

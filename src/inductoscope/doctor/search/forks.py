@@ -24,12 +24,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.codec import encode
 from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.model.position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
 from inductoscope.processes.status import cpu_seconds, group_members
+from inductoscope.recording.codec import encode
 from inductoscope.recording.events.base import Event, written_fields
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.events.code import NativeEnd

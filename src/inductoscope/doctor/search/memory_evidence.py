@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.memory_check import MemoryFault, first_memory_fault
 from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
@@ -19,6 +18,7 @@ from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.placement import is_for_gpu
 from inductoscope.doctor.search.sanitizers import run_sanitized
+from inductoscope.recording.codec import decode
 from inductoscope.vocabulary import stages
 
 # What may be wrong because of what lies in memory.

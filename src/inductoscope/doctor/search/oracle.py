@@ -18,7 +18,6 @@ from typing import Any
 
 import torch
 
-from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.compare.bug_or_rounding import comparison_of_metadata, judge
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function, graph_code
@@ -39,6 +38,7 @@ from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import is_for_gpu, placed
 from inductoscope.doctor.search.user_kernels import keeping_kernels, with_kernels_launched
+from inductoscope.recording.codec import decode, encode
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 

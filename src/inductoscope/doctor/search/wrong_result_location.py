@@ -17,7 +17,6 @@ import torch
 from torch.fx import GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from inductoscope.doctor.codec import decode
 from inductoscope.doctor.compare.bug_or_rounding import judge
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.custom_operators import first_false_declaration
@@ -38,6 +37,7 @@ from inductoscope.doctor.search.oracle import compiled, compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.suspects import operations_wrong_alone
 from inductoscope.errors import ToolFailure
+from inductoscope.recording.codec import decode
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 from inductoscope.vocabulary.frames import frames_in, innermost_users

@@ -7,8 +7,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from inductoscope.doctor.codec import decode, encode
 from inductoscope.doctor.instructions import INSIDE_VARIABLE, VARIABLE
+from inductoscope.recording.codec import decode, encode
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Dataclasses to JSON and back: what the doctor's processes hand each other.
+"""Dataclasses to JSON and back: what processes of the tool hand each other.
 
 Both directions are derived from the fields of the class. Reading tolerates damage: an unknown key
 is ignored, a value of the wrong type counts as absent, and an absent value takes the default of its

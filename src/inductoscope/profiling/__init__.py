@@ -1,0 +1,1 @@
+"""Where time goes: measured, with its spread, and what would be faster."""

@@ -1,0 +1,181 @@
+"""Times compiled calls inside the program: functions, graphs, packages.
+
+Only the outermost call is timed: a compiled function with all the graphs that it runs, or a graph
+that no function calls, as autograd does for a backward pass. A call in which something is compiled
+is kept apart, and so is the first one after that, which still fills caches.
+"""
+
+from __future__ import annotations
+
+import functools
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.profiling.timings import FUNCTION, GRAPH, CallTimes, ProcessTimes
+
+# Calls of one thing whose times are kept; of more, as many that are chosen at random.
+_MOST_KEPT = 4096
+_MOST_APART = 256
+
+
+@dataclass
+class Reservoir:
+    """So many of a stream of numbers, each with the same chance to be among them."""
+
+    size: int = _MOST_KEPT
+    count: int = 0
+    total: int = 0
+    kept: list[int] = field(default_factory=list)
+    # Of its own: the program's random numbers stay as they are.
+    _random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def add(self, value: int) -> None:
+        """One more number."""
+        self.count += 1
+        self.total += value
+        if len(self.kept) < self.size:
+            self.kept.append(value)
+            return
+        place = self._random.randrange(self.count)
+        if place < self.size:
+            self.kept[place] = value
+
+
+@dataclass
+class _Timed:
+    """What was measured of one compiled thing so far."""
+
+    name: str
+    kind: str
+    place: str
+    steady: Reservoir = field(default_factory=Reservoir)
+    compiling: list[int] = field(default_factory=list)
+    warming: list[int] = field(default_factory=list)
+    dropped: int = 0
+    is_warm: bool = False
+    # The place of its first call among the first calls of all of them; 0 before that.
+    order: int = 0
+
+    def note(self, duration: int, *, compiled: bool) -> None:
+        if duration < 0:
+            self.dropped += 1
+        elif compiled:
+            self.compiling.append(duration)
+            self.is_warm = False
+        elif not self.is_warm:
+            self.warming.append(duration)
+            self.is_warm = True
+        else:
+            self.steady.add(duration)
+
+    def as_data(self) -> CallTimes:
+        return CallTimes(
+            self.name,
+            self.kind,
+            self.place,
+            self.steady.count,
+            self.steady.total,
+            tuple(self.steady.kept),
+            tuple(self.compiling[:_MOST_APART]),
+            tuple(self.warming[:_MOST_APART]),
+            self.dropped,
+        )
+
+
+class _CallDepth(threading.local):
+    value = 0
+
+
+class CallClock:
+    """Times the outermost compiled calls of this process, on all its threads."""
+
+    def __init__(
+        self,
+        clock: Callable[[], int] = time.perf_counter_ns,
+        after_call: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`after_call` is called after every call, when its time has been taken."""
+        self._clock = clock
+        self._after_call = after_call
+        self._depth = _CallDepth()
+        self._timed: dict[tuple[str, str, str], _Timed] = {}
+        # Raised whenever a compile begins, on any thread.
+        self.compiles = 0
+        self.waited_for_gpu = False
+
+    def compile_begins(self) -> None:
+        """Something is about to be compiled."""
+        self.compiles += 1
+
+    def timed(
+        self, function: Callable[..., Any], name: str, kind: str = FUNCTION, place: str = ""
+    ) -> Callable[..., Any]:
+        """The function; its outermost calls are timed."""
+        depth, clock = self._depth, self._clock
+        timed = self._timed.setdefault((kind, name, place), _Timed(name, kind, place))
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            if depth.value or _is_traced():
+                return function(*args, **kwargs)
+            depth.value = 1
+            try:
+                compiles = self.compiles
+                self._wait_for_gpu()
+                started = clock()
+                result = function(*args, **kwargs)
+                self._wait_for_gpu()
+                timed.note(clock() - started, compiled=compiles != self.compiles)
+                if not timed.order:
+                    self._called_first(timed)
+            finally:
+                depth.value = 0
+            self._after_call()
+            return result
+
+        return call
+
+    def _called_first(self, timed: _Timed) -> None:
+        timed.order = 1 + sum(1 for other in list(self._timed.values()) if other.order)
+        if timed.kind == GRAPH:
+            # What torch calls it depends on how it is compiled; its place in the program does not.
+            numbered = sum(1 for other in list(self._timed.values()) if _is_called_graph(other))
+            timed.name = f"graph {numbered}"
+
+    def _wait_for_gpu(self) -> None:
+        """On a GPU a call returns before its work is done."""
+        cuda: Any = sys.modules.get("torch.cuda")
+        if cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing():
+            cuda.synchronize()
+            self.waited_for_gpu = True
+
+    def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
+        """Everything that was measured so far, of what was called."""
+        torch: Any = sys.modules.get("torch")
+        called = sorted(
+            (timed for timed in list(self._timed.values()) if timed.order),
+            key=lambda timed: timed.order,
+        )
+        return ProcessTimes(
+            pid,
+            tuple(timed.as_data() for timed in called),
+            threads=torch.get_num_threads() if torch is not None else 0,
+            torch=str(getattr(torch, "__version__", "")),
+            waited_for_gpu=self.waited_for_gpu,
+            settings=settings or {},
+        )
+
+
+def _is_called_graph(timed: _Timed) -> bool:
+    return timed.kind == GRAPH and timed.order > 0
+
+
+def _is_traced() -> bool:
+    """Whether Dynamo follows the call rather than making it."""
+    compiler: Any = sys.modules.get("torch.compiler")
+    return bool(compiler is not None and compiler.is_compiling())

@@ -1,0 +1,1 @@
+"""Time of every kernel, and the least that the machine needs for it."""
