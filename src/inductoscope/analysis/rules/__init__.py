@@ -8,12 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from inductoscope.analysis.rules import (
+    atomic_adds,
     cache_hits,
     compile_error,
+    compile_threads,
     crash,
+    element_by_element,
     exit_code,
     graph_breaks,
     incomplete_recording,
+    kept_apart,
+    layout_copies,
     narrow_value,
     nothing_recorded,
     out_of_bounds,
@@ -21,7 +26,13 @@ from inductoscope.analysis.rules import (
     program_failed,
     ran_in_eager,
     recompiles,
+    recomputed,
+    register_spills,
+    scalar_loop,
     stall,
+    tensor_cores_unused,
+    threads_restarted,
+    tiny_kernels,
     view_off,
 )
 from inductoscope.analysis.rules.finding import Finding
@@ -40,6 +51,17 @@ RULES: tuple[Rule, ...] = (
     ran_in_eager.check,
     graph_breaks.check,
     recompiles.check,
+    scalar_loop.check,
+    element_by_element.check,
+    recomputed.check,
+    threads_restarted.check,
+    atomic_adds.check,
+    kept_apart.check,
+    layout_copies.check,
+    register_spills.check,
+    tensor_cores_unused.check,
+    tiny_kernels.check,
+    compile_threads.check,
     incomplete_recording.check,
     view_off.check,
     exit_code.check,
@@ -49,6 +71,21 @@ RULES: tuple[Rule, ...] = (
 
 # The rules that say why a program ended as it did.
 ENDINGS = ("program_failed", "crash")
+# The rules that say what makes compiled code slow, the costliest kind first.
+SLOWNESS = (
+    "recompiles",
+    "graph_breaks",
+    "scalar_loop",
+    "element_by_element",
+    "recomputed",
+    "threads_restarted",
+    "atomic_adds",
+    "kept_apart",
+    "layout_copies",
+    "register_spills",
+    "tensor_cores_unused",
+    "tiny_kernels",
+)
 # The rules that say why a program ran, but not compiled.
 UNCOMPILED = ("ran_in_eager",)
 

@@ -1,0 +1,136 @@
+"""The loops of a generated C++ kernel, read from its text: how long, how nested, how they run.
+
+Inductor writes one brace per line and indents by block, so a block ends where its indentation does.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+_LOOP = re.compile(r"for\(int64_t (?P<name>\w+)=(?P<start>.+?); (?P=name)<(?P<end>.+?); "
+                   r"(?P=name)\+=(?P<step>.+)\)")  # fmt: skip
+_NUMBER = re.compile(r"(?:static_cast<int64_t>\()?(\d+)L?\)?")
+_VECTOR = "at::vec::"
+_THREADS = "#pragma omp parallel"
+
+
+@dataclass(frozen=True)
+class CppLoop:
+    """A loop of a kernel; None where a number is not known before the program runs."""
+
+    variable: str
+    start: int | None
+    end: int | None
+    step: int | None
+    # The lines of its body that no inner loop has.
+    own_lines: tuple[str, ...]
+    inner: tuple[CppLoop, ...]
+
+    @property
+    def elements(self) -> int:
+        """How many places it goes through; 1 if that is not known."""
+        return max(self.end - (self.start or 0), 1) if self.end is not None else 1
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether it takes several places at once."""
+        return self.step != 1 or any(_VECTOR in line for line in self.own_lines)
+
+    @property
+    def starts_threads(self) -> bool:
+        """Whether each of its rounds starts threads and waits for them."""
+        return any(line.startswith(_THREADS) for line in self.own_lines)
+
+
+@dataclass(frozen=True)
+class LoopNest:
+    """An innermost loop, with the loops around it, outermost first."""
+
+    outer: tuple[CppLoop, ...]
+    loop: CppLoop
+
+    @property
+    def elements(self) -> int:
+        """How many places all loops together go through, as far as that is known."""
+        product = self.loop.elements
+        for loop in self.outer:
+            product *= loop.elements
+        return product
+
+    @property
+    def is_vectorized(self) -> bool:
+        """Whether any of the loops takes several places at once."""
+        return any(loop.is_vectorized for loop in (*self.outer, self.loop))
+
+
+def read_loops(source: str) -> tuple[CppLoop, ...]:
+    """The outermost loops of a kernel."""
+    return tuple(_loops(source.splitlines()))
+
+
+def loop_nests(source: str) -> Iterator[LoopNest]:
+    """Every innermost loop of a kernel."""
+    for loop in read_loops(source):
+        yield from _nests((), loop)
+
+
+def _nests(outer: tuple[CppLoop, ...], loop: CppLoop) -> Iterator[LoopNest]:
+    if not loop.inner:
+        yield LoopNest(outer, loop)
+    for inner in loop.inner:
+        yield from _nests((*outer, loop), inner)
+
+
+def _loops(lines: list[str]) -> Iterator[CppLoop]:
+    place = 0
+    while place < len(lines):
+        head = _LOOP.fullmatch(lines[place].strip())
+        place += 1
+        if head is not None:
+            body = _block(lines, place)
+            place += len(body)
+            yield _loop(head, body)
+
+
+def _block(lines: list[str], begin: int) -> list[str]:
+    """The lines of the block that begins here, with its braces."""
+    indent = _indent(lines[begin]) if begin < len(lines) else 0
+    closing = " " * indent + "}"
+    for place in range(begin, len(lines)):
+        if lines[place].rstrip() == closing:
+            return lines[begin : place + 1]
+    return lines[begin:]
+
+
+def _loop(head: re.Match[str], body: list[str]) -> CppLoop:
+    inner = tuple(_loops(body))
+    return CppLoop(
+        variable=head["name"],
+        start=_number(head["start"]),
+        end=_number(head["end"]),
+        step=_number(head["step"]),
+        own_lines=tuple(_own_lines(body)),
+        inner=inner,
+    )
+
+
+def _own_lines(body: list[str]) -> Iterator[str]:
+    place = 0
+    while place < len(body):
+        line = body[place].strip()
+        place += 1
+        if _LOOP.fullmatch(line):
+            place += len(_block(body, place))
+        elif line:
+            yield line
+
+
+def _number(text: str) -> int | None:
+    found = _NUMBER.fullmatch(text.strip())
+    return int(found[1]) if found else None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
