@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
+from pathlib import Path
 
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.verdicts import Broken
@@ -171,3 +172,41 @@ def test_every_planted_off_by_one_is_found(workplace: Workplace) -> None:
     found = [f for f in diagnose(run.recording) if f.rule == "out_of_bounds"]
     assert all("reads outside arg" in finding.title for finding in found)
     assert sum("size()" in finding.title for finding in found) == 4
+
+
+# A GPU that is not there. The second function is compiled where torch always takes 32 bits, and
+# adds no guard.
+NARROW_INDICES = """
+from support import virtual_gpu
+import torch
+
+virtual_gpu.install(precompiles=False)
+from torch._inductor.codegen.simd import SIMDScheduling
+
+def healthy(x):
+    return x.flip(-1) * 2 + x.sum()
+
+def planted(x):
+    return x.flip(-1) * 2 + x.sum() + 1
+
+with virtual_gpu.tensors():
+    torch.compile(healthy, dynamic=True)(virtual_gpu.tensor(30, 40))
+    SIMDScheduling.can_use_32bit_indexing = staticmethod(lambda numel, buffers: True)
+    torch.compile(planted, dynamic=True)(virtual_gpu.tensor(30, 40))
+"""
+
+
+def test_indices_of_32_bits_that_no_guard_protects_are_found(workplace: Workplace) -> None:
+    script = workplace.write("narrow.py", NARROW_INDICES)
+    run = workplace.run(str(script), PYTHONPATH=str(Path(__file__).parents[1]))
+    assert run.exit_code == 0, run.stderr
+    found = {
+        (graph.compile.function, kernel.kind)
+        for graph in judge_recording(run.recording)
+        for kernel in graph.index_types
+    }
+    assert found == {("healthy", "proven"), ("planted", "broken")}
+    findings = [f for f in diagnose(run.recording) if f.rule == "index_overflow"]
+    assert findings
+    assert all("do not fit into 32 bits" in finding.title for finding in findings)
+    assert all("and the guards admit that" in finding.evidence[0] for finding in findings)

@@ -107,7 +107,7 @@ class BodyJudge:
         if access.is_search:
             return DataDependent((access.buffer,), None, is_inside=False)
         try:
-            return self._judge_once(self._prepared(access))
+            return self._judge_once(self.prepared(access))
         except NotUnderstood as why:
             return OutOfReach(f"not understood: {why}")
         except TooManyPoints:
@@ -146,14 +146,15 @@ class BodyJudge:
         return self.sizes.resolved(replaced(expression, self._computed))
 
     @cached_property
-    def _lengths(self) -> dict[str, Expression]:
+    def lengths(self) -> dict[str, Expression]:
+        """Of each loop."""
         return {name: self.sizes.resolved(size) for name, size in self.body.ranges.items()}
 
     @property
     def _fixed_lengths(self) -> dict[str, int]:
         return {
             name: size.value
-            for name, size in self._lengths.items()
+            for name, size in self.lengths.items()
             if isinstance(size, Number) and isinstance(size.value, int)
         }
 
@@ -161,16 +162,17 @@ class BodyJudge:
     def _context(self) -> Context:
         loops = {
             name: NameRange(number(0), polynomial(size) - number(1))
-            for name, size in self._lengths.items()
+            for name, size in self.lengths.items()
         }
         data = {name: found.span for name, found in self._data.items()}
         spans = {**self.sizes.spans, **loops, **data}
         # The body runs only if no loop is empty.
-        runs = [Applied("ge", (size, Number(1))) for size in self._lengths.values()]
+        runs = [Applied("ge", (size, Number(1))) for size in self.lengths.values()]
         known = Context(spans, sizes=frozenset(self.sizes.spans))
         return known.assuming((*self.sizes.assumed, *runs))
 
-    def _prepared(self, access: MemoryAccess) -> MemoryAccess:
+    def prepared(self, access: MemoryAccess) -> MemoryAccess:
+        """The access in terms of loop variables and sizes, with all that holds when it is made."""
         conditions = (*access.conditions, *self._asserted)
         return replace(
             access,
@@ -185,7 +187,7 @@ class BodyJudge:
         room = self.sizes.memory.rooms.get(access.buffer)
         if self._data or room is None or room.same_as:
             return self._judge(access)
-        key = (access.index, access.conditions, tuple(self._lengths.items()), room)
+        key = (access.index, access.conditions, tuple(self.lengths.items()), room)
         if key not in self.known:
             self.known[key] = self._judge(access)
         return self.known[key]
@@ -205,14 +207,15 @@ class BodyJudge:
         return self._computed_verdict(access, rooms, data, free)
 
     def _is_proven(self, access: MemoryAccess, room: Positions) -> bool:
-        prover = self._prover(access.conditions)
+        prover = self.prover(access.conditions)
         return (
             all(prover.never_negative(difference(n, Number(1))) for n in room.lengths)
             and prover.never_negative(difference(access.index, room.first))
             and prover.never_negative(difference(add(room.end, Number(-1)), access.index))
         )
 
-    def _prover(self, conditions: tuple[Expression, ...]) -> Prover:
+    def prover(self, conditions: tuple[Expression, ...] = ()) -> Prover:
+        """Answers questions about points where the conditions hold."""
         if conditions not in self._provers:
             self._provers[conditions] = Prover(self._context.assuming(conditions), self.purse.until)
         return self._provers[conditions]
@@ -247,15 +250,15 @@ class BodyJudge:
 
     def _names(self, access: MemoryAccess, rooms: list[Positions]) -> frozenset[str]:
         """The sizes that it depends on."""
-        parts = (access.index, *access.conditions, *self._lengths.values())
+        parts = (access.index, *access.conditions, *self.lengths.values())
         named = (room.names for room in rooms)
         found = frozenset[str]().union(*named, *map(names_in, parts))
-        return found - self._lengths.keys() - self._data.keys()
+        return found - self.lengths.keys() - self._data.keys()
 
     def _extremes(
         self, access: MemoryAccess, data: list[_DataIndex], sizes: Point
     ) -> Extremes | None:
-        lengths = {name: value_of(size, sizes) for name, size in self._lengths.items()}
+        lengths = {name: value_of(size, sizes) for name, size in self.lengths.items()}
         for found in data:
             lengths[found.name] = _places(found, sizes)
         return extremes(access.index, access.conditions, lengths, sizes, self.purse)
@@ -280,11 +283,11 @@ class BodyJudge:
         if value_of(access.index, values) != position:
             return OutOfReach("no proof was found")
         given = {f.source.buffers[0]: point[f.name] for f in data if f.name in point}
-        loops = {name: place for name, place in values.items() if name in self._lengths}
+        loops = {name: place for name, place in values.items() if name in self.lengths}
         return Broken(sizes, loops, position, *room, given)
 
     def _whole_point(self, point: Point) -> dict[str, int]:
-        return {**dict.fromkeys(self._lengths, 0), **point}
+        return {**dict.fromkeys(self.lengths, 0), **point}
 
     def _is_free(self, found: _DataIndex) -> bool:
         """Whether the user can give it any value that passes the check."""

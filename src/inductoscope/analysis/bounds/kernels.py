@@ -5,16 +5,27 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from inductoscope.analysis.bounds.bodies import read_body
-from inductoscope.analysis.bounds.expressions import FAILURES, NotUnderstood
-from inductoscope.analysis.bounds.judging import judge_body, judge_parts
+from inductoscope.analysis.bounds.expressions import (
+    FAILURES,
+    ONE,
+    Applied,
+    Expression,
+    NotUnderstood,
+)
+from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexType, judge_indices
+from inductoscope.analysis.bounds.index_types import NARROW, read_index_types
+from inductoscope.analysis.bounds.judging import BodyJudge, judge_body, judge_parts
 from inductoscope.analysis.bounds.points import OutOfTime, Purse
+from inductoscope.analysis.bounds.polynomials import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import JudgedAccess, OutOfReach, Verdict
-from inductoscope.model.entities import Compile, InductorGraph, Recording
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode, read_schedule
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 # Points of loops that are computed for one graph where a proof is not found; a few seconds.
 MOST_POINTS = 2_000_000
@@ -32,6 +43,8 @@ class JudgedGraph:
     accesses: tuple[JudgedAccess, ...]
     # Kernels without a loop body: calls of a library, and templates.
     without_body: tuple[str, ...]
+    # Kernels that index with fewer than 64 bits.
+    index_types: tuple[JudgedIndexType, ...] = ()
 
 
 def judge_recording(
@@ -43,6 +56,20 @@ def judge_recording(
         for graph in compile_.inductor:
             if graph.scheduled_after or graph.scheduled_before:
                 yield judge_graph(recording, compile_, graph, points=points, until=until)
+
+
+def judge_index_types(
+    recording: Recording, *, seconds: float = MOST_SECONDS
+) -> Iterator[tuple[JudgedGraph, JudgedIndexType]]:
+    """Every kernel that indexes with fewer than 64 bits; its accesses are not judged."""
+    until = time.monotonic() + seconds
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            memory = read_memory(recording, compile_, graph)
+            found = _narrow_kernels(recording, compile_, graph, memory, until)
+            judged = JudgedGraph(compile_, graph, memory, (), (), found)
+            for kernel in found:
+                yield judged, kernel
 
 
 def judge_graph(
@@ -67,7 +94,8 @@ def judge_graph(
     ]
     with_body = {kernels.get(leaf.name, "") for leaf in leaves if leaf.body}
     others = tuple(k.name for k in graph.kernels if k.name not in with_body)
-    return JudgedGraph(compile_, graph, memory, tuple(judged), others)
+    narrow = _narrow_kernels(recording, compile_, graph, memory, until)
+    return JudgedGraph(compile_, graph, memory, tuple(judged), others, narrow)
 
 
 @dataclass(frozen=True)
@@ -104,6 +132,59 @@ def _judge_leaf(
             verdict=verdict,
             origins=leaf.origins,
         )
+
+
+def _narrow_kernels(
+    recording: Recording,
+    compile_: Compile,
+    graph: InductorGraph,
+    memory: GraphMemory,
+    until: float,
+) -> tuple[JudgedIndexType, ...]:
+    """Kernels whose text has indices of 32 bits, judged."""
+    found = []
+    leaves: list[ScheduledNode] | None = None
+    for kernel in graph.kernels:
+        types = read_index_types(recording.payload(kernel.digest), kernel.language)
+        if types is None:
+            continue
+        if leaves is None:
+            scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
+            leaves = [leaf for node in scheduled for leaf in node.leaves if leaf.body]
+        inside = [leaf for leaf in leaves if leaf.name in kernel.nodes]
+        if inside:
+            bodies = partial(_indexed_bodies, recording, kernel, inside, Purse(0, until))
+            is_checked = compile_.flow != AOT_INDUCTOR
+            verdict = judge_indices(types, bodies, memory, guards_are_checked=is_checked)
+            found.append(JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins))
+    return tuple(found)
+
+
+def _indexed_bodies(
+    recording: Recording,
+    kernel: Kernel,
+    leaves: list[ScheduledNode],
+    purse: Purse,
+    sizes: AdmittedSizes,
+) -> Iterator[IndexedBody]:
+    for leaf in leaves:
+        if purse.is_late:
+            raise OutOfTime
+        lines: dict[str, tuple[str, ...]] = {}
+        for node, operation, line in kernel.lines:
+            if node == leaf.name:
+                lines[operation] = (*lines.get(operation, ()), line)
+        judge = BodyJudge(read_body(recording.payload(leaf.body)), sizes, leaf.indirect, purse)
+        yield IndexedBody(judge, _counts(leaf, sizes), lines)
+
+
+def _counts(leaf: ScheduledNode, sizes: AdmittedSizes) -> tuple[Expression, Expression]:
+    """How often a loop body runs: outside a reduction, and in one."""
+    pointwise, reduction = (
+        written(polynomial(Applied("mul", (ONE, *map(sizes.read, lengths)))))
+        for lengths in (*leaf.sizes, (), ())[:2]
+    )
+    return pointwise, reduction
 
 
 def _why_lost(why: Exception) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from inductoscope.analysis.bounds.index_range import JudgedIndexType, Limited, Overflows
 from inductoscope.analysis.bounds.kernels import JudgedGraph
 from inductoscope.analysis.bounds.verdicts import (
     Broken,
@@ -54,13 +55,37 @@ def broken_sentence(judged: JudgedGraph, access: JudgedAccess, found: Broken) ->
 
 def sizes_sentence(judged: JudgedGraph, found: Broken) -> str:
     """The sizes of a counterexample by where they come from: L['x'].size()[0] = 7."""
+    return _by_source(judged, found.sizes)
+
+
+def _by_source(judged: JudgedGraph, sizes: Mapping[str, int]) -> str:
     symbols = judged.memory.symbols
     parts = [
         f"{symbols[name].source or name} = {value}"
-        for name, value in found.sizes.items()
+        for name, value in sizes.items()
         if name in symbols
     ]
     return ", ".join(parts)
+
+
+def index_sentence(judged: JudgedGraph, found: JudgedIndexType) -> str:
+    """Whether a kernel's indices fit into their type."""
+    verdict, own = found.verdict, f"{found.kernel} indexes with {found.bits} bits"
+    largest = (1 << (found.bits - 1)) - 1
+    if isinstance(verdict, Overflows):
+        at = _by_source(judged, verdict.sizes)
+        reached = f"{verdict.what} reaches {verdict.value:,}" + (f" where {at}" if at else "")
+        return f"{own}, which hold up to {largest:,}: {reached}, and the guards admit that"
+    if isinstance(verdict, Limited):
+        at = _by_source(judged, verdict.sizes)
+        first = f"; {at} is more" if at else ""
+        return (
+            f"{own}: enough as long as {' and '.join(verdict.assumed)}{first}. torch takes that "
+            "for granted, since the export sets no upper limit, and the package does not check it"
+        )
+    if isinstance(verdict, OutOfReach):
+        return f"{own}: {verdict.why}"
+    return f"{own}: enough {verdict.how}"
 
 
 def who(access: JudgedAccess) -> str:

@@ -98,19 +98,19 @@ class AdmittedSizes:
 
     def tried(self, names: frozenset[str]) -> Iterator[dict[str, int]]:
         """AdmittedSizes that satisfy every guard: first those of the run, then unusual ones."""
-        wanted = sorted(self._with_neighbours(names))
+        wanted = sorted(self.with_neighbours(names))
         if not wanted:
             yield {}
             return
         seen = set()
         for values in itertools.islice(self._combinations(wanted), _MOST_TRIED):
             sizes = dict(zip(wanted, values, strict=True))
-            if values not in seen and self._admits(sizes):
+            if values not in seen and self.admits(sizes):
                 seen.add(values)
                 yield sizes
 
-    def _with_neighbours(self, names: frozenset[str]) -> frozenset[str]:
-        """With those that a guard relates them to."""
+    def with_neighbours(self, names: frozenset[str]) -> frozenset[str]:
+        """Sizes, with those that a guard relates them to."""
         found = names & self.memory.symbols.keys()
         for _ in range(len(self.assumed)):
             related = [names_in(guard) for guard in self.assumed if names_in(guard) & found]
@@ -151,8 +151,11 @@ class AdmittedSizes:
         admitted = [v for v in found if v >= lowest and (high is None or v <= high)]
         return list(dict.fromkeys(admitted)) or [lowest]
 
-    def _admits(self, sizes: Mapping[str, int]) -> bool:
-        """A guard on one of the sizes that cannot be computed from them admits none of them."""
+    def admits(self, sizes: Mapping[str, int]) -> bool:
+        """Whether every guard holds.
+
+        A guard on one of the sizes that cannot be computed from them admits none of them.
+        """
         concerning = [g for g in self.assumed if not names_in(g) or names_in(g) & sizes.keys()]
         return all(holds(guard, sizes) is True for guard in concerning)
 

@@ -47,7 +47,7 @@ def command(
 
     Looks at every load and store of every loop body. Each is proven for all sizes that the guards
     admit, or broken, with sizes and a point of the loops that leave the buffer, or it depends on
-    data. RECORDING defaults to the last one.
+    data. Then looks whether indices of 32 bits suffice. RECORDING defaults to the last one.
 
     \b
     inductoscope bounds
@@ -56,12 +56,12 @@ def command(
     --try runs the graph at such a size on the CPU, in a child process, with made-up inputs in
     guarded memory, and compares with eager.
 
-    Exit code: 0 nothing is broken, 1 an access is broken, 2 unreadable input.
+    Exit code: 0 nothing is broken, 1 an access or an index is broken, 2 unreadable input.
     """
     from inductoscope.analysis.bounds.kernels import judge_recording
     from inductoscope.model.fold import load
     from inductoscope.recording.location import last_recording
-    from inductoscope.views.report.bounds import bounds_view, print_bounds
+    from inductoscope.views.report.bounds import bounds_view, is_broken, print_bounds
     from inductoscope.views.report.terminal import write_json
 
     loaded = load(recording or last_recording())
@@ -74,7 +74,7 @@ def command(
     if json_path != "-":
         with long_output() as printer:
             print_bounds(printer, view)
-    sys.exit(1 if view["totals"]["broken"] else 0)
+    sys.exit(1 if is_broken(view) else 0)
 
 
 def _trials(

@@ -7,13 +7,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.analysis.bounds.index_range import (
+    INDEX_VERDICTS,
+    JudgedIndexType,
+    Overflows,
+)
 from inductoscope.analysis.bounds.kernels import JudgedGraph
 from inductoscope.analysis.bounds.points import NO_TIME
-from inductoscope.analysis.bounds.sentences import sentence
+from inductoscope.analysis.bounds.sentences import index_sentence, sentence
 from inductoscope.analysis.bounds.verdicts import NAMES, Broken, JudgedAccess
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import recording_target
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.vocabulary.counting import count_of
 
 _MOST_PRINTED = 20
 
@@ -39,6 +45,18 @@ def _graph_view(judged: JudgedGraph) -> dict[str, Any]:
         "sizes_recorded": judged.memory.is_recorded,
         "without_loop_body": list(judged.without_body),
         "accesses": [_access_view(judged, access) for access in judged.accesses],
+        "index_types": [_index_view(judged, found) for found in judged.index_types],
+    }
+
+
+def _index_view(judged: JudgedGraph, found: JudgedIndexType) -> dict[str, Any]:
+    return {
+        "kernel": found.kernel,
+        "bits": found.bits,
+        "origins": list(found.origins),
+        "verdict": found.kind,
+        "text": index_sentence(judged, found),
+        "details": {name: _plain(value) for name, value in asdict(found.verdict).items()},
     }
 
 
@@ -89,6 +107,17 @@ def _totals(kinds: Iterable[str]) -> dict[str, int]:
     return {name: counted[name] for name in NAMES.values()}
 
 
+def is_broken(view: dict[str, Any]) -> bool:
+    """Whether an access leaves its buffer, or an index does not fit into its type."""
+    return bool(view["totals"]["broken"]) or any(
+        found["verdict"] == INDEX_VERDICTS[Overflows] for found in _index_types(view)
+    )
+
+
+def _index_types(view: dict[str, Any]) -> list[dict[str, Any]]:
+    return [found for graph in view["graphs"] for found in graph["index_types"]]
+
+
 def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
     """Counts for each kernel, then everything that is not proven."""
     totals = view["totals"]
@@ -98,7 +127,7 @@ def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
             "cache. 'inductoscope run --fresh SCRIPT' records them."
         )
         return
-    printer.line(_summary(totals), style=BAD if totals["broken"] else GOOD)
+    printer.line(_summary(totals), style=BAD if is_broken(view) else GOOD)
     if any(NO_TIME in access["text"] for graph in view["graphs"] for access in graph["accesses"]):
         printer.line("The time for the proofs was used up: some accesses were not looked at.")
     for graph in view["graphs"]:
@@ -110,9 +139,37 @@ def print_bounds(printer: Printer, view: dict[str, Any]) -> None:
             names = ", ".join(dict.fromkeys(graph["without_loop_body"]))
             printer.line(f"without a loop body, not looked at: {names}", indent=2, style=FAINT)
     _print_open(printer, view)
+    _print_index_types(printer, _index_types(view))
     for trial in view["trials"]:
         printer.line()
         printer.line(f"Tried: {trial['text']}", style=BAD if trial["fails"] else "")
+
+
+def _print_index_types(printer: Printer, found: list[dict[str, Any]]) -> None:
+    """How many kernels index with fewer than 64 bits, then those that are not proven."""
+    if not found:
+        return
+    proven = [index for index in found if index["verdict"] == "proven"]
+    printer.line()
+    printer.heading(f"{count_of(len(found), 'kernel')} with indices of 32 bits")
+    if proven:
+        number = "all" if len(proven) == len(found) else str(len(proven))
+        printer.line(f"{number} proven to fit, for all sizes that the guards admit", indent=2)
+    for kind in INDEX_VERDICTS.values():
+        if kind != "proven":
+            texts = [index["text"] for index in found if index["verdict"] == kind]
+            style = BAD if kind == INDEX_VERDICTS[Overflows] else ""
+            _print_some(printer, texts, style)
+
+
+def _print_some(printer: Printer, texts: Iterable[str], style: str) -> None:
+    """The same text once, and not too many."""
+    different = list(dict.fromkeys(texts))
+    for text in different[:_MOST_PRINTED]:
+        printer.line(text, indent=2, style=style)
+    if len(different) > _MOST_PRINTED:
+        rest = len(different) - _MOST_PRINTED
+        printer.line(f"and {rest} more; --json has them all", indent=2, style=FAINT)
 
 
 def _summary(totals: dict[str, int]) -> str:
@@ -139,15 +196,11 @@ def _counts(accesses: list[dict[str, Any]]) -> str:
 
 
 def _print_open(printer: Printer, view: dict[str, Any]) -> None:
-    """What is not proven, the same text once."""
+    """What is not proven."""
     every = [access for graph in view["graphs"] for access in graph["accesses"]]
     for kind, style in ((NAMES[Broken], BAD), ("out-of-reach", ""), ("data-dependent", FAINT)):
-        texts = list(dict.fromkeys(a["text"] for a in every if a["verdict"] == kind))
+        texts = [a["text"] for a in every if a["verdict"] == kind]
         if texts:
             printer.line()
             printer.heading(kind)
-        for text in texts[:_MOST_PRINTED]:
-            printer.line(text, indent=2, style=style)
-        if len(texts) > _MOST_PRINTED:
-            rest = len(texts) - _MOST_PRINTED
-            printer.line(f"and {rest} more; --json has them all", indent=2, style=FAINT)
+            _print_some(printer, texts, style)

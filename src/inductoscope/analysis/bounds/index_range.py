@@ -1,0 +1,296 @@
+"""Whether the indices of a kernel fit into the type that it computes them with.
+
+Inductor gives a Triton kernel 32-bit indices if the sizes of the run allow it, and guards on that.
+A package has no guards: where the export gave a size no upper end, nothing checks it.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from inductoscope.analysis.bounds.evaluation import NoValue, holds, value_of
+from inductoscope.analysis.bounds.expressions import (
+    FAILURES,
+    ZERO,
+    Applied,
+    Expression,
+    NotUnderstood,
+    Number,
+    add,
+    names_in,
+    replaced,
+)
+from inductoscope.analysis.bounds.index_types import WIDE, IndexTypes
+from inductoscope.analysis.bounds.judging import BodyJudge
+from inductoscope.analysis.bounds.points import OutOfTime
+from inductoscope.analysis.bounds.polynomials import number, polynomial
+from inductoscope.analysis.bounds.sizes import AdmittedSizes
+from inductoscope.analysis.bounds.verdicts import OutOfReach, Proven
+from inductoscope.model.memory import GraphMemory
+
+# What torch assumes when it chooses 32 bits ends in this.
+_ASSUMED_END = " <= 2147483647"
+_ENDLESS = "int_oo"
+# Every combination of both ends of so many loops is looked at.
+_MOST_LOOPS = 5
+# A size may have to be a multiple of something: so many after the first are tried.
+_NEAR = 130
+_FARTHEST = 1 << 42
+
+
+@dataclass(frozen=True)
+class Overflows:
+    """At these sizes, which the guards admit, an index is larger than its type can hold."""
+
+    sizes: Mapping[str, int]
+    # What is too large, and how large it is.
+    what: str
+    value: int
+
+
+@dataclass(frozen=True)
+class Limited:
+    """It fits as long as something holds that torch assumed and that nothing checks."""
+
+    assumed: tuple[str, ...]
+    # The first sizes past it; empty where none were found.
+    sizes: Mapping[str, int]
+
+
+IndexVerdict = Proven | Overflows | Limited | OutOfReach
+
+INDEX_VERDICTS: dict[type, str] = {
+    Overflows: "broken",
+    Limited: "limited",
+    OutOfReach: "out-of-reach",
+    Proven: "proven",
+}
+
+
+@dataclass(frozen=True)
+class JudgedIndexType:
+    """A kernel that indexes with fewer than 64 bits, and whether they suffice."""
+
+    kernel: str
+    bits: int
+    verdict: IndexVerdict
+    origins: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """The verdict's name."""
+        return INDEX_VERDICTS[type(self.verdict)]
+
+
+@dataclass(frozen=True)
+class IndexedBody:
+    """A loop body of a kernel: how often it runs along each axis, and what its accesses became."""
+
+    judge: BodyJudge
+    # Pointwise and reduction.
+    counts: tuple[Expression, Expression]
+    # Lines of the kernel, by the line of the loop body.
+    lines: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def reduces(self) -> bool:
+        return self.counts[1] != Number(1)
+
+
+@dataclass(frozen=True)
+class _Need:
+    """Something that must not be larger than the type can hold."""
+
+    what: str
+    value: Expression
+    body: BodyJudge
+    conditions: tuple[Expression, ...] = ()
+    # Whether the kernel is known to compute just this with the narrow type.
+    is_sure: bool = False
+
+    def at_ends(self) -> Iterator[_Need]:
+        """The same at the ends of the loops, where only sizes are left in it."""
+        lengths = self.body.lengths
+        loops = [name for name in lengths if name in names_in(self.value)]
+        if len(loops) > _MOST_LOOPS:
+            return
+        rest = {name: ZERO for name in lengths if name not in loops}
+        for ends in itertools.product((True, False), repeat=len(loops)):
+            pairs = zip(loops, ends, strict=True)
+            point = {name: _last(lengths[name]) if is_high else ZERO for name, is_high in pairs}
+            at: dict[str, Expression] = {**rest, **point}
+            conditions = tuple(replaced(condition, at) for condition in self.conditions)
+            yield replace(self, value=replaced(self.value, at), conditions=conditions)
+
+
+def unchecked(memory: GraphMemory) -> GraphMemory:
+    """Without what torch assumed in order to use 32 bits: sizes as the export was told."""
+    chosen = [text for text in memory.assumed if text.endswith(_ASSUMED_END)]
+    symbols = {
+        name: replace(symbol, upper=_ENDLESS) if f"{name}{_ASSUMED_END}" in chosen else symbol
+        for name, symbol in memory.symbols.items()
+    }
+    assumed = tuple(text for text in memory.assumed if text not in chosen)
+    return replace(memory, symbols=symbols, assumed=assumed)
+
+
+def judge_indices(
+    types: IndexTypes,
+    bodies_for: Callable[[AdmittedSizes], Iterable[IndexedBody]],
+    memory: GraphMemory,
+    *,
+    guards_are_checked: bool,
+) -> IndexVerdict:
+    """Whether a kernel's narrow indices suffice. `bodies_for`: its loop bodies, for such sizes."""
+    demanded = memory if guards_are_checked else unchecked(memory)
+    try:
+        found = _judged(types, bodies_for(AdmittedSizes(demanded)))
+        if isinstance(found, Proven) or demanded == memory:
+            return found
+        with_all = _judged(types, bodies_for(AdmittedSizes(memory)))
+    except OutOfTime as why:
+        return OutOfReach(str(why))
+    except (NotUnderstood, NoValue, *FAILURES) as why:
+        said = why if isinstance(why, NotUnderstood) else type(why).__name__
+        return OutOfReach(f"not understood: {said}")
+    if not isinstance(with_all, Proven):
+        return found
+    gone = tuple(text for text in memory.assumed if text not in demanded.assumed)
+    return Limited(gone, found.sizes if isinstance(found, Overflows) else {})
+
+
+def _judged(types: IndexTypes, bodies: Iterable[IndexedBody]) -> IndexVerdict:
+    needs = [need for body in bodies for need in _needs(types, body)]
+    open_ = [need for need in needs if not _fits(need, types.limit)]
+    if not open_:
+        return Proven("for all sizes, from the ranges of its parts")
+    at_ends = (end for need in open_ if need.is_sure for end in need.at_ends())
+    found = [over for end in at_ends if (over := _overflow(end, types.limit)) is not None]
+    if found:
+        return min(found, key=lambda over: sum(over.sizes.values()))
+    return OutOfReach(f"no proof was found that {open_[0].what} fits")
+
+
+# --- what has to fit ------------------------------------------------------------------------------
+
+
+def _needs(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
+    judge = body.judge
+    if types.axes:
+        yield from _counts(types, body)
+    else:
+        for name, length in judge.lengths.items():
+            yield _Need(f"the loop over {name}", _last(length), judge, is_sure=True)
+        return
+    for access in judge.body.accesses:
+        width = types.of_access(body.lines.get(access.line, ()))
+        if access.is_search or width == WIDE:
+            continue
+        made = judge.prepared(access)
+        what = f"the index of {access.buffer}"
+        yield _Need(what, made.index, judge, made.conditions, is_sure=width is not None)
+
+
+def _counts(types: IndexTypes, body: IndexedBody) -> Iterator[_Need]:
+    """How often the body runs: along each axis, and in all, which is what torch itself looks at."""
+    is_flat = types.axes == ("x",) or (body.reduces and types.axes == ("x", "r0_"))
+    for axis, count in zip(("x", "r0_"), body.counts, strict=True):
+        if is_flat and axis in types.narrow_axes:
+            yield _Need(f"{axis}index", _last(count), body.judge, is_sure=True)
+    if not is_flat:
+        whole = Applied("mul", body.counts)
+        yield _Need("the number of elements", _last(whole), body.judge)
+
+
+def _last(length: Expression) -> Expression:
+    return add(length, Number(-1))
+
+
+def _fits(need: _Need, limit: int) -> bool:
+    """Whether that is proven, for all sizes."""
+    prover = need.body.prover(need.conditions)
+    goal = number(limit) - polynomial(need.value)
+    # A guard on a product of sizes bounds neither of them: what is left without it is tried, too.
+    return prover.never_negative(goal) or any(
+        prover.never_negative(goal - fact) for fact in prover.context.facts
+    )
+
+
+# --- sizes at which it does not -------------------------------------------------------------------
+
+
+def _overflow(need: _Need, limit: int) -> Overflows | None:
+    sizes = need.body.sizes
+    runs = [Applied("ge", (length, Number(1))) for length in need.body.lengths.values()]
+    conditions = (*need.conditions, *runs)
+    names = names_in(need.value).union(*map(names_in, conditions))
+    if sizes.has_riddles or not names <= sizes.memory.symbols.keys():
+        return None
+    usual = {name: _usual(sizes, name) for name in sorted(sizes.with_neighbours(names))}
+    if any(sizes.is_data(name) for name in usual):
+        return None
+    for found in _beyond(sizes, need.value, usual, limit):
+        if all(holds(condition, found) is True for condition in conditions):
+            return Overflows(found, need.what, value_of(need.value, found))
+    return None
+
+
+def _beyond(
+    sizes: AdmittedSizes, value: Expression, usual: dict[str, int], limit: int
+) -> Iterator[dict[str, int]]:
+    """Admitted sizes at which a value is past the limit: one size grows, or all are largest."""
+    names = names_in(value)
+    if not names:
+        if value_of(value, {}) > limit:
+            yield usual
+        return
+    for name in sorted(names):
+        first = _first_past(value, usual, name, limit)
+        near = range(first, first + _NEAR) if first is not None else ()
+        yield from itertools.islice(_admitted(sizes, ({**usual, name: v} for v in near)), 1)
+    largest = {name: _largest(sizes, name) or usual[name] for name in usual}
+    if value_of(value, largest) > limit:
+        yield from _admitted(sizes, (largest,))
+
+
+def _admitted(sizes: AdmittedSizes, choices: Iterable[dict[str, int]]) -> Iterator[dict[str, int]]:
+    for choice in choices:
+        spans = ((sizes.spans[name], value) for name, value in choice.items())
+        inside = all(
+            (span.low is None or (span.low.constant or 0) <= value)
+            and (span.high is None or value <= (span.high.constant or 0))
+            for span, value in spans
+        )
+        if inside and sizes.admits(choice):
+            yield choice
+
+
+def _usual(sizes: AdmittedSizes, name: str) -> int:
+    symbol = sizes.memory.symbols[name]
+    if symbol.value.isdecimal():
+        return int(symbol.value)
+    low = sizes.spans[name].low
+    return max(int(low.constant or 0), 2) if low is not None else 2
+
+
+def _largest(sizes: AdmittedSizes, name: str) -> int | None:
+    high = sizes.spans[name].high
+    return int(high.constant) if high is not None and high.constant is not None else None
+
+
+def _first_past(value: Expression, usual: Mapping[str, int], name: str, limit: int) -> int | None:
+    """The smallest size of one name that is past the limit, if the value grows with it."""
+    low, high = usual[name], max(usual[name], 1)
+    while value_of(value, {**usual, name: high}) <= limit:
+        low, high = high, 2 * high
+        if high > _FARTHEST:
+            return None
+    while low < high:
+        middle = (low + high) // 2
+        if value_of(value, {**usual, name: middle}) > limit:
+            high = middle
+        else:
+            low = middle + 1
+    return high
