@@ -117,7 +117,9 @@ class _PerturbedRounding(TorchDispatchMode):
 
     def __init__(self, seed: int) -> None:
         super().__init__()
-        self._generator = torch.Generator().manual_seed(seed)
+        self._seed = seed
+        # One for each device: numbers made elsewhere would take longer to arrive than to make.
+        self._generators: dict[torch.device, torch.Generator] = {}
         # Whether uninitialised memory was allocated.
         self.has_filled = False
 
@@ -143,9 +145,8 @@ class _PerturbedRounding(TorchDispatchMode):
         if isinstance(value, torch.Tensor) and value.dtype in _LOW | {torch.float64}:
             return value.fill_(torch.nan)
         if isinstance(value, torch.Tensor) and not value.dtype.is_complex:
-            return value.fill_(
-                int(torch.randint(0, 2, (), generator=self._generator, device="cpu"))
-            )
+            cpu = torch.device("cpu")
+            return value.fill_(int(torch.randint(0, 2, (), generator=self._on(cpu), device=cpu)))
         return value
 
     def _perturbed(self, result: _Result, exact: Any) -> Any:
@@ -169,8 +170,18 @@ class _PerturbedRounding(TorchDispatchMode):
         return _at_least_tf32(magnitude, result)
 
     def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
-        unit = torch.rand(like.shape, generator=self._generator, dtype=torch.float64, device="cpu")
+        generator = self._on(like.device)
+        unit = torch.rand(
+            like.shape, generator=generator, dtype=torch.float64, device=generator.device
+        )
         return ((unit * 2 - 1) * scale).to(like.device)
+
+    def _on(self, device: torch.device) -> torch.Generator:
+        """The generator of a device; the CPU's for a device that has none of its own."""
+        place = device if device.type == "cuda" else torch.device("cpu")
+        if place not in self._generators:
+            self._generators[place] = torch.Generator(place).manual_seed(self._seed)
+        return self._generators[place]
 
 
 class _UsualRounding(_PerturbedRounding):
