@@ -15,6 +15,8 @@ from inductoscope.doctor.search.candidate import Candidate
 
 _SHORT = 64
 _LONGEST_LITERAL = 2000
+# Elements; every recipe of more takes seconds to make, so that few are tried.
+_LARGE = 1 << 26
 
 
 def recipes_of(candidate: Candidate) -> list[list[str]]:
@@ -25,20 +27,28 @@ def recipes_of(candidate: Candidate) -> list[list[str]]:
     return [
         [_view_of(owners[number], candidate.inputs[owners[number]], value)]
         if number in owners
-        else [text for text in recipes_for(value) if not keeps_range or _is_in_range(text, value)]
+        else list(recipes_for(value, keeps_range=keeps_range))
         for number, value in enumerate(candidate.inputs)
     ]
 
 
-def _is_in_range(text: str, value: Any) -> bool:
-    """Whether a text makes no integer outside the range that the value has."""
-    is_integer = isinstance(value, torch.Tensor) and not (
-        value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool
-    )
-    if not text or not is_integer or not value.numel():
+def _is_in_range(made: torch.Tensor, value: torch.Tensor) -> bool:
+    """Whether what a text makes has no integer outside the range that the value has."""
+    if value.dtype.is_floating_point or value.dtype.is_complex or value.dtype is torch.bool:
         return True
-    made, known = make_inputs([text], [value])[0].long(), value.long()
-    return bool(made.min() >= known.min() and made.max() <= known.max())
+    if not value.numel():
+        return True
+    (low, high), (lowest, highest) = _range_of(made), _range_of(value)
+    return low >= lowest and high <= highest
+
+
+def _range_of(numbers: torch.Tensor) -> tuple[int, int]:
+    """The smallest and the largest of some integers."""
+    try:
+        low, high = numbers.detach().aminmax()
+    except RuntimeError:  # Some types have no maximum.
+        low, high = numbers.detach().long().aminmax()
+    return int(low), int(high)
 
 
 def _owners(inputs: Sequence[Any]) -> dict[int, int]:
@@ -73,8 +83,8 @@ def shared_name(number: int) -> str:
     return f"shared_{number}"
 
 
-def recipes_for(value: Any) -> Iterator[str]:
-    """Texts that make a value of this shape and type, the simplest first.
+def recipes_for(value: Any, *, keeps_range: bool = False) -> Iterator[str]:
+    """Texts that make a value of this shape and type, the simplest first; integers in its range.
 
     The last one makes exactly this value; it is empty if the value cannot be written down.
     """
@@ -84,17 +94,20 @@ def recipes_for(value: Any) -> Iterator[str]:
     if not is_plain(value):
         yield repr(value) if not isinstance(value, torch.Tensor) else ""
         return
-    last = ""
+    made = None
     for text in (*_simple_texts(value), *_literal_texts(value), _packed(value)):
         text = _in_layout(text, value) if text else ""
-        if text and _fits(text, value):
+        found = _fitting(text, value) if text else None
+        if found is not None and (not keeps_range or _is_in_range(found, value)):
+            made = found
             yield text
-            last = text
-    if not last or not _is_exactly(make_inputs([last], [value])[0], value):
+    if made is None or not _is_exactly(made, value):
         yield ""
 
 
 def _is_exactly(made: torch.Tensor, value: torch.Tensor) -> bool:
+    if value.numel() > _LARGE:
+        return False  # No text of another's numbers is that long.
     same = (made == value) | ((made != made) & (value != value))
     return made.shape == value.shape and bool(same.all())
 
@@ -118,42 +131,50 @@ def _order_of(number: int, recipes: Sequence[str]) -> int:
     return 0 if any(f"{shared_name(number)}." in other for other in recipes) else 1
 
 
-def _fits(text: str, like: torch.Tensor) -> bool:
+def _fitting(text: str, like: torch.Tensor) -> torch.Tensor | None:
+    """What a text makes, if it has the form of the original."""
     try:
-        made = make_inputs([text], [like])[0]
+        made: torch.Tensor = make_inputs([text], [like])[0]
     except Exception:
-        return False
-    return bool(
-        made.shape == like.shape and made.dtype == like.dtype and made.device == like.device
-    )
+        return None
+    fits = made.shape == like.shape and made.dtype == like.dtype and made.device == like.device
+    return made if fits else None
 
 
 def _simple_texts(value: torch.Tensor) -> Iterator[str]:
     shape = ", ".join(str(size) for size in value.shape) or "()"
     place = _place(value)
     kind = ("" if value.dtype is torch.float32 else f", dtype={value.dtype}") + place
+    is_large = value.numel() > _LARGE
     yield f"torch.ones({shape}{kind})"
     if value.dtype.is_floating_point or value.dtype.is_complex:
         random = f"torch.randn({shape}{place})" + (
             "" if value.dtype is torch.float32 else f".to({value.dtype})"
         )
         yield random
-    yield f"torch.zeros({shape}{kind})"
+    if not is_large:
+        yield f"torch.zeros({shape}{kind})"
     if value.dtype is torch.bool:
         yield f"torch.arange({value.numel()}{place}).remainder(3).eq(0).reshape({_tuple(value)})"
         yield f"torch.rand({shape}{place}) > 0.5"
         return
-    if not value.dtype.is_complex:
+    if not is_large and not value.dtype.is_complex:
         yield f"torch.arange({value.numel()}{kind}).reshape({_tuple(value)})"
     if value.dtype.is_floating_point:
-        for scale in (0.01, 10.0, 100.0):
+        for scale in () if is_large else (0.01, 10.0, 100.0):
             yield f"{random} * {scale}"
         yield f"{random}.abs()"
     elif value.numel() and not value.dtype.is_complex:
-        numbers = value.long()  # Some types have no maximum.
-        high = max(int(numbers.max()) + 1, 1)
-        if int(numbers.min()) >= 0:
-            yield f"torch.randint(0, {high}, ({shape},){kind})"
+        yield from _in_its_range(value, shape, kind)
+
+
+def _in_its_range(value: torch.Tensor, shape: str, kind: str) -> Iterator[str]:
+    """Integers that are as large as the value's own."""
+    lowest, highest = _range_of(value)
+    high = max(highest + 1, 1)
+    if lowest >= 0:
+        yield f"torch.randint(0, {high}, ({shape},){kind})"
+        if value.numel() <= _LARGE:
             yield f"torch.arange({value.numel()}{kind}).remainder({high}).reshape({_tuple(value)})"
 
 
