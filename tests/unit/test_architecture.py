@@ -79,6 +79,7 @@ MAY_IMPORT_TORCH = (
     "packages/child.py",
     "packages/loading.py",
     "packages/repeating.py",
+    "profiling/machine/child.py",
     "targets/recompile/arguments.py",
     "targets/recompile/child.py",
     "targets/recompile/compiling.py",

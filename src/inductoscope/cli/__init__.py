@@ -28,6 +28,7 @@ COMMANDS: tuple[str, ...] = (
     "serve",
     "fusion",
     "bounds",
+    "profile",
     "diff",
     "export",
     "recordings",

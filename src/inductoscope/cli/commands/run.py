@@ -103,7 +103,7 @@ def command(
         _compile_for(wanted, folder, quiet=quiet, failed=ending.exit_code != 0)
     if findings_exit_code:
         sys.exit(1 if problems else 0)
-    _end_as(ending.exit_code, ending.signal)
+    end_as(ending.exit_code, ending.signal)
 
 
 # --- a GPU that is not there ----------------------------------------------------------------------
@@ -217,7 +217,7 @@ def _report(folder: Path, json_path: str | None, *, quiet: bool) -> bool:
     return any(finding.is_problem for finding in findings)
 
 
-def _end_as(exit_code: int, number: int | None) -> NoReturn:
+def end_as(exit_code: int, number: int | None) -> NoReturn:
     """End the way the program ended, so that whoever started the tool sees no difference."""
     if number is not None:
         _die_of(number)

@@ -26,6 +26,7 @@ from inductoscope.doctor.compare.watched_graphs import (
     described,
     divergence_of,
 )
+from inductoscope.kernels.wrapper_code import exchanged
 from inductoscope.recording.events.checking import KernelLaunched
 
 TORCH_NAMES = {
@@ -111,7 +112,7 @@ class KernelWatch:
         """While it is entered, a wrapper that was loaded before reports what it does."""
         module, path, graph = wrapper.module, wrapper.path, wrapper.graph
         if not hasattr(module, "inductor_entry"):
-            return python_wrappers.exchanged(module, *self._reporting(path, graph))
+            return exchanged(module, *self._reporting(path, graph))
         text = Path(path).read_text("utf-8")
         reporting = cpp_wrappers.with_reports(text, graph.written)
         if reporting is None:

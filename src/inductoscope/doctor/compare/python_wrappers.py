@@ -12,19 +12,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inductoscope.doctor.compare.cpp_reports import Reports
+from inductoscope.kernels.wrapper_code import is_run_by_wrapper, kernel_call
 
 # Names that the rewritten wrapper calls; no generated wrapper uses them itself.
 _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
-
-_NO_KERNELS = (
-    "assert_",
-    "empty_strided",
-    "reinterpret_tensor",
-    "args.clear",
-    "len",
-    "as_strided",
-    _BEGIN,
-)
 
 
 def with_reports(path: str, written: Sequence[str] = ()) -> tuple[types.CodeType, dict[str, int]]:
@@ -55,22 +46,6 @@ def replace_functions(module: Any, path: str, code: types.CodeType, names: dict[
 
 
 @contextlib.contextmanager
-def exchanged(module: Any, code: types.CodeType, names: dict[str, Any]) -> Iterator[None]:
-    """While this is active, the functions of a loaded wrapper have the code of the rewritten one.
-
-    Whoever holds one of the functions then calls the rewritten code.
-    """
-    vars(module).update(names)
-    codes = _codes_of_functions(code)
-    with contextlib.ExitStack() as stack:
-        for name, function in _functions_of(module).items():
-            if name in codes:
-                stack.callback(setattr, function, "__code__", function.__code__)
-                function.__code__ = codes[name]
-        yield
-
-
-@contextlib.contextmanager
 def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
     """While this is active, a loaded module calls the C++ code in `text`, not its own.
 
@@ -91,28 +66,6 @@ def exchanged_entry(module: Any, path: str, text: str) -> Iterator[None]:
                 cell.cell_contents = module.inductor_entry
 
 
-def _codes_of_functions(code: types.CodeType) -> dict[str, types.CodeType]:
-    """The code of every function of a module, by its qualified name."""
-    found: dict[str, types.CodeType] = {}
-    for item in code.co_consts:
-        if isinstance(item, types.CodeType):
-            inner = {f"{item.co_name}.{name}": c for name, c in _codes_of_functions(item).items()}
-            found |= {item.co_name: item, **inner}
-    return found
-
-
-def _functions_of(module: Any) -> dict[str, types.FunctionType]:
-    """The functions of a wrapper that call kernels."""
-    runner = vars(getattr(module, "Runner", object)).get("call")
-    found = {"Runner.call": runner, **vars(module)}
-    return {
-        name: value
-        for name, value in found.items()
-        if isinstance(value, types.FunctionType)
-        and (name in ("call", "Runner.call") or name.startswith("partition"))
-    }
-
-
 class _Announce(ast.NodeTransformer):
     """Adds the reports to every function named `call` and to partitions."""
 
@@ -123,7 +76,7 @@ class _Announce(ast.NodeTransformer):
         self._last_kernel = ""
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        if node.name == "call" or node.name.startswith("partition"):
+        if is_run_by_wrapper(node):
             node.body = self._announced(node.body, is_entry=node.name == "call")
         return node
 
@@ -153,18 +106,14 @@ def _kernel_call(statement: ast.stmt, written: Sequence[str]) -> tuple[str, list
     """The kernel that a statement calls, and the buffers that it gets or returns."""
     if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Subscript):
         return "", _buffers(statement.targets, ())  # One of several results.
-    if not isinstance(statement, (ast.Expr, ast.Assign)) or not isinstance(
-        statement.value, ast.Call
-    ):
+    found = kernel_call(statement)
+    if found is None:
         return "", []
-    name = ast.unparse(statement.value.func)
-    if name.startswith(_NO_KERNELS):
-        return "", []
-    call = statement.value
+    name, call = found
     parts: list[ast.AST] = [*call.args, *(keyword.value for keyword in call.keywords)]
     if isinstance(statement, ast.Assign):
         parts += statement.targets
-    return name.removesuffix(".run"), _buffers(parts, written)
+    return name, _buffers(parts, written)
 
 
 def _buffers(parts: Any, written: Sequence[str]) -> list[str]:

@@ -1,0 +1,41 @@
+"""The kernel profiler inside a process of the user's program."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture.install import Installer
+from inductoscope.profiling.agent import Agent, start_agent
+from inductoscope.profiling.kernels.kernel_clock import KernelClock
+from inductoscope.profiling.kernels.kernel_times import KernelTimes, write_kernel_times
+from inductoscope.profiling.orders import Orders, orders_from
+
+AGENT = "profiling.kernels.agent"
+
+
+def start(folder: str) -> Installer:
+    """Time compiled calls, and every kernel in them. Called on import of torch."""
+    return start_agent(KernelAgent(orders_from(), Path(folder)))
+
+
+class KernelAgent(Agent):
+    """Times compiled calls and the kernels in them."""
+
+    def __init__(self, orders: Orders, folder: Path) -> None:
+        super().__init__(orders, folder)
+        self._kernels = KernelClock()
+
+    def graph_loaded(self, module: Any, path: str) -> None:
+        """A wrapper was loaded: it takes the time of its kernels."""
+        self._kernels.note_module(module, path)
+        super().graph_loaded(module, path)
+
+    def write_files(self) -> None:
+        """Write the times of calls, and of kernels."""
+        super().write_files()
+        graphs = self._kernels.as_data()
+        if graphs or self._kernels.notes:
+            self.place.mkdir(parents=True, exist_ok=True)
+            found = KernelTimes(self.pid, graphs, tuple(self._kernels.notes))
+            write_kernel_times(found, self.place)

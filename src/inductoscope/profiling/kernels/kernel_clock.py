@@ -1,0 +1,176 @@
+"""Takes the time of every kernel that a Python wrapper calls, inside the program."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from inductoscope.kernels.wrapper_code import exchange
+from inductoscope.profiling.call_clock import Reservoir
+from inductoscope.profiling.kernels import timed_wrappers
+from inductoscope.profiling.kernels.kernel_times import (
+    CLOCK,
+    MOST_SIZES,
+    WHOLE,
+    GraphTimes,
+    SiteTimes,
+)
+from inductoscope.profiling.kernels.timed_wrappers import TimedWrapper, timed_wrapper
+
+# Calls of one kernel whose times are kept.
+_MOST_KEPT = 512
+
+_Sizes = tuple[tuple[str, int], ...]
+
+
+def _few() -> Reservoir:
+    return Reservoir(_MOST_KEPT)
+
+
+@dataclass
+class _CallsOfSizes:
+    """The calls of a wrapper with one set of sizes."""
+
+    sites: list[Reservoir]
+    whole: Reservoir = field(default_factory=_few)
+    between: Reservoir = field(default_factory=_few)
+    calls: int = 0
+    first: int = 0
+    first_sites: dict[int, int] = field(default_factory=dict)
+
+    def note(self, times: Sequence[int], duration: int | None, in_parts: int) -> int:
+        """`times`: number of a site, begin, end, and so on. The first call is kept apart.
+
+        `in_parts` is the time of kernels in parts of the graph that ended before. Returns the time
+        of these kernels.
+        """
+        is_first, busy = not self.calls, 0
+        self.calls += duration is not None
+        for place in range(0, len(times), 3):
+            took = times[place + 2] - times[place + 1]
+            if took < 0:
+                continue  # The clock was set back.
+            busy += took
+            if is_first:
+                self.first_sites[times[place]] = took
+            else:
+                self.sites[times[place]].add(took)
+        if duration is not None and duration >= 0:
+            if is_first:
+                self.first = duration
+            else:
+                self.whole.add(duration)
+                self.between.add(max(0, duration - busy - in_parts))
+        return busy
+
+
+class TimedGraph:
+    """A loaded wrapper, and what was measured of it."""
+
+    def __init__(self, path: str, wrapper: TimedWrapper | None, clock: Callable[[], int]) -> None:
+        self.path, self.wrapper, self._clock = path, wrapper, clock
+        self.sites = () if wrapper is None else wrapper.sites
+        self._by_sizes: dict[_Sizes, _CallsOfSizes] = {}
+        # By thread: the time of kernels in parts of the call that is under way.
+        self._in_parts: dict[int, int] = {}
+        self._other_sizes = 0
+        self._lock = threading.Lock()
+
+    def ended(
+        self, times: Sequence[int], begun: int, sizes: Mapping[str, Any], is_entry: bool
+    ) -> None:
+        """The wrapper, or a part of it, is about to return."""
+        duration = self._clock() - begun if is_entry else None
+        # Sizes are numbers, or torch's, which compare like numbers.
+        key = tuple((name, int(size)) for name, size in sizes.items())
+        with self._lock:
+            thread = threading.get_ident()
+            in_parts = self._in_parts.get(thread, 0)
+            self._in_parts[thread] = 0
+            calls = self._by_sizes.get(key)
+            if calls is None:
+                if len(self._by_sizes) >= MOST_SIZES:
+                    self._other_sizes += 1
+                    return
+                calls = self._by_sizes[key] = _CallsOfSizes([_few() for _ in self.sites])
+            busy = calls.note(times, duration, in_parts)
+            if not is_entry:
+                self._in_parts[thread] = in_parts + busy
+
+    def as_data(self) -> list[GraphTimes]:
+        """What was measured so far, for each set of sizes."""
+        with self._lock:
+            return [self._of_sizes(dict(key), calls) for key, calls in self._by_sizes.items()]
+
+    def _of_sizes(self, sizes: Mapping[str, int], calls: _CallsOfSizes) -> GraphTimes:
+        return GraphTimes(
+            self.path,
+            sizes,
+            CLOCK if self.sites else WHOLE,
+            "cuda" if self.wrapper is not None and self.wrapper.on_gpu else "cpu",
+            calls.calls,
+            tuple(calls.whole.kept),
+            tuple(calls.between.kept) if self.sites else (),
+            calls.first,
+            tuple(
+                SiteTimes(site.line, site.kernel, kept.count, kept.total, tuple(kept.kept))
+                if kept.count
+                else SiteTimes(site.line, site.kernel, sample=_only(calls.first_sites, site.number))
+                for site, kept in zip(self.sites, calls.sites, strict=True)
+            ),
+            threads=len(self._in_parts),
+            other_sizes=self._other_sizes,
+        )
+
+
+def _only(first: Mapping[int, int], number: int) -> tuple[int, ...]:
+    """The only call there was; its count stays at 0."""
+    return (first[number],) if number in first else ()
+
+
+class KernelClock:
+    """Rewrites wrappers as they are loaded, and collects what they measure."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        self._clock = clock
+        self.graphs: list[TimedGraph] = []
+        self.notes: dict[str, None] = {}
+
+    def note_module(self, module: Any, path: str) -> None:
+        """A wrapper was loaded: from now on it takes the time of its kernels."""
+        try:
+            text = Path(path).read_text("utf-8")
+            wrapper = timed_wrapper(path, text)
+        except (OSError, SyntaxError, ValueError) as error:
+            self.notes[f"{path} cannot be rewritten: {error}"] = None
+            wrapper = None
+        graph = TimedGraph(path, wrapper, self._clock)
+        self.graphs.append(graph)
+        if wrapper is None:
+            module.call = self._whole(module.call, graph)
+            return
+        names = {timed_wrappers.CLOCK: self._clock, timed_wrappers.ENDED: graph.ended}
+        exchange(module, wrapper.code, {**names, **self.names_on_gpu(graph)})
+
+    def names_on_gpu(self, graph: TimedGraph) -> dict[str, Any]:
+        """What a wrapper for a GPU calls besides."""
+        return {}
+
+    def _whole(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
+        """A wrapper in C++: only the whole of it can be timed from here."""
+
+        def timed(args: Any) -> Any:
+            begun = self._clock()
+            result = call(args)
+            graph.ended((), begun, {}, True)
+            return result
+
+        return timed
+
+    def as_data(self) -> tuple[GraphTimes, ...]:
+        """What was measured so far."""
+        return tuple(times for graph in self.graphs for times in graph.as_data())

@@ -1,0 +1,102 @@
+"""Times of kernels, as a process of the program writes them and the tool reads them.
+
+A graph with sizes that vary has its times kept apart for each set of sizes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from inductoscope.profiling.statistics import Sample
+from inductoscope.recording.codec import decode, encode
+
+SUFFIX = ".kernels.json"
+
+# How the times were measured.
+CLOCK = "clock"  # around every kernel call of the wrapper
+PROFILER = "profiler"  # by torch.profiler, on the GPU itself
+EVENTS = "events"  # between two CUDA events
+WHOLE = "whole"  # the whole graph alone
+
+# Sets of sizes of one graph that are kept apart.
+MOST_SIZES = 16
+
+
+@dataclass(frozen=True)
+class SiteTimes:
+    """One line of a wrapper that calls a kernel; times in nanoseconds."""
+
+    line: int
+    kernel: str
+    count: int = 0
+    total: int = 0
+    sample: tuple[int, ...] = ()
+
+    @property
+    def seconds(self) -> Sample:
+        """The calls after the first one."""
+        return Sample(tuple(value / 1e9 for value in self.sample))
+
+
+@dataclass(frozen=True)
+class GraphTimes:
+    """The calls of one wrapper with one set of sizes; times in nanoseconds."""
+
+    # The file of the wrapper.
+    path: str
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    how: str = CLOCK
+    device: str = "cpu"
+    # All calls, and of those after the first the times of the whole wrapper.
+    calls: int = 0
+    sample: tuple[int, ...] = ()
+    # The time of a call in which no kernel runs: allocations, checks, Python.
+    between: tuple[int, ...] = ()
+    # The first call, which nothing else may follow.
+    first: int = 0
+    sites: tuple[SiteTimes, ...] = ()
+    # Threads of the program that called it.
+    threads: int = 1
+    # Calls with sizes beyond the most that are kept apart.
+    other_sizes: int = 0
+
+    @property
+    def seconds(self) -> Sample:
+        """The whole wrapper: kernels, allocations, and Python between them."""
+        return Sample(tuple(value / 1e9 for value in self.sample))
+
+    @property
+    def seconds_between(self) -> Sample:
+        """The time of a call in which no kernel runs."""
+        return Sample(tuple(value / 1e9 for value in self.between))
+
+
+@dataclass(frozen=True)
+class KernelTimes:
+    """What one process measured."""
+
+    pid: int
+    graphs: tuple[GraphTimes, ...] = ()
+    # Why something could not be measured as it should.
+    notes: tuple[str, ...] = ()
+
+
+def write_kernel_times(times: KernelTimes, folder: Path) -> None:
+    """Write them so that a reader sees the old file or the new one, never a part."""
+    path = folder / f"{times.pid}{SUFFIX}"
+    unfinished = path.with_suffix(".new")
+    unfinished.write_text(json.dumps(encode(times)), "utf-8")
+    unfinished.replace(path)
+
+
+def read_kernel_times(folder: Path) -> tuple[KernelTimes, ...]:
+    """The times of all processes of a run; what is damaged is left out."""
+    found = []
+    for path in sorted(folder.glob(f"*{SUFFIX}")):
+        with contextlib.suppress(OSError, ValueError):
+            found.append(decode(KernelTimes, json.loads(path.read_text("utf-8"))))
+    return tuple(found)

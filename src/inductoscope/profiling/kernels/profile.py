@@ -1,0 +1,243 @@
+"""The kernel profile: what was measured, joined with what was recorded and what the machine can do.
+
+Kernels are sorted by the time that they lost against their floor, over all calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.fx import FxNode
+from inductoscope.model.wrapper_lines import wrapper_lines
+from inductoscope.profiling.kernels.kernel_times import (
+    CLOCK,
+    GraphTimes,
+    KernelTimes,
+    SiteTimes,
+)
+from inductoscope.profiling.kernels.work import GraphWork, KernelWork
+from inductoscope.profiling.machine.limits import TOLERANCE, Floor, MachineLimits, floor_of
+from inductoscope.profiling.statistics import Sample
+from inductoscope.profiling.timings import CallTimes, ProcessTimes, all_calls
+
+# The limits of a device with so many threads; None where they cannot be measured.
+LimitsOf = Callable[[str], MachineLimits | None]
+
+
+@dataclass(frozen=True)
+class KernelProfile:
+    """One call of a kernel in a wrapper, with one set of sizes."""
+
+    graph: str
+    function: str
+    kernel: str
+    language: str
+    # The line of the wrapper.
+    line: int
+    device: str
+    sizes: Mapping[str, int]
+    how: str
+    # Calls after the first one; 0 if there was only that, which is then the sample.
+    calls: int
+    seconds: Sample
+    work: KernelWork = field(default_factory=KernelWork)
+    floor: Floor | None = None
+    operations: tuple[str, ...] = ()
+    # FX nodes of the graph, and the user's lines that they come from.
+    nodes: tuple[str, ...] = ()
+    places: tuple[str, ...] = ()
+
+    @property
+    def total(self) -> float:
+        """Seconds of all calls, each as long as the median."""
+        return self.seconds.median * max(self.calls, 1)
+
+    @property
+    def lost(self) -> float:
+        """Seconds beyond the floor, in all calls; all of them where there is no floor."""
+        least = self.floor.seconds * max(self.calls, 1) if self.floor else 0.0
+        return max(0.0, self.total - least)
+
+    @property
+    def share(self) -> float | None:
+        """The floor as a part of the time: 1 is as fast as the machine can."""
+        if self.floor is None or self.seconds.median <= 0:
+            return None
+        return self.floor.seconds / self.seconds.median
+
+    @property
+    def beats_limit(self) -> bool:
+        """Whether it is faster than what was measured as the machine's limit."""
+        return self.share is not None and self.share > TOLERANCE
+
+
+@dataclass(frozen=True)
+class GraphProfile:
+    """One compiled graph with one set of sizes: the whole wrapper, and its kernels."""
+
+    graph: str
+    function: str
+    place: str
+    phase: str
+    sizes: Mapping[str, int]
+    how: str
+    device: str
+    calls: int
+    seconds: Sample
+    first: float
+    # The medians of all its kernels together, and the time of a call in which none runs.
+    kernel_seconds: float
+    between: Sample
+    threads: int = 1
+    other_sizes: int = 0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Everything that is known of where time goes in a program."""
+
+    functions: tuple[CallTimes, ...]
+    graphs: tuple[GraphProfile, ...]
+    kernels: tuple[KernelProfile, ...]
+    machines: tuple[MachineLimits, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no compiled call was made."""
+        return not self.functions and not self.graphs
+
+
+def build_profile(
+    recording: Recording,
+    calls: Sequence[ProcessTimes],
+    kernels: Sequence[KernelTimes],
+    limits_of: LimitsOf,
+) -> Profile:
+    """Join what was measured with what was recorded."""
+    loaded = {
+        graph.wrapper_path: _LoadedGraph(recording, compile_, graph)
+        for compile_ in recording.compiles
+        for graph in compile_.inductor
+        if graph.wrapper_path
+    }
+    graphs: list[GraphProfile] = []
+    rows: list[KernelProfile] = []
+    machines: dict[str, MachineLimits | None] = {}
+    for times in (times for process in kernels for times in process.graphs):
+        known = loaded.get(times.path)
+        if times.device not in machines:
+            machines[times.device] = limits_of(times.device)
+        found = list(_kernels(times, known, machines[times.device]))
+        rows += found
+        graphs.append(_graph(times, known, found))
+    return Profile(
+        all_calls(calls),
+        tuple(graphs),
+        tuple(sorted(rows, key=lambda row: -row.lost)),
+        tuple(machine for machine in machines.values() if machine is not None),
+        tuple(dict.fromkeys(note for process in kernels for note in process.notes)),
+    )
+
+
+class _LoadedGraph:
+    """A recorded graph, ready to be looked up by the lines of its wrapper."""
+
+    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
+        self.compile, self.graph = compile_, graph
+        self.work = GraphWork(recording, compile_, graph)
+        self._recording = recording
+
+    @cached_property
+    def _by_line(self) -> Mapping[int, Kernel]:
+        text = self._recording.payload(self.graph.wrapper)
+        found = wrapper_lines(text, self.graph.kernels)
+        return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
+
+    @cached_property
+    def _nodes(self) -> Mapping[int, list[FxNode]]:
+        """The FX nodes that each kernel computes."""
+        join, found = self.work.join, dict[int, list[FxNode]]()
+        for node in join.final.calls if join.final else ():
+            for kernel in join.kernels(join.leaves(node)):
+                found.setdefault(id(kernel), []).append(node)
+        return found
+
+    def kernel_at(self, site: SiteTimes) -> Kernel | None:
+        """The kernel that a line of the wrapper calls."""
+        found = self._by_line.get(site.line)
+        if found is not None and found.name == site.kernel:
+            return found
+        named = [kernel for kernel in self.graph.kernels if kernel.name == site.kernel]
+        return named[0] if len(named) == 1 else None
+
+    def nodes_of(self, kernel: Kernel) -> list[FxNode]:
+        """The FX nodes that a kernel computes."""
+        return self._nodes.get(id(kernel), [])
+
+
+def _kernels(
+    times: GraphTimes, known: _LoadedGraph | None, machine: MachineLimits | None
+) -> Iterator[KernelProfile]:
+    for site in times.sites:
+        if not site.sample:
+            continue
+        kernel = known.kernel_at(site) if known is not None else None
+        nodes = known.nodes_of(kernel) if known is not None and kernel is not None else []
+        work = known.work.of(kernel, times.sizes) if known and kernel else KernelWork()
+        yield KernelProfile(
+            graph=known.graph.key if known else times.path,
+            function=known.compile.function if known else "",
+            kernel=site.kernel,
+            language=kernel.language if kernel else "",
+            line=site.line,
+            device=times.device,
+            sizes=times.sizes,
+            how=times.how,
+            calls=site.count,
+            seconds=site.seconds,
+            work=work,
+            floor=_floor(work, machine),
+            operations=tuple(dict.fromkeys(node.operation for node in nodes)),
+            nodes=tuple(node.name for node in nodes),
+            places=tuple(dict.fromkeys(_place(node) for node in nodes if node.place)),
+        )
+
+
+def _place(node: FxNode) -> str:
+    frame = node.place
+    return f"{frame.file}:{frame.line}" if frame else ""
+
+
+def _floor(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
+    if machine is None:
+        return None
+    moved = None
+    if work.read is not None and work.written is not None:
+        moved = work.read, work.written
+    return floor_of(machine, moved, work.matrix, work.operations, work.functions)
+
+
+def _graph(
+    times: GraphTimes, known: _LoadedGraph | None, kernels: Sequence[KernelProfile]
+) -> GraphProfile:
+    whole = times.seconds if times.sample else Sample((times.first / 1e9,))
+    return GraphProfile(
+        graph=known.graph.key if known else times.path,
+        function=known.compile.function if known else "",
+        place=known.compile.place if known else "",
+        phase=known.graph.phase if known else "",
+        sizes=times.sizes,
+        how=times.how,
+        device=times.device,
+        calls=max(0, times.calls - 1),
+        seconds=whole,
+        first=times.first / 1e9,
+        kernel_seconds=sum(row.seconds.median for row in kernels) if times.how == CLOCK else 0.0,
+        between=times.seconds_between,
+        threads=times.threads,
+        other_sizes=times.other_sizes,
+    )

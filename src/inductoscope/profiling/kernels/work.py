@@ -1,0 +1,228 @@
+"""The least that a kernel has to do: bytes to read and write, and operations.
+
+Every input is read once and every output written once. A buffer that is only used inside the
+kernel need not exist. Bytes are torch's own count for each scheduler node, which knows that a
+value may be broadcast or only a part of a buffer be read.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from inductoscope.analysis.bounds.evaluation import NoValue, value_of
+from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.fx import FxNode
+from inductoscope.model.join import GraphJoin
+from inductoscope.model.memory import GraphMemory, read_memory
+from inductoscope.model.schedule import ScheduledNode
+from inductoscope.profiling.kernels.flops import MatrixWork, is_matrix_operation, matrix_work
+
+# Functions that take many instructions each: the machine's rate for them is measured.
+FUNCTIONS = (
+    "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sin", "cos", "tan", "tanh",
+    "sigmoid", "erf", "erfc", "pow", "sqrt", "rsqrt", "lgamma", "atan", "atan2", "asin", "acos",
+    "sinh", "cosh",
+)  # fmt: skip
+# Lines of a loop body that compute nothing.
+_NO_WORK = {
+    "load", "store", "constant", "index_expr", "store_reduction", "to_dtype", "to_dtype_bitcast",
+    "masked", "indirect_indexing", "get_index", "set_indirect", "check_bounds", "reduction_result",
+}  # fmt: skip
+_OPERATION = re.compile(r"^    \w+ = ops\.(\w+)\(", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class KernelWork:
+    """What one call of a kernel has to do at least; None where that is not known."""
+
+    read: int | None = None
+    written: int | None = None
+    # Operations of matrix units, by type.
+    matrix: Mapping[str, int] = field(default_factory=dict)
+    # Further operations, and of them functions that take long, by name.
+    operations: int = 0
+    functions: Mapping[str, int] = field(default_factory=dict)
+    # What is not counted, in words.
+    missing: str = ""
+
+    @property
+    def bytes(self) -> int | None:
+        """Bytes that have to be moved."""
+        return None if self.read is None or self.written is None else self.read + self.written
+
+    @property
+    def flops(self) -> int:
+        """All operations; a function that takes long counts as one."""
+        return sum(self.matrix.values()) + self.operations
+
+
+class GraphWork:
+    """The kernels of one graph, and what each of them has to do."""
+
+    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
+        self.join = GraphJoin(recording, compile_, graph)
+        self._recording, self._compile, self._graph = recording, compile_, graph
+
+    @cached_property
+    def memory(self) -> GraphMemory:
+        """What is known of sizes."""
+        return read_memory(self._recording, self._compile, self._graph)
+
+    @cached_property
+    def hints(self) -> dict[str, int]:
+        """The sizes that the graph was compiled with."""
+        values = {name: symbol.value for name, symbol in self.memory.symbols.items()}
+        return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
+
+    @cached_property
+    def _measured(self) -> dict[str, ScheduledNode]:
+        """Single nodes before fusion, which have their bytes."""
+        return {leaf.name: leaf for node in self.join.before for leaf in node.leaves}
+
+    @cached_property
+    def _leaves(self) -> dict[str, ScheduledNode]:
+        after = {leaf.name: leaf for node in self.join.after for leaf in node.leaves}
+        return {**self._measured, **after}
+
+    def of(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> KernelWork:
+        """What one call has to do with these sizes; with those it was compiled with, if none."""
+        values = {**self.hints, **(sizes or {})}
+        read, written = self._bytes(kernel, values)
+        matrix = self._matrix(kernel, values)
+        operations, functions = self._operations(kernel, values)
+        missing = "" if read is not None else "the sizes of its buffers are not known"
+        if kernel.language == "extern" and not matrix:
+            missing = missing or "operations of a library are not counted"
+        return KernelWork(read, written, matrix, operations, functions, missing)
+
+    # --- bytes ------------------------------------------------------------------------------------
+
+    def _bytes(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int | None, int | None]:
+        nodes = [self._measured[name] for name in kernel.nodes if name in self._measured]
+        if not nodes or len(nodes) != len(kernel.nodes):
+            return None, None
+        inside = set(kernel.nodes)
+        made = {buffer.name: buffer for node in nodes for buffer in node.buffers}
+        moved: dict[str, int] = {}
+        for node in nodes:
+            counted = node.bytes or self._whole_buffers(node)
+            if counted is None:
+                return None, None
+            for name, count in counted.items():
+                moved[name] = max(moved.get(name, 0), min(count, self._whole(name) or count))
+        read = sum(self._now(n, c, values) for n, c in moved.items() if n not in made)
+        written = sum(
+            self._now(n, c, values)
+            for n, c in moved.items()
+            if n in made and not (made[n].users and set(made[n].users) <= inside)
+        )
+        # What is changed in place is read and written.
+        changed = {old for buffer in made.values() for old in buffer.mutates}
+        written += sum(self._now(n, moved[n], values) for n in changed if n in moved)
+        return read, written
+
+    def _whole_buffers(self, node: ScheduledNode) -> dict[str, int] | None:
+        """For a recording without torch's count: buffers as a whole; None if unknown."""
+        found = {name: self._whole(name) for name in (*node.reads, *node.writes)}
+        known = {name: count for name, count in found.items() if count is not None}
+        return known if len(known) == len(found) else None
+
+    def _whole(self, buffer: str) -> int | None:
+        """Bytes of the whole buffer; None where they are not known."""
+        room = self.memory.rooms.get(buffer)
+        elements = None if room is None else self._elements(room.size, self.hints)
+        width = self._widths.get(buffer)
+        return None if elements is None or width is None else elements * width
+
+    @cached_property
+    def _widths(self) -> dict[str, int]:
+        from inductoscope.analysis.fusion.sizes import type_width
+
+        found = {b.name: type_width(b.dtype) for n in self._measured.values() for b in n.buffers}
+        for node in self.join.final.nodes if self.join.final else ():
+            value = node.value if isinstance(node.value, dict) else {}
+            if node.op == "placeholder" and "dtype" in value:
+                found.setdefault(node.name, type_width(str(value["dtype"])))
+        return {name: width for name, width in found.items() if width}
+
+    def _now(self, buffer: str, count: int, values: Mapping[str, int]) -> int:
+        """Torch counted with the sizes of the first call: the same part of the buffer now."""
+        room = self.memory.rooms.get(buffer)
+        if room is None or values == self.hints:
+            return count
+        before, now = self._elements(room.size, self.hints), self._elements(room.size, values)
+        return round(count * now / before) if before and now is not None else count
+
+    def _elements(self, size: Iterable[str], values: Mapping[str, int]) -> int | None:
+        try:
+            return math.prod(_value(text, values) for text in size)
+        except ValueError:
+            return None
+
+    # --- operations -------------------------------------------------------------------------------
+
+    def _matrix(self, kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
+        graph = self.join.final
+        if graph is None:
+            return {}
+        found: Counter[str] = Counter()
+        for node in self._matrix_nodes(kernel):
+            work = matrix_work(graph, node, lambda size: _value(size, values))
+            if isinstance(work, MatrixWork):
+                found[work.dtype.removeprefix("torch.")] += work.flops
+        return dict(found)
+
+    def _matrix_nodes(self, kernel: Kernel) -> list[FxNode]:
+        """The matrix operations that the kernel itself does, not those that it reads from."""
+        graph = self.join.final
+        own = {
+            buffer.origin
+            for name in kernel.nodes
+            for buffer in (self._leaves[name].buffers if name in self._leaves else ())
+        }
+        elsewhere = {
+            buffer.origin
+            for name, leaf in self._leaves.items()
+            for buffer in leaf.buffers
+            if name not in kernel.nodes
+        }
+        # A loop computes a product element by element: that is in its body.
+        leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
+        if graph is None or (leaves and all(leaf.body for leaf in leaves)):
+            return []
+        names = [n for n in dict.fromkeys(kernel.origins) if n in own or n not in elsewhere]
+        nodes = [graph.node(name) for name in names]
+        return [node for node in nodes if node is not None and is_matrix_operation(node)]
+
+    def _operations(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int, dict[str, int]]:
+        total, functions = 0, Counter[str]()
+        for name in kernel.nodes:
+            leaf = self._leaves.get(name)
+            if leaf is None or not leaf.body:
+                continue
+            times = self._elements((size for sizes in leaf.sizes for size in sizes), values) or 0
+            for operation in _OPERATION.findall(self.join.text(leaf.body)):
+                if operation in _NO_WORK:
+                    continue
+                total += times
+                if operation.removeprefix("libdevice_") in FUNCTIONS:
+                    functions[operation.removeprefix("libdevice_")] += times
+        return total, dict(functions)
+
+
+def _value(size: Any, values: Mapping[str, int]) -> int:
+    """The number that a size stands for; ValueError where that is not known."""
+    text = str(size)
+    if text.isdecimal():
+        return int(text)
+    try:
+        return value_of(read_expression(text), values)
+    except (NoValue, NotUnderstood) as error:
+        raise ValueError(text) from error
