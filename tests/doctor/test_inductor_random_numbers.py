@@ -25,8 +25,19 @@ from support.graphs import captured, numbers
         (lambda x: F.dropout(x, 0.5, training=False), False),
         (lambda x: torch.rand_like(x) + x, True),
         (lambda x: F.normalize(x), False),
+        (lambda x: F.scaled_dot_product_attention(*[x.expand(1, 1, 3, 4)] * 3), False),
+        (lambda x: F.scaled_dot_product_attention(*[x.expand(1, 1, 3, 4)] * 3, None, 0.5), True),
+        (lambda x: x.clone().normal_(generator=torch.Generator()), True),
     ],
-    ids=["dropout", "dropout that is off", "rand_like", "normalize"],
+    ids=[
+        "dropout",
+        "dropout that is off",
+        "rand_like",
+        "normalize",
+        "attention",
+        "attention with dropout",
+        "a generator of its own",
+    ],
 )
 def test_whether_random_numbers_are_drawn_is_seen_in_a_run(
     function: Callable[..., Any], draws: bool

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
+import torch.nn.functional as F
 
 import inductoscope
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
@@ -15,7 +16,12 @@ from inductoscope.doctor.alarm import read_alarms
 from inductoscope.doctor.compare.values import same_generators
 from inductoscope.doctor.inside.kept_call import in_float32
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.sentinel.inductor_dropout import draw_seeds, uniform
+from inductoscope.doctor.sentinel.inductor_dropout import (
+    CannotRepeat,
+    Drops,
+    draw_seeds,
+    uniform,
+)
 from inductoscope.doctor.sentinel.signed_error import Likeness, margin_for, signed_errors
 from support.graphs import captured, numbers
 from support.programs import ONE_PROOF, Workplace
@@ -163,6 +169,16 @@ def test_inductors_random_numbers_are_computed_as_its_kernels_do() -> None:
         (seed,) = draw_seeds(1, torch.device("cpu"))
     expected = uniform(seed, value.numel(), torch.device("cpu")).reshape(value.shape) > 0.3
     assert torch.equal(kept, expected)
+
+
+def test_attention_without_dropout_can_be_repeated_and_random_choices_cannot() -> None:
+    """Torch marks attention as an operation that may draw random numbers."""
+    q = numbers(1, 1, 3, 4)
+    with Drops().replayed():
+        again = F.scaled_dot_product_attention(q, q, q)
+    assert torch.equal(again, F.scaled_dot_product_attention(q, q, q))
+    with Drops().replayed(), pytest.raises(CannotRepeat, match="bernoulli"):
+        torch.bernoulli(q.abs().clamp(max=1.0))
 
 
 def test_errors_are_shares_of_the_values_own_size() -> None:

@@ -17,6 +17,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 
+from inductoscope.doctor.compare.random_numbers import result_and_drawing
 from inductoscope.doctor.compare.values import Outcome, run
 
 TORCH_NAMES = {
@@ -36,6 +37,8 @@ _SUMS = {
     "_native_batch_norm_legit", "_native_batch_norm_legit_no_training", "linalg_vector_norm",
     "norm", "convolution_backward", "native_layer_norm_backward", "index_add", "scatter_add",
     "index_put", "embedding_dense_backward", "_scaled_dot_product_flash_attention_for_cpu",
+    "_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention",
+    "_scaled_dot_product_cudnn_attention", "_scaled_dot_product_attention_math",
     "_softmax", "_log_softmax", "logsumexp", "_fused_rms_norm", "avg_pool2d",
     "_adaptive_avg_pool2d", "prod", "cumprod", "addmv", "linear",
     "native_batch_norm_backward",
@@ -128,10 +131,15 @@ class _PerturbedRounding(TorchDispatchMode):
         if _name(func) in _UNINITIALISED:
             self.has_filled = True
             return self._filled(func(*args, **kwargs))
-        if _aliases(func) or torch.Tag.nondeterministic_seeded in func.tags:
+        if _aliases(func):
             return func(*args, **kwargs)
-        exact = _exact(func, args, kwargs)
-        result = func(*args, **kwargs)
+        # First, because some operations write to their arguments; what is random is not judged.
+        exact = (
+            None if torch.Tag.nondeterministic_seeded in func.tags else _exact(func, args, kwargs)
+        )
+        result, is_random = result_and_drawing(func, args, kwargs)
+        if is_random:
+            return result
         if isinstance(result, (tuple, list)):
             exacts = exact if isinstance(exact, (tuple, list)) else [None] * len(result)
             return type(result)(

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from inductoscope.doctor.compare.random_numbers import result_and_drawing
+
 TORCH_NAMES = {
     "torch.utils._python_dispatch": ("TorchDispatchMode",),
 }
@@ -103,4 +105,7 @@ class _Replay(TorchDispatchMode):
             value, probability = args[0], float(args[1])
             kept = self._drops.kept(next(self._numbers), value, probability)
             return value * kept * (1.0 / (1.0 - probability)), kept
-        raise CannotRepeat(str(func))
+        result, is_random = result_and_drawing(func, args, kwargs or {})
+        if is_random:
+            raise CannotRepeat(str(func))
+        return result
