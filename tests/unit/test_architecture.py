@@ -80,6 +80,7 @@ MAY_IMPORT_TORCH = (
     "packages/loading.py",
     "packages/repeating.py",
     "profiling/machine/child.py",
+    "profiling/settings/child.py",
     "targets/recompile/arguments.py",
     "targets/recompile/child.py",
     "targets/recompile/compiling.py",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -31,12 +32,39 @@ _NOTHING_MEASURED = 4
     is_flag=True,
     help="Measure the machine's limits again, even if they are known.",
 )
+@click.option(
+    "--try",
+    "tries",
+    multiple=True,
+    metavar="SETTING",
+    help="Compare the program with this setting of torch._inductor.config, as in max_autotune or "
+    "cpp.simdlen=1, with the program as it is; may be repeated.",
+)
+@click.option(
+    "--turns",
+    default=5,
+    show_default=True,
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --try: run each N times, in turns; fewer than 5 show no difference.",
+)
+@click.option(
+    "--time-limit",
+    default=600.0,
+    show_default=True,
+    type=click.FloatRange(min=1),
+    metavar="SECONDS",
+    help="With --try: stop one run of the program after this long.",
+)
 @quiet_option
 @program_argument
 def command(
     json_path: str | None,
     output: Path | None,
     measure_machine: bool,
+    tries: tuple[str, ...],
+    turns: int,
+    time_limit: float,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -51,6 +79,12 @@ def command(
     inductoscope profile bench.py
     inductoscope profile --json profile.json -m package.bench
 
+    --try runs the program several times with each setting, each run in a process and each setting
+    in a cache of its own, in turns, and shows the differences that are beyond noise.
+
+    \b
+    inductoscope profile --try max_autotune --try cpp.simdlen=1 --try freezing bench.py
+
     The machine's limits are measured once and kept in ~/.cache/inductoscope/machine.
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
@@ -63,6 +97,9 @@ def command(
     from inductoscope.views.report.terminal import Printer, write_json
 
     to_run = resolve_command(words)
+    if tries:
+        _compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
+        return
     folder = create_recording(to_run, output=output, fresh=True).absolute()
     # With --json -, standard output is for the JSON alone.
     stdout = STANDARD_ERROR if json_path == "-" else None
@@ -78,3 +115,38 @@ def command(
     if profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
+
+
+def _compare_settings(
+    to_run: list[str],
+    tries: tuple[str, ...],
+    turns: int,
+    time_limit: float,
+    json_path: str | None,
+    *,
+    quiet: bool,
+) -> None:
+    """Run the program with each setting in turns, and print how they compare."""
+    import tempfile
+
+    from inductoscope.profiling.settings.names import known_settings, variants_of
+    from inductoscope.profiling.settings.trials import try_settings
+    from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.report.setting_trials import print_trials, trials_view
+    from inductoscope.views.report.terminal import Printer, write_json
+
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    variants = variants_of(tries, known_settings())
+    with (
+        tempfile.TemporaryDirectory(prefix="inductoscope-tries-") as folder,
+        ProgressLine(quiet=quiet) as progress,
+    ):
+        trials = try_settings(
+            to_run, variants, Path(folder), turns=turns, seconds=time_limit, say=progress.say
+        )
+    view = trials_view(trials, to_run, turns)
+    if json_path:
+        write_json(view, json_path)
+    if json_path != "-":
+        print_trials(Printer(sys.stdout), view)
+    sys.exit(0 if view["calls"] else _NOTHING_MEASURED)

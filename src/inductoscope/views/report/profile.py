@@ -30,11 +30,11 @@ def profile_view(profile: Profile, folder: str, ending: Ending) -> dict[str, Any
         "kernels": [_kernel_view(row, profile) for row in profile.kernels],
         "machines": [_machine_view(machine) for machine in profile.machines],
         "notes": [*profile.notes, *_notes(profile)],
-        "tries": [],
     }
 
 
-def _sample_view(sample: Sample) -> dict[str, Any]:
+def sample_view(sample: Sample) -> dict[str, Any]:
+    """A sample: its median, its quartiles, and how far they are apart."""
     low, high = sample.quartiles
     return {
         "median": sample.median,
@@ -52,7 +52,7 @@ def _call_view(calls: CallTimes) -> dict[str, Any]:
         "kind": calls.kind,
         "place": calls.place,
         "calls": calls.count,
-        "seconds": _sample_view(calls.seconds),
+        "seconds": sample_view(calls.seconds),
         "compiling": [value / 1e9 for value in calls.compiling],
         "warming": [value / 1e9 for value in calls.warming],
         "dropped": calls.dropped,
@@ -69,10 +69,10 @@ def _graph_view(graph: GraphProfile) -> dict[str, Any]:
         "sizes": dict(graph.sizes),
         "measured_by": graph.how,
         "calls": graph.calls,
-        "seconds": _sample_view(graph.seconds),
+        "seconds": sample_view(graph.seconds),
         "first_call": graph.first,
         "kernel_seconds": graph.kernel_seconds,
-        "between_kernels": _sample_view(graph.between) if graph.between.count else None,
+        "between_kernels": sample_view(graph.between) if graph.between.count else None,
         "threads": graph.threads,
         "calls_with_other_sizes": graph.other_sizes,
     }
@@ -90,7 +90,7 @@ def _kernel_view(row: KernelProfile, profile: Profile) -> dict[str, Any]:
         "sizes": dict(row.sizes),
         "measured_by": row.how,
         "calls": row.calls,
-        "seconds": _sample_view(row.seconds),
+        "seconds": sample_view(row.seconds),
         "total": row.total,
         "lost": row.lost,
         "read": row.work.read,

@@ -1,0 +1,1 @@
+"""Settings of Inductor tried on the program: what is faster, and what only seems so."""
