@@ -11,6 +11,7 @@ import importlib.abc
 import importlib.machinery
 import inspect
 import sys
+import time
 from collections.abc import Callable, Sequence
 from types import ModuleType
 from typing import Any
@@ -39,6 +40,7 @@ class Installer(importlib.abc.MetaPathFinder):
         self._off: set[str] = set()
         self._undo: dict[str, list[Undo]] = {}
         self._searching: set[str] = set()
+        self._torch_seconds = 0.0
 
     def start(self) -> None:
         """Hook what is already imported, and wait for the rest."""
@@ -94,7 +96,10 @@ class Installer(importlib.abc.MetaPathFinder):
         execute = loader.exec_module
 
         def exec_module(module: ModuleType) -> None:
+            started = time.perf_counter()
             execute(module)
+            if fullname == "torch":
+                self._torch_seconds = time.perf_counter() - started
             SCOPE.guard(self._module_ready, fullname)
 
         # Python leaves frames of its import system out of tracebacks; this one is to go with them.
@@ -109,7 +114,7 @@ class Installer(importlib.abc.MetaPathFinder):
             return
         self._done.add(module)
         if module == "torch":
-            SCOPE.guard(_describe_torch)
+            SCOPE.guard(_describe_torch, self._torch_seconds)
         if module in self._on_import:
             SCOPE.guard(self._on_import[module])
         for hook in self._hooks:
@@ -171,7 +176,7 @@ def _same_kind(original: Any, wrap: Wrap) -> Any:
     return wrap.replacement(original)
 
 
-def _describe_torch() -> None:
+def _describe_torch(seconds: float) -> None:
     version = sys.modules.get("torch.version")
     SCOPE.emit(
         TorchImported(
@@ -179,5 +184,6 @@ def _describe_torch() -> None:
             git=getattr(version, "git_version", ""),
             cuda=getattr(version, "cuda", "") or "",
             hip=getattr(version, "hip", "") or "",
+            seconds=round(seconds, 3),
         )
     )

@@ -61,6 +61,8 @@ class Scope:
         self.active = False
         # True in a fork that runs an experiment, where nothing else may interfere.
         self.is_redirected = False
+        # True while a compile is only timed: then hooks describe nothing that takes time to print.
+        self.is_timing = False
         self._writer: StreamWriter | None = None
         self._thread = _ThreadState()
         self._graphs: dict[str, int] = {}
@@ -73,6 +75,11 @@ class Scope:
         self._reported.clear()
         self.active = True
 
+    @property
+    def writer(self) -> Any:
+        """Where events go; None while nothing is recorded."""
+        return self._writer
+
     def redirect(self, writer: Any) -> None:
         """Send events elsewhere from now on: called in a fork that runs an experiment."""
         self._writer = writer
@@ -81,14 +88,15 @@ class Scope:
         self.is_redirected = True
 
     @contextlib.contextmanager
-    def redirected(self, writer: Any) -> Iterator[None]:
-        """The same in this process, inside the block."""
-        before = self._writer, self.active, self.is_redirected
+    def redirected(self, writer: Any, *, timing: bool = False) -> Iterator[None]:
+        """The same in this process, inside the block; `timing` is for compiles to be timed."""
+        before = self._writer, self.active, self.is_redirected, self.is_timing
         self.redirect(writer)
+        self.is_timing = timing
         try:
             yield
         finally:
-            self._writer, self.active, self.is_redirected = before
+            self._writer, self.active, self.is_redirected, self.is_timing = before
 
     def close(self) -> None:
         """Stop recording, and record that it ended normally."""

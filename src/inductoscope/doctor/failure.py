@@ -11,6 +11,8 @@ from dataclasses import asdict, dataclass, replace
 from inductoscope.vocabulary import stages
 
 WRONG, NAN, ERROR, SIGNAL, HANG = "wrong", "nan", "error", "signal", "hang"
+# Compiling takes far longer than it should, and ends.
+SLOW = "slow"
 
 # A graph of so few nodes is compiled in a second or two.
 FEW_NODES = 20

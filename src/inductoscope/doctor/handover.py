@@ -13,6 +13,8 @@ from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.instructions import FINDING, PROGRESS
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
+from inductoscope.profiling.compile_time.compile_cost import PartCost
+from inductoscope.profiling.compile_time.judging import Explosion
 from inductoscope.recording.codec import decode, encode
 
 
@@ -24,6 +26,26 @@ class GraphWorkaround:
     code: str
     # How many times as long a call of the graph takes with it; None if that was not measured.
     slowdown: float | None = None
+    # Seconds that the slow stage takes without it and with it, where compiling is what is slow.
+    before: float | None = None
+    after: float | None = None
+
+
+@dataclass(frozen=True)
+class SlowCompileFound:
+    """What was measured of a compile that takes too long."""
+
+    # None if compile time is in proportion after all.
+    explosion: Explosion | None = None
+    # The same of the smallest graph.
+    smallest: Explosion | None = None
+    functions: tuple[str, ...] = ()
+    share: float = 0.0
+    samples: int = 0
+    passes: tuple[PartCost, ...] = ()
+    lowered: tuple[PartCost, ...] = ()
+    # How the sizes were made over which growth was measured.
+    sizes_by: str = ""
 
 
 @dataclass
@@ -77,6 +99,7 @@ class Found:
     workarounds: list[GraphWorkaround] = field(default_factory=list)
     candidates_tried: int = 0
     notes: list[str] = field(default_factory=list)
+    slow: SlowCompileFound | None = None
 
 
 def write_found(found: Found, place: Path) -> None:

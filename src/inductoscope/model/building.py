@@ -385,15 +385,15 @@ HANDLERS: dict[type[Event], Handler] = {
 
 _CALLS = checking.GraphCall, checking.GraphReturned, checking.EagerReturned
 _SHADOWS = checking.CallShadowed, checking.ShadowsEnded, checking.BiasFound
+_STUCK = autotuning.BenchmarkStart, autotuning.BenchmarkEnd, autotuning.TorchLogged
+_COSTS = graphs.PassesTimed, compiling.CacheKeyMade
 
 # What the model does not hold, and the module that reads it.
 READ_ELSEWHERE: dict[type[Event], str] = {
     process.ProcessStart: "model/position.py",
-    compiling.StageStart: "model/position.py",
-    **dict.fromkeys(_CALLS, "model/position.py"),
-    autotuning.BenchmarkStart: "hangs/choices/stuck_choices.py",
-    autotuning.BenchmarkEnd: "hangs/choices/stuck_choices.py",
-    autotuning.TorchLogged: "hangs/choices/stuck_choices.py",
+    **dict.fromkeys((compiling.StageStart, *_CALLS), "model/position.py"),
+    **dict.fromkeys(_STUCK, "hangs/choices/stuck_choices.py"),
+    **dict.fromkeys(_COSTS, "profiling/compile_time/recorded_costs.py"),
     **dict.fromkeys(_SHADOWS, "doctor/outside/long_run.py"),
     # Only ever sent by a fork to the process that started it.
     checking.KernelLaunched: "doctor/search/failure_signature.py",

@@ -61,6 +61,7 @@ HOOKS: tuple[Hook, ...] = (
     autotune.SAYINGS,
     autotune.BENCHMARKS,
     caches.GRAPH_CACHES,
+    caches.GRAPH_KEYS,
     caches.CPP_BINARIES,
     caches.LAUNCH_CONFIGS,
 )

@@ -8,7 +8,7 @@ from typing import Any
 from inductoscope.capture.observe import Arguments, Keywords, current_compile_id, watch
 from inductoscope.capture.scope import SCOPE
 from inductoscope.recording.events.code import LibraryWanted
-from inductoscope.recording.events.compiling import CacheLookedUp
+from inductoscope.recording.events.compiling import CacheKeyMade, CacheLookedUp
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 # torch announces a look-up as an instant event with the cache and the outcome in its name.
@@ -40,6 +40,28 @@ GRAPH_CACHES = Hook(
         Wrap(
             TorchName("torch._dynamo.utils", "CompileEventLogger.instant"),
             watch(before=_announced),
+        ),
+    ),
+)
+
+
+# Enough of a field to see what it is; its hash decides whether it is the same.
+_LONGEST_FIELD = 400
+
+
+def _key_made(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
+    key, fields = result
+    shown = [str(field)[:_LONGEST_FIELD] for field in fields]
+    SCOPE.emit(CacheKeyMade(compile=current_compile_id(), key=key, payload=SCOPE.json(shown)))
+
+
+GRAPH_KEYS = Hook(
+    stage="caches",
+    records="what the keys of the FX graph cache are made of",
+    wraps=(
+        Wrap(
+            TorchName("torch._inductor.codecache", "compiled_fx_graph_hash"),
+            watch(after=_key_made),
         ),
     ),
 )

@@ -64,7 +64,7 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
             graph=SCOPE.graph,
             node=node.name,
             target=target_name(node),
-            ir=_describe_result(result),
+            ir=None if SCOPE.is_timing else _describe_result(result),
             made=tuple(made),
             fallback=any("Fallback" in item["class"] for item in made),
             seconds=round(seconds, 6),

@@ -23,7 +23,7 @@ from inductoscope.capture.observe import (
     watch,
 )
 from inductoscope.capture.scope import SCOPE
-from inductoscope.recording.events.graphs import GraphLeft, PassApplied
+from inductoscope.recording.events.graphs import GraphLeft, PassApplied, PassesTimed
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
@@ -57,6 +57,16 @@ class _Running:
     before: Fingerprint
     frame: Any
     started: float
+    inner_seconds: float = 0.0
+
+
+@dataclass
+class _Spent:
+    """What all runs of one pass took so far in its group."""
+
+    seconds: float = 0.0
+    own_seconds: float = 0.0
+    runs: int = 0
 
 
 class _State(threading.local):
@@ -65,6 +75,7 @@ class _State(threading.local):
     def __init__(self) -> None:
         self.known: dict[int, _Known] = {}
         self.running: list[tuple[Any, _Running | None]] = []
+        self.spent: dict[str, _Spent] = {}
 
 
 _state = _State()
@@ -155,7 +166,18 @@ def _exit_pass(args: Arguments, kwargs: Keywords) -> None:
         SCOPE.note_failure(error, running.frame)
     seconds = time.perf_counter() - running.started
     SCOPE.leave(running.frame, failed=failed)
+    _add_up(str(observer.passname), running, seconds)
     _record_change(observer, running, seconds)
+
+
+def _add_up(name: str, running: _Running, seconds: float) -> None:
+    spent = _state.spent.setdefault(name, _Spent())
+    spent.seconds += seconds
+    spent.own_seconds += seconds - running.inner_seconds
+    spent.runs += 1
+    around = next((outer for _, outer in reversed(_state.running) if outer is not None), None)
+    if around is not None:
+        around.inner_seconds += seconds
 
 
 def _record_change(observer: Any, running: _Running, seconds: float) -> None:
@@ -202,6 +224,7 @@ def _group(stage: str) -> Replacement:
         if SCOPE.stage == stage:
             return None  # A graph inside the graph: part of the same group.
         _state.known.clear()
+        _state.spent.clear()
         frame = enter_stage(stage)
         graph = _graph_of(args[0])
         SCOPE.guard(_digest_before, graph, stage, _fingerprint(graph))
@@ -212,15 +235,40 @@ def _group(stage: str) -> Replacement:
             return
         frame, graph = token
         SCOPE.guard(_record_result, stage, graph, _graph_of(args[0] if result is None else result))
+        SCOPE.guard(_record_seconds, stage)
         _state.known.clear()
         leave_stage(frame)
 
     def failed(token: Any, error: BaseException) -> None:
+        if token is not None:
+            SCOPE.guard(_record_seconds, stage)
         _state.known.clear()
         if token is not None:
             fail_stage(token[0], error)
 
     return watch(before=enter, after=leave, failed=failed)
+
+
+def _record_seconds(stage: str) -> None:
+    """What each pass took, whether it changed anything or not."""
+    spent, _state.spent = _state.spent, {}
+    if spent:
+        SCOPE.emit(
+            PassesTimed(
+                stage=stage,
+                compile=current_compile_id(),
+                graph=SCOPE.graph,
+                passes=tuple(
+                    {
+                        "name": name,
+                        "seconds": round(each.seconds, 6),
+                        "own": round(each.own_seconds, 6),
+                        "runs": each.runs,
+                    }
+                    for name, each in spent.items()
+                ),
+            )
+        )
 
 
 def _record_result(stage: str, before: Any, after: Any) -> None:

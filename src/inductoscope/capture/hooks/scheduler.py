@@ -31,6 +31,8 @@ def _scheduling(args: Arguments, kwargs: Keywords) -> Any:
 
 def _listed(when: str) -> Replacement:
     def before(args: Arguments, kwargs: Keywords) -> None:
+        if SCOPE.is_timing:
+            return
         # One by one: a node that cannot be described must not take the list with it.
         describe = _measured_node if when == "before" else describe_node
         described = [SCOPE.guard(describe, node) for node in args[0]]

@@ -19,11 +19,13 @@ from inductoscope.doctor.failure import (
     HANG,
     NAN,
     SIGNAL,
+    SLOW,
     WRONG,
     Failure,
     advice_on_machine,
 )
 from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.inside.slow_investigation import SlowInvestigation
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
@@ -71,7 +73,8 @@ def investigate(
     candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
 ) -> Found:
     """All that can be found out in this process and its forks."""
-    Investigation(candidate, failure, found, place, instructions).run()
+    kind = SlowInvestigation if failure.kind == SLOW else Investigation
+    kind(candidate, failure, found, place, instructions).run()
     return found
 
 

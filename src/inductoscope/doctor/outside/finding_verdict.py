@@ -80,6 +80,7 @@ def _kind(found: Found) -> str:
         f.NAN: v.NOT_A_NUMBER,
         f.SIGNAL: v.CRASH,
         f.HANG: v.HANG,
+        f.SLOW: v.SLOW,
     }[kind]
 
 

@@ -47,7 +47,7 @@ class Proof:
         `calls` are checked of each graph while a workaround is tried.
         """
         with ThreadPoolExecutor(1) as beside:
-            proof = beside.submit(self._prove, found)
+            proof = beside.submit(self.prove, found)
             try:
                 self._help(found, runs, calls)
                 proof.result()
@@ -55,7 +55,8 @@ class Proof:
                 self.fresh.close()  # Otherwise an interruption would wait for the processes.
                 raise
 
-    def _prove(self, found: Found) -> None:
+    def prove(self, found: Found) -> None:
+        """Run the reproducer in fresh processes, if there is one."""
         if not found.script:
             return
         self.script.write_text(found.script, "utf-8")

@@ -15,10 +15,11 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.graphs import input_names
-from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, SLOW, WRONG, Failure
 from inductoscope.doctor.repro.filled_memory_text import IN_FILLED_MEMORY, filled_memory_text
 from inductoscope.doctor.repro.package_text import options_text, packaged_text
 from inductoscope.doctor.repro.python_text import function_text
+from inductoscope.doctor.repro.slow_compile_text import slow_compile_text
 from inductoscope.doctor.repro.state_text import call_lines, setting_lines
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.eager_values import eager_values
@@ -85,7 +86,9 @@ def _imports(candidate: Candidate, failure: Failure, packaged: str) -> str:
         standard += ["base64", "zlib"]
     if failure.kind in (SIGNAL, HANG):
         standard += ["multiprocessing", "sys"]
-    if failure.kind == HANG:
+    if failure.kind == SLOW:
+        standard.append("sys")
+    if failure.kind in (HANG, SLOW):
         standard.append("time")
     if candidate.device and failure.kind in (SIGNAL, HANG):
         standard.append("os")
@@ -98,6 +101,8 @@ def _imports(candidate: Candidate, failure: Failure, packaged: str) -> str:
         of_torch.append("torch._inductor")
     groups = [sorted(standard), of_torch]
     texts = ["\n".join(f"import {name}" for name in group) for group in groups if group]
+    if failure.kind == SLOW:
+        texts[-1] += "\nfrom torch._inductor.utils import fresh_cache"
     if "os" in standard:
         texts.insert(1, _GPU_IN_FORKS)
     return "\n\n".join(texts)
@@ -261,6 +266,8 @@ def _main(candidate: Candidate, failure: Failure) -> str:
     if failure.kind == ERROR:
         lines = ["run(fn)", 'print("eager: ok")', f"run({compiled})", 'print("compiled: ok")']
         return _under_main(lines)
+    if failure.kind == SLOW:
+        return slow_compile_text(candidate, compiled)
     if failure.kind in (SIGNAL, HANG):
         return _watched(compiled, hangs=failure.kind == HANG)
     lines = [
@@ -369,6 +376,8 @@ def expected_output(failure: Failure) -> list[str]:
         return ["eager ended with 0", f"compiled ended with -{number or ''}"]
     if failure.kind == HANG:
         return ["eager ended with 0", "compiled ended with None"]
+    if failure.kind == SLOW:
+        return ["eager: ok", "compiled: too slow"]
     return ["compiled:", "AssertionError"]
 
 
@@ -381,5 +390,6 @@ def title_of(failure: Failure, flow: str, operations: Sequence[str]) -> str:
         ERROR: f"{compiler} fails with {failure.aspect}",
         SIGNAL: f"{compiler} ends the process with {failure.aspect}",
         HANG: f"{compiler} never finishes",
+        SLOW: f"{compiler} takes far longer than for other graphs of this size",
     }
     return f"{kinds[failure.kind]}: {', '.join(operations[:4]) or 'a small graph'}"

@@ -34,7 +34,7 @@ from inductoscope.doctor.search.failure_signature import (
     failure_of_error,
     innermost,
 )
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
 from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import is_for_gpu, placed
 from inductoscope.doctor.search.user_kernels import keeping_kernels, with_kernels_launched
@@ -76,7 +76,7 @@ def examine(candidate: Candidate, around: Around = contextlib.nullcontext) -> Fa
         try:
             outcome = run_compiled(candidate, compiled(candidate))
         except Exception as error:
-            return None if _is_past(error) else failure_of_error(error)
+            return None if is_past(error) else failure_of_error(error)
     if candidate.draws_inductor_random_numbers:
         comparison = comparison_of_metadata(eager, outcome)
     else:
@@ -190,7 +190,7 @@ def no_further_than(stage: str) -> Iterator[None]:
         GraphLowering._compile_to_module_lines = original
 
 
-def _is_past(error: BaseException) -> bool:
+def is_past(error: BaseException) -> bool:
     return isinstance(innermost(error), _Past)
 
 
@@ -259,10 +259,10 @@ class Oracle:
         if time.monotonic() > self.deadline:
             yield from ((number, None) for number, _, _ in fresh)
             return
-        works = [_work(candidate, self._surroundings) for _, _, candidate in fresh]
+        works = [self._work(candidate) for _, _, candidate in fresh]
         for place, answer in self.forks.as_done(works):
-            number, key, _ = fresh[place]
-            found = failure_of_answer(answer)
+            number, key, candidate = fresh[place]
+            found = self._judged(candidate, answer)
             if isinstance(answer.result, dict):
                 self.eager_error = str(answer.result.get("eager") or "")
             if answer.error:
@@ -272,6 +272,14 @@ class Oracle:
             else:
                 self._remember(key, found)
             yield number, found
+
+    def _work(self, candidate: Candidate) -> Work:
+        """What a fork does with a candidate."""
+        return _work(candidate, self._surroundings)
+
+    def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
+        """What the fork's answer says about it."""
+        return failure_of_answer(answer)
 
     def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
         """What surrounds the compile of a candidate."""

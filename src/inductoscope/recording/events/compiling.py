@@ -140,6 +140,16 @@ class CacheLookedUp(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CacheKeyMade(Event):
+    """The key of a graph in the FX graph cache was made. payload: JSON, a text per field."""
+
+    kind = "cache-key"
+    compile: str = ""
+    key: str
+    payload: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class SettingsUsed(Event):
     """What a frame is compiled with, where it differs from torch's defaults.
 

@@ -39,6 +39,17 @@ class PassApplied(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class PassesTimed(Event):
+    """A group of passes ends. passes: name, seconds, own (without inner passes), runs of each."""
+
+    kind = "pass-times"
+    stage: str
+    compile: str = ""
+    graph: str = ""
+    passes: tuple[Mapping[str, Any], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class InductorStart(Event):
     """Inductor begins to compile a graph."""
 

@@ -46,13 +46,14 @@ class RecordingStopped(Event):
 
 @dataclass(frozen=True, kw_only=True)
 class TorchImported(Event):
-    """torch has been imported."""
+    """torch has been imported. seconds: how long that took; absent if it was there before."""
 
     kind = "torch"
     version: str
     git: str = ""
     cuda: str = ""
     hip: str = ""
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

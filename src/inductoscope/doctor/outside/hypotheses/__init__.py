@@ -33,6 +33,7 @@ from inductoscope.doctor.outside.hypotheses import (
     proven_failure,
     refused_nan,
     rounding,
+    slow_compile,
     stuck_choices,
     time_limit,
     two_cpp_libraries,
@@ -72,6 +73,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     undetermined_result.HYPOTHESIS,
     memory_layout.HYPOTHESIS,
     wrong_capture.HYPOTHESIS,
+    slow_compile.HYPOTHESIS,
     # The program ended well.
     two_cpp_libraries.HYPOTHESIS,
     clean.HYPOTHESIS,

@@ -1,0 +1,263 @@
+"""From a compile that takes too long to the stage, the function and the smallest graph.
+
+Runs inside the program's process, which waits meanwhile. First plain graphs are compiled, then
+growing parts of the program's graph; what they cost decides whether anything is wrong at all.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.doctor.handover import Found, SlowCompileFound, say, write_found
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
+from inductoscope.doctor.repro.replaced_functions import replaced_functions_text
+from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.doctor.search.compile_costs import Measured, measure, measure_plain, warm_up
+from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.growing_graphs import growing_parts
+from inductoscope.doctor.search.shrink import SHRINK_PASSES
+from inductoscope.doctor.search.shrink.engine import shrink
+from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
+from inductoscope.doctor.search.shrink.shrink_pass import Subject
+from inductoscope.doctor.search.slow_oracle import TIMES_SMALLEST, SlowOracle, seconds_to_be_slow
+from inductoscope.doctor.search.wrong_result_location import aten_operations, source_lines
+from inductoscope.doctor.workarounds.faster_compile import faster_compiles
+from inductoscope.errors import ToolFailure
+from inductoscope.profiling.compile_time.compile_cost import CompileCost, PartCost
+from inductoscope.profiling.compile_time.judging import (
+    TIMES_PLAIN,
+    Explosion,
+    against_plain,
+    explosion_of,
+)
+from inductoscope.vocabulary import stages
+
+_PLAIN_SECONDS = 120.0
+_SHRINK_SECONDS = 75.0
+# So many sizes show how compile time grows.
+_ENOUGH = 3
+# A part that takes this much of its stage is what the stage spends its time on.
+_MOST = 0.5
+
+
+class SlowInvestigation:
+    """One slow compile, step by step."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        failure: Failure,
+        found: Found,
+        place: Path,
+        instructions: Instructions,
+    ) -> None:
+        self._whole = replace(candidate, earlier=None)
+        self._suspected = failure
+        self._found, self._place = found, place
+        self._with_workaround = instructions.with_workaround
+        self._forks = Forks(workers=1, uses_gpu=bool(candidate.device))
+        self._plain: list[CompileCost] = []
+        # The smallest part of the graph that is out of proportion, so far.
+        self._part = self._smallest = self._whole
+        self._limit = _PLAIN_SECONDS
+
+    def run(self) -> None:
+        """All steps."""
+        self._found.is_complete = True
+        self._found.nodes_before = self._found.nodes = self._whole.size
+        self._found.sources = source_lines(self._whole)
+        if self._found.backend or not can_fork():
+            return
+        import_compiler()
+        warm_up(self._whole)
+        measured = self._measure_growth()
+        if measured is None:
+            return
+        self._found.is_complete = False
+        self._shrink()
+        self._locate(measured)
+        self._write_script()
+        if self._with_workaround:
+            self._find_workaround()
+        self._found.is_complete = True
+        self._save()
+
+    def _say(self, text: str) -> None:
+        say(self._place, text)
+
+    def _save(self) -> None:
+        self._found.candidates_tried = self._forks.count
+        write_found(self._found, self._place)
+
+    # --- steps --------------------------------------------------------------------------------
+
+    def _measure_growth(self) -> Measured | None:
+        """Growing parts of the graph beside plain graphs; None if nothing is out of proportion."""
+        nodes = self._whole.size
+        self._say(f"compiling plain graphs of up to {min(nodes, 240)} pointwise nodes to compare")
+        self._plain = measure_plain(self._whole, nodes, self._forks, seconds=_PLAIN_SECONDS)
+        if not self._plain:
+            return None
+        self._limit = 2 * seconds_to_be_slow(self._plain, nodes, TIMES_PLAIN)
+        until = self._until(self._suspected.stage)
+        costs: list[CompileCost] = []
+        measured = None
+        for part in self._parts():
+            self._say(f"compiling the first {part.size} of {nodes} nodes")
+            measured = measure(part, self._forks, seconds=self._limit, until=until)
+            if measured.error:
+                self._found.alone = measured.error.strip().rpartition("\n")[2][:300]
+                return None
+            costs.append(measured.cost)
+            self._part = part
+            if measured.cost.ended_in or self._is_clear(costs):
+                break
+        explosion = explosion_of(costs, self._plain)
+        self._found.slow = SlowCompileFound(explosion, sizes_by="the first nodes of the graph")
+        if explosion is None:
+            self._found.alone = _in_proportion(costs, self._plain)
+            return None
+        self._found.reproduces = True
+        self._found.failure = Failure(SLOW, said_of(explosion), stage=explosion.stage)
+        self._save()
+        return measured
+
+    def _is_clear(self, costs: list[CompileCost]) -> bool:
+        """Whether larger parts would only take longer."""
+        cost = costs[-1]
+        times = against_plain(cost, self._plain, cost.slowest_stage).times
+        return len(costs) >= _ENOUGH and times >= TIMES_PLAIN
+
+    def _until(self, stage: str) -> str:
+        """Native compilers need not run for what is slow before them."""
+        is_native = stage in (*stages.NATIVE_COMPILES, stages.WRAPPER, stages.RUNTIME)
+        return "" if is_native or self._whole.backward else stages.CODEGEN
+
+    def _parts(self) -> list[Candidate]:
+        if has_transforms(self._whole):
+            return [self._whole]
+        with contextlib.suppress(Exception):  # The whole graph says whether it is slow.
+            return growing_parts(self._whole)
+        return [self._whole]
+
+    def _shrink(self) -> None:
+        stage = self._found.failure.stage
+        forks = Forks(uses_gpu=bool(self._whole.device))
+        forks.seconds = seconds_to_be_slow(self._plain, self._part.size, TIMES_SMALLEST)
+        oracle = SlowOracle(forks, stage=stage, plain=self._plain)
+        oracle.deadline = time.monotonic() + _SHRINK_SECONDS
+        subject = Subject(self._part, self._found.failure, [])
+        for progress in shrink(subject, oracle, SHRINK_PASSES):
+            self._smallest = progress.candidate
+            if progress.text:
+                self._say(progress.text)
+        self._forks.count += forks.count
+        if not all(self._smallest.recipes):
+            self._smallest = with_exact_inputs(self._smallest)
+        self._found.nodes = self._smallest.size
+        self._found.operations = aten_operations(self._smallest)
+        self._found.calls = [name_of(node) for node in self._smallest.operations]
+        self._found.sources = source_lines(self._smallest)
+        self._save()
+
+    def _locate(self, whole: Measured) -> None:
+        """The function, the pass and the node that the stage spends its time on."""
+        stage = self._found.failure.stage
+        until = self._until(stage)
+        again = measure(
+            self._smallest, self._forks, seconds=2 * self._limit, until=until, stage=stage
+        )
+        hot = max(whole.hot, again.hot, key=lambda path: path.samples * bool(path.functions))
+        cost = whole.cost if whole.hot.functions and not whole.cost.ended_in else again.cost
+        assert self._found.slow is not None
+        self._found.slow = replace(
+            self._found.slow,
+            smallest=against_plain(again.cost, self._plain, stage),
+            functions=hot.functions[:12],
+            share=round(hot.share, 3),
+            samples=hot.samples,
+            passes=cost.passes[:4] if stage in stages.PASSES else (),
+            lowered=cost.lowered[:4] if stage == stages.LOWERING else (),
+        )
+        seconds = cost.seconds_of(stage)
+        in_passes = stage in stages.PASSES
+        self._found.location = Location(
+            stage=stage,
+            function=hot.function,
+            pass_name=_largest(cost.passes, seconds) if in_passes else "",
+            operation=_operation(cost, seconds) if stage == stages.LOWERING else "",
+            text=self._found.failure.text,
+            how="its compile was timed beside plain graphs, and its stacks were sampled",
+        )
+        self._found.functions = list(hot.functions[:12])
+        self._save()
+
+    def _write_script(self) -> None:
+        try:
+            if not all(self._smallest.recipes):
+                raise ToolFailure("a script cannot hold an input of this size or type")
+            self._found.script = script_text(
+                self._smallest,
+                self._found.failure,
+                title_of(self._found.failure, "", self._found.operations),
+                own_passes=replaced_functions_text(self._found.functions),
+            )
+        except ToolFailure as error:
+            self._found.no_script = str(error)
+        self._found.expected_output = expected_output(self._found.failure)
+        self._save()
+
+    def _find_workaround(self) -> None:
+        smallest = self._found.slow.smallest if self._found.slow else None
+        if smallest is None:
+            return
+        self._say("trying what may make it faster")
+        self._found.workarounds = faster_compiles(
+            self._smallest,
+            self._found.location,
+            self._found.operations,
+            self._forks,
+            before=smallest.seconds,
+            seconds=2 * smallest.plain_seconds,
+        )
+        self._save()
+
+
+def said_of(explosion: Explosion) -> str:
+    """One line about an explosion."""
+    where = stages.WORDS.get(explosion.stage, explosion.stage)
+    more = "more than " if explosion.is_at_least else ""
+    return (
+        f"{where} takes {more}{explosion.seconds:.1f} s for {explosion.nodes} nodes; the whole "
+        f"compile of as many pointwise nodes takes {explosion.plain_seconds:.1f} s"
+    )
+
+
+def _in_proportion(costs: list[CompileCost], plain: list[CompileCost]) -> str:
+    largest = max(costs, key=lambda cost: cost.nodes, default=None)
+    if largest is None:
+        return ""
+    found = against_plain(largest, plain, largest.slowest_stage)
+    return f"compiled alone, it is in proportion: {said_of(found)}"
+
+
+def _largest(parts: tuple[PartCost, ...], seconds: float) -> str:
+    first = max(parts, key=lambda part: part.seconds, default=None)
+    return first.name if first is not None and first.seconds > _MOST * seconds else ""
+
+
+def _operation(cost: CompileCost, seconds: float) -> str:
+    """The operation whose nodes take most of lowering."""
+    spent: dict[str, float] = {}
+    for part in cost.lowered:
+        name = part.name.partition(" ")[2]
+        spent[name] = spent.get(name, 0.0) + part.seconds
+    name = max(spent, key=lambda each: spent[each], default="")
+    return name if name and spent[name] > _MOST * seconds else ""

@@ -1,0 +1,148 @@
+"""The verdict on a compile that takes too long, and what was tried against it."""
+
+from __future__ import annotations
+
+from inductoscope.doctor.handover import Found, GraphWorkaround
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.doctor.outside.checks import every_check_passed
+from inductoscope.doctor.outside.finding_verdict import relative_place
+from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
+from inductoscope.model.fold import load
+from inductoscope.profiling.compile_time.judging import Explosion
+from inductoscope.profiling.compile_time.suspicion import SlowCompile
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
+
+# What is left of the compile must be clearly less, on the program too.
+_HELPS = 0.7
+
+
+def help_with_slow_compile(
+    case: ProgramCase, found: Found, suspect: SlowCompile
+) -> tuple[Workaround, str] | None:
+    """What made the graph compile faster, tried on the program; with predicted and measured."""
+    if not found.workarounds or not case.proof.with_workaround:
+        return None
+    tried = found.workarounds[0]
+    instructions = Instructions(
+        calls=case.instructions.calls, workaround=tried.code, investigate=False
+    )
+    run = case.runs.again(instructions, f"trying on the program: {tried.text}")
+    compiles = [each for each in load(run.folder).compiles if each.id == suspect.compile]
+    measured = compiles[0].seconds if compiles else None
+    works = measured is not None and measured < _HELPS * suspect.of and every_check_passed(run)
+    predicted = suspect.of - suspect.seconds * _saved(tried)
+    text = f"compile {suspect.compile} took {suspect.of:.1f} s, predicted with it: "
+    text += f"about {predicted:.1f} s, measured: "
+    text += "it did not compile" if measured is None else f"{measured:.1f} s (one run)"
+    return Workaround(tried.text, works, tried.slowdown, tried.code), text
+
+
+def _saved(tried: GraphWorkaround) -> float:
+    """The share of the slow stage that it saved where it was measured."""
+    return 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
+
+
+def verdict_on_slow_compile(
+    case: ProgramCase,
+    found: Found,
+    suspect: SlowCompile,
+    helped: tuple[Workaround, str] | None,
+) -> Verdict:
+    """The verdict, with everything that was measured."""
+    slow = found.slow
+    assert slow is not None
+    assert slow.explosion is not None
+    explosion = slow.explosion
+    result = Verdict(v.SLOW, explosion.stage, _summary(found, explosion), culprit=_culprit(found))
+    proof = case.proof.verification
+    result.confidence = "proven" if proof is not None and proof.is_verified else "likely"
+    result.partial = not found.is_complete
+    result.add(
+        f"compile {suspect.compile} took {suspect.of:.1f} s in the program, "
+        f"{suspect.seconds:.1f} s of it in {suspect.stage}",
+        "the first run, under the tool",
+    )
+    result.add(_against_plain(explosion), "compiled alone in forks, once each")
+    if explosion.growth is not None:
+        result.add(_growth(explosion), f"sizes: {slow.sizes_by}")
+    if slow.functions:
+        share = f"{100 * slow.share:.0f} % of {slow.samples} stacks"
+        result.add(f"{share} that were sampled in the stage are in {slow.functions[0]}")
+        for function in slow.functions[1:6]:
+            result.add(f"called from {function}")
+    for part in (*slow.passes, *slow.lowered):
+        result.add(f"{part.name}: {part.seconds:.2f} s")
+    if slow.smallest is not None:
+        result.add(_against_plain(slow.smallest), f"the smallest graph, {found.nodes} nodes")
+    if proof is not None:
+        path = str(case.proof.script)
+        result.repro = Repro(path, proof.is_verified, proof.failed, proof.of, found.nodes)
+    elif found.no_script:
+        result.add(f"no script could be written: {found.no_script}")
+    if helped is not None:
+        result.workaround, text = helped
+        result.add(text, "the workaround, on the program")
+    if case.first.failed:
+        result.add(
+            f"the program ended with exit code {case.first.ending.exit_code}; "
+            "in eager it ends well",
+            "whether compile time is why is not known",
+        )
+        result.add(case.first.output[-800:], "what the program printed")
+    return result
+
+
+def _summary(found: Found, explosion: Explosion) -> str:
+    where = stages.WORDS.get(explosion.stage, explosion.stage)
+    more = "more than " if explosion.is_at_least else ""
+    text = (
+        f"Compiling takes far too long, in {where}: {more}{explosion.seconds:.1f} s for "
+        f"{explosion.nodes} nodes, {explosion.times:.0f} times the whole compile of as many "
+        "pointwise nodes."
+    )
+    function = found.location.function
+    if found.location.pass_name:
+        text += f" The pass {found.location.pass_name} takes most of it."
+    elif found.location.operation:
+        text += f" Lowering {found.location.operation} takes most of it."
+    if function:
+        text += f" The time is spent in {function}."
+    if explosion.growth is not None and explosion.growth.low > 1.2:
+        text += f" It {_grows(explosion)}."
+    return text
+
+
+def _grows(explosion: Explosion) -> str:
+    growth = explosion.growth
+    assert growth is not None
+    power = f"n^{growth.exponent:.1f} (±{growth.half_width:.1f})"
+    return f"grows with {power}, where n is the number of nodes"
+
+
+def _growth(explosion: Explosion) -> str:
+    assert explosion.growth is not None
+    points = explosion.growth.points
+    sizes = ", ".join(f"{p.nodes} nodes {p.seconds:.2f} s" for p in points)
+    return f"{explosion.stage} {_grows(explosion)}: {sizes}"
+
+
+def _against_plain(explosion: Explosion) -> str:
+    more = "more than " if explosion.is_at_least else ""
+    return (
+        f"{explosion.stage} takes {more}{explosion.seconds:.2f} s for {explosion.nodes} nodes; the "
+        f"whole compile of as many pointwise nodes takes {explosion.plain_seconds:.2f} s on this "
+        "machine, measured just before"
+    )
+
+
+def _culprit(found: Found) -> Culprit:
+    location = found.location
+    operations = location.operation or ", ".join(found.operations[:6])
+    return Culprit(
+        op=operations or None,
+        pass_=location.pass_name or None,
+        function=location.function or None,
+        source=relative_place(found.sources[-1]) if found.sources else None,
+    )

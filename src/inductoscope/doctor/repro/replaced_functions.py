@@ -1,0 +1,104 @@
+"""Functions of torch that the program has replaced, as text that replaces them again."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator, Sequence
+from types import FunctionType, ModuleType
+from typing import Any
+
+from inductoscope.doctor.repro.own_passes import own_passes_text
+from inductoscope.doctor.repro.source_parts import SourceParts
+from inductoscope.doctor.search.stack_samples import function_name
+from inductoscope.errors import ToolFailure
+from inductoscope.vocabulary.frames import is_users
+
+# Where a function may be replaced: in the compiler.
+_COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_inductor", "fx"))
+
+
+def replaced_functions_text(functions: Sequence[str]) -> str:
+    """What puts the program's own functions of these where they are; empty if there are none.
+
+    `functions` are written 'name (file:line)'. Raises `ToolFailure` if one cannot be copied.
+    """
+    own = {name for name in functions if is_users(_file_of(name))}
+    if not own:
+        return ""
+    passes = own_passes_text()
+    found = dict(_replacements(own))
+    if not found and not passes:
+        raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
+    return "\n\n\n".join(filter(None, [passes, _text(found)]))
+
+
+def _file_of(name: str) -> str:
+    return name.partition(" (")[2].rpartition(":")[0]
+
+
+def _text(found: dict[str, FunctionType]) -> str:
+    if not found:
+        return ""
+    parts = _WithOriginals(found)
+    for function in found.values():
+        parts.add_function(function)
+    modules = sorted({place.partition(":")[0] for place in found})
+    imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
+    lines = [f"{place.replace(':', '.')} = {each.__name__}" for place, each in found.items()]
+    head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
+    settings = "\n".join(lines)
+    return f"{head}\n\n\n{parts.definitions}\n\n\n{settings}"
+
+
+class _WithOriginals(SourceParts):
+    """Knows that a program keeps the function that it replaces under a name of its own."""
+
+    def __init__(self, found: dict[str, FunctionType]) -> None:
+        super().__init__()
+        self._places = found
+
+    def _add(self, name: str, value: Any) -> None:
+        place = _place_of_original(value, self._places)
+        if place:
+            self._add_value(f"{name} = {place}")
+        else:
+            super()._add(name, value)
+
+
+def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
+    """Where a function of torch was before it was replaced; empty if it is none of them."""
+    inner = inspect.unwrap(value) if callable(value) else value
+    if not isinstance(inner, FunctionType):
+        return ""
+    named = f"{inner.__module__}:{inner.__qualname__}"
+    return named.replace(":", ".") if named in places else ""
+
+
+def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
+    """Places in torch that hold one of the program's functions: 'module:Class.name'."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(_COMPILER) or not isinstance(module, ModuleType):
+            continue
+        for owner, prefix in _owners(module, name):
+            for attribute, value in list(vars(owner).items()):
+                function = _own_function(value, own)
+                if function is not None:
+                    yield f"{prefix}{attribute}", function
+
+
+def _owners(module: ModuleType, name: str) -> Iterator[tuple[Any, str]]:
+    yield module, f"{name}:"
+    for attribute, value in list(vars(module).items()):
+        if isinstance(value, type) and value.__module__ == name:
+            yield value, f"{name}:{attribute}."
+
+
+def _own_function(value: Any, own: set[str]) -> FunctionType | None:
+    """The program's function at a place; the tool, or the program, may have wrapped it."""
+    while callable(value) and not isinstance(value, type):
+        is_plain = isinstance(value, FunctionType) and not value.__closure__
+        if is_plain and function_name(value.__code__) in own:
+            return value  # type: ignore[no-any-return]
+        value = inspect.getattr_static(value, "__wrapped__", None)
+    return None

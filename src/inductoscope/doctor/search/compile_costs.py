@@ -1,0 +1,254 @@
+"""Measures what a candidate costs to compile, in a fork: by stage, by pass and by node.
+
+Nothing is compared and nothing comes from a cache. The fork says which stages it enters and leaves,
+so that something is known even of one that has to be ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch.fx import Graph, GraphModule
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.oracle import (
+    Around,
+    compiled,
+    compiling,
+    is_past,
+    no_further_than,
+    run_compiled,
+)
+from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.stack_samples import HotPath, StackSampler, hot_path
+from inductoscope.model.position import OpenStages
+from inductoscope.profiling.compile_time.compile_cost import CompileCost, PartCost
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.code import NativeEnd
+from inductoscope.recording.events.compiling import StageEnd, StageStart
+from inductoscope.recording.events.graphs import NodeLowered, PassesTimed
+from inductoscope.recording.events.reading import Entry
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.flows import JUST_IN_TIME
+
+TORCH_NAMES = {
+    "torch._inductor.utils": ("fresh_cache",),
+}
+
+# Parts that took less of their stage are not worth a line.
+_SMALLEST_PART = 0.02
+_PLAIN_SHAPE = (64, 64)
+
+
+@dataclass
+class _CountingWriter:
+    """Passes events on to the parent, and keeps what nodes and passes took."""
+
+    inner: Any
+    stopped: str | None = None
+    lowered: list[PartCost] = field(default_factory=list)
+    passes: list[PartCost] = field(default_factory=list)
+
+    def emit(self, event: Event) -> None:
+        if isinstance(event, NodeLowered):
+            self.lowered.append(PartCost(f"{event.node} {event.target}", event.seconds))
+        elif isinstance(event, PassesTimed):
+            own = [PartCost(str(each["name"]), float(each["own"])) for each in event.passes]
+            self.passes += own
+        elif self.inner is not None:
+            self.inner.emit(event)
+
+    def payload(self, text: str) -> str:
+        return ""
+
+    def close(self) -> None:
+        """Nothing to close."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """What a compile cost, and where its stacks were in the slowest stage."""
+
+    cost: CompileCost
+    hot: HotPath = field(default_factory=HotPath)
+    error: str = ""
+
+
+def measure(
+    candidate: Candidate,
+    forks: Forks,
+    *,
+    seconds: float,
+    until: str = "",
+    stage: str = "",
+    around: Around = contextlib.nullcontext,
+) -> Measured:
+    """Compile a candidate in a fork, for at most `seconds`, and no further than `until` needs.
+
+    Stacks are looked at in one stage, the slowest if none is given.
+    """
+    answer = forks.ask(measuring(candidate, until, around), seconds=seconds)
+    return measured_in(answer, candidate, stage)
+
+
+def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], Any]:
+    """Work for a fork: compile it, and say what nodes, passes and functions took."""
+
+    def work() -> dict[str, Any]:
+        writer = _CountingWriter(SCOPE.writer)
+        sampler = StackSampler(threading.get_ident())
+        there = placed(candidate)
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(SCOPE.redirected(writer, timing=True))
+            stack.enter_context(compiling(there, in_filled_memory=False))
+            for each in (around(), no_further_than(until), _own_cache(), sampler.running()):
+                stack.enter_context(each)
+            try:
+                run_compiled(there, compiled(there))
+            except Exception as error:
+                if not is_past(error):
+                    raise
+        return {
+            "nodes": len(writer.lowered),
+            "lowered": _largest(writer.lowered),
+            "passes": _largest(writer.passes),
+            "samples": [[each.time, *each.stack] for each in sampler.samples],
+        }
+
+    return work
+
+
+@contextlib.contextmanager
+def _own_cache() -> Iterator[None]:
+    """Binaries must not come from an earlier measurement of the same code."""
+    from torch._inductor.utils import fresh_cache
+
+    with fresh_cache():
+        yield
+
+
+def _largest(parts: Sequence[PartCost]) -> list[list[Any]]:
+    total = sum(part.seconds for part in parts)
+    kept = [part for part in parts if part.seconds >= _SMALLEST_PART * total]
+    return [[p.name, p.seconds] for p in sorted(kept, key=lambda part: -part.seconds)[:12]]
+
+
+def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Measured:
+    """What an answer says about the candidate's compile."""
+    result = answer.result if isinstance(answer.result, dict) else {}
+    spent = _stage_seconds(answer)
+    last = answer.last_stage
+    ended_in = last.event.stage if answer.timed_out and last is not None else ""
+    if ended_in:
+        spent[ended_in] = spent.get(ended_in, 0.0) + answer.seconds - answer.entered_at
+    cost = CompileCost(
+        int(result.get("nodes") or 0) or candidate.size,
+        spent,
+        tuple(e.seconds or 0.0 for e in answer.events if isinstance(e, NativeEnd)),
+        _parts(result.get("passes")),
+        _parts(result.get("lowered")),
+        ended_in,
+    )
+    samples = result.get("samples") or []
+    slowest = stage or cost.slowest_stage
+    return Measured(cost, hot_path(_stacks_in(slowest, samples, answer)), answer.error)
+
+
+def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for event in answer.events:
+        if isinstance(event, StageEnd):
+            found[event.stage] = found.get(event.stage, 0.0) + event.seconds
+    return found
+
+
+def _stacks_in(stage: str, samples: Sequence[list[Any]], answer: ForkAnswer) -> list[list[str]]:
+    """The samples that were taken while the stage was the innermost one."""
+    entries = _of_compiling_thread(answer)
+    inside, found, place = OpenStages(names_threads=True), [], 0
+    for time, *stack in samples:
+        while place < len(entries) and entries[place].time <= time:
+            _follow(inside, entries[place])
+            place += 1
+        if inside.innermost is not None and inside.innermost.stage == stage:
+            found.append(stack)
+    return found
+
+
+def _of_compiling_thread(answer: ForkAnswer) -> list[Entry[Any]]:
+    """Stages of the thread that is looked at; native compilers are waited for on others."""
+    entries: list[Entry[Any]] = [
+        entry for entry in answer.entries if isinstance(entry.event, (StageStart, StageEnd))
+    ]
+    return [e for e in entries if e.event.thread == entries[0].event.thread]
+
+
+def _follow(inside: OpenStages, entry: Entry[Any]) -> None:
+    if isinstance(entry.event, StageStart):
+        inside.enter(entry)
+    else:
+        inside.leave(entry.event)
+
+
+def _parts(data: Any) -> tuple[PartCost, ...]:
+    return tuple(PartCost(str(name), float(seconds)) for name, seconds in data or ())
+
+
+def warm_up(like: Candidate) -> None:
+    """Compile a few plain nodes in this process, so that no fork has to load the compiler.
+
+    On a thread of its own: on this one, Dynamo is in the middle of a compiled frame.
+    """
+
+    def compile_once() -> None:
+        plain = plain_candidate(3, replace(like, backward=False, device="", flow=JUST_IN_TIME))
+        with (
+            contextlib.suppress(Exception),
+            SCOPE.redirected(_CountingWriter(None)),
+            compiling(plain, in_filled_memory=False),
+            no_further_than(stages.CODEGEN),
+        ):
+            run_compiled(plain, compiled(plain))
+
+    thread = threading.Thread(target=contextvars.copy_context().run, args=(compile_once,))
+    thread.start()
+    thread.join()
+
+
+# --- plain graphs ---------------------------------------------------------------------------------
+
+
+def plain_candidate(nodes: int, like: Candidate) -> Candidate:
+    """A chain of pointwise operations, compiled as the candidate is: what nodes usually cost."""
+    graph = Graph()
+    value = graph.placeholder("x")
+    for number in range(nodes):
+        function, more = ((torch.sin, ()), (torch.add, (0.5,)), (torch.mul, (1.01,)))[number % 3]
+        value = graph.call_function(function, (value, *more))
+    graph.output((value,))
+    start = torch.rand(_PLAIN_SHAPE).requires_grad_(like.backward)
+    return Candidate(
+        GraphModule(torch.nn.Module(), graph),
+        (start,),
+        backward=like.backward,
+        options=like.options,
+        config=like.config,
+        device=like.device,
+    )
+
+
+def measure_plain(
+    like: Candidate, nodes: int, forks: Forks, *, seconds: float
+) -> list[CompileCost]:
+    """What a few plain nodes cost, and about as many as a graph has."""
+    sizes = (3, max(12, min(nodes, 240)))
+    found = [measure(plain_candidate(size, like), forks, seconds=seconds) for size in sizes]
+    return [each.cost for each in found if not each.error and not each.cost.ended_in]

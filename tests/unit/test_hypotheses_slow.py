@@ -1,0 +1,116 @@
+"""What the doctor concludes from a compile that takes long."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.doctor.handover import Found, GraphWorkaround, SlowCompileFound
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.profiling.compile_time.growth import Point, StageGrowth
+from inductoscope.profiling.compile_time.judging import Explosion
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.compiling import CompileEnd, CompileStart, StageEnd
+from inductoscope.recording.events.graphs import NodeLowered
+from inductoscope.recording.events.process import TorchImported
+from inductoscope.vocabulary import stages
+from support.program_cases import COMPILED, ENDS_WELL, PLAIN, End, check, written_case
+
+
+def run(scheduler: float, *, imported: float = 2.0, nodes: int = 24) -> tuple[Event, ...]:
+    """A run whose compile spends so much time in the scheduler, and as usual elsewhere."""
+    return (
+        TorchImported(version="2.13.0", seconds=imported),
+        CompileStart(compile="0/0", function="f", file="model.py", line=3),
+        *(NodeLowered(graph="0/0 inference", node=f"n{n}", target="add", seconds=0.01)
+          for n in range(nodes)),
+        StageEnd(stage=stages.LOWERING, compile="0/0", seconds=0.5 + 0.006 * nodes),
+        StageEnd(stage=stages.SCHEDULER, compile="0/0", seconds=scheduler),
+        StageEnd(stage=stages.CODEGEN, compile="0/0", seconds=1.5 + 0.007 * nodes),
+        CompileEnd(compile="0/0", seconds=scheduler + 5.0, outcome="compiled"),
+        check(),
+    )  # fmt: skip
+
+
+GROWTH = StageGrowth(
+    stages.SCHEDULER, 2.1, 1.9, 2.3, (Point(6, 1.2), Point(12, 5.0), Point(24, 21.0))
+)
+EXPLOSION = Explosion(stages.SCHEDULER, 24, 21.0, 3.0, GROWTH)
+
+
+def found(explosion: Explosion | None) -> Found:
+    """What an investigation inside the program hands over."""
+    if explosion is None:
+        return Found("0/0", Failure(SLOW, "", stages.SCHEDULER), is_complete=True)
+    return Found(
+        "0/0",
+        Failure(SLOW, "the scheduler takes 21 s", stages.SCHEDULER),
+        is_complete=True,
+        reproduces=True,
+        location=Location(stage=stages.SCHEDULER, function="Scheduler.can_fuse (scheduler.py:9)"),
+        operations=["aten.sin.default"],
+        sources=["model.py:4"],
+        nodes=8,
+        workarounds=[GraphWorkaround("max_fusion_size = 8", "pass", before=8.0, after=0.8)],
+        slow=SlowCompileFound(explosion, functions=("can_fuse", "fuse"), share=0.9, samples=40),
+    )
+
+
+def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path: Path) -> None:
+    first = End(events=run(21.0))
+    faster = End(events=run(2.0))
+    case, asked = written_case(tmp_path, first, compiled=[End(found=found(EXPLOSION)), faster])
+    verdict = verdict_of_first(case)
+    assert (verdict.verdict, verdict.stage) == ("slow", stages.SCHEDULER)
+    assert verdict.culprit.function == "Scheduler.can_fuse (scheduler.py:9)"
+    assert verdict.culprit.source == "model.py:4"
+    assert "grows with n^2.1 (±0.2)" in verdict.summary
+    assert asked == [COMPILED, COMPILED]
+    assert verdict.workaround is not None
+    assert verdict.workaround.verified
+    said = " ".join(each["what"] for each in verdict.evidence)
+    assert "predicted with it: about 7.1 s, measured: 7.0 s" in said
+
+
+def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_path: Path) -> None:
+    first = End(1, "AssertionError: too slow", events=run(21.0))
+    runs = [End(found=found(EXPLOSION)), End(events=run(20.0))]
+    case, asked = written_case(tmp_path, first, compiled=runs)
+    verdict = verdict_of_first(case)
+    assert (verdict.verdict, verdict.confidence) == ("slow", "likely")
+    # Running it up to where it ended finds nothing; eager ends well; then it is measured.
+    assert "off" in asked
+    assert verdict.workaround is not None
+    assert not verdict.workaround.verified
+
+
+def test_a_compile_that_is_in_proportion_alone_is_not_slow(tmp_path: Path) -> None:
+    case, asked = written_case(
+        tmp_path, End(events=run(21.0)), compiled=[End(found=found(None))], plain=[ENDS_WELL]
+    )
+    assert (verdict_of_first(case).verdict, asked) == ("clean", [COMPILED, PLAIN])
+
+
+def test_a_usual_compile_is_not_looked_at_again(tmp_path: Path) -> None:
+    """A clean verdict costs no further run."""
+    for scheduler, nodes in ((0.4, 24), (3.0, 400), (8.0, 1000)):
+        place = tmp_path / str(nodes)
+        place.mkdir()
+        events = run(scheduler, nodes=nodes)
+        case, asked = written_case(place, End(events=events), plain=[ENDS_WELL])
+        assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+
+
+def test_on_a_slow_machine_everything_takes_longer(tmp_path: Path) -> None:
+    """Where torch takes 20 s to be imported, a compile of 21 s does not stand out."""
+    events = run(8.0, imported=20.0)
+    case, asked = written_case(tmp_path, End(events=events), plain=[ENDS_WELL])
+    assert (verdict_of_first(case).verdict, asked) == ("clean", [PLAIN])
+
+
+def test_a_program_that_fails_in_eager_too_is_not_slow(tmp_path: Path) -> None:
+    first = End(1, "AssertionError: 3", events=run(21.0))
+    same = End(1, "AssertionError: 3")
+    case, _ = written_case(tmp_path, first, off=[same], plain=[same])
+    assert verdict_of_first(case).verdict == "not-a-bug"
