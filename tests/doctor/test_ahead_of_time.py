@@ -194,9 +194,13 @@ class Heard:
 
     def __init__(self) -> None:
         self.names: list[tuple[list[str], bool]] = []
+        self.broken: list[str] = []
 
-    def replace_constants(self, constants: dict[str, torch.Tensor], *, shared: bool) -> None:
+    def replace_constants(
+        self, constants: dict[str, torch.Tensor], broken: dict[str, list[str]], *, shared: bool
+    ) -> None:
         self.names.append((sorted(constants), shared))
+        self.broken = [text for texts in broken.values() for text in texts]
 
 
 def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:
@@ -214,4 +218,11 @@ def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:
     model.load_constants(weight, check_full_update=True)
     model.loader.load_constants(weight, False, True, user_managed=True)
     assert heard.names == [(["weight"], False), (["weight"], True)]
+    assert heard.broken == []
     torch.testing.assert_close(model(x), x.sum(1, keepdim=True).expand(3, 32))
+    # A view: torch would copy all of the memory behind it, over what lies beside the constant.
+    packages.note_constants(model.loader, {"constants_map": {"weight": torch.ones(33, 64)[:32]}})
+    assert heard.broken == [
+        "constant weight: the new one is a view of 8448 bytes; torch copies all of them, and the "
+        "package has room for 8192"
+    ]

@@ -64,6 +64,22 @@ def test_an_input_that_the_package_does_not_accept(tmp_path: Path, end: End, wha
     assert asked == []
 
 
+def test_a_constant_that_was_replaced_by_another_kind_of_tensor(tmp_path: Path) -> None:
+    """There is nothing to compare with: eager takes no such constant."""
+    text = "constant a.weight: the new one has dtype float64; the package has float32"
+    events: tuple[Event, ...] = (
+        MADE_HERE,
+        checked("outside", text),
+        checked("skipped", "replaced"),
+    )
+    case, asked = written_case(tmp_path, replace(ENDS_WELL, events=events))
+    found = verdict_of_first(case)
+    assert found.verdict == "not-a-bug"
+    assert text in found.summary
+    assert any("torch.empty_like(constant)" in item["what"] for item in found.evidence)
+    assert asked == []
+
+
 def test_what_fails_after_such_a_call_went_right_has_another_cause(tmp_path: Path) -> None:
     events: tuple[Event, ...] = (MADE_HERE, OUTSIDE, checked("right", "2 values"))
     case, _ = written_case(tmp_path, replace(FAILS, events=events))

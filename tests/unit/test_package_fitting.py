@@ -70,6 +70,23 @@ def test_a_package_for_a_gpu(package: Package, tmp_path: Path) -> None:
     assert without.text == "runs on cuda; the installed torch 2.13.0 was built without it"
 
 
+def test_a_constant_that_is_not_where_the_package_runs(package: Package) -> None:
+    """All constants of the stored package are on the CPU."""
+    assert "constants" not in on(BUILDER, package)
+    left = on(BUILDER, for_gpu(package))["constants"]
+    assert left.fits is None
+    assert left.text.startswith("3 constants on cpu (linear.weight, table, calls), not on cuda: ")
+    wrapper = package.models[0].wrapper
+    assert wrapper is not None
+    moved = replace(wrapper, constants=(replace(wrapper.constants[0], device="cuda"),))
+    other = replace(package, models=(replace(package.models[0], wrapper=moved),))
+    refused = on(BUILDER, other)["constants"]
+    assert refused.fits is False
+    assert refused.text == (
+        "1 constant on cuda (linear.weight), not on cpu: torch refuses to load it"
+    )
+
+
 @pytest.mark.parametrize(
     ("files", "gpu", "answer"),
     [

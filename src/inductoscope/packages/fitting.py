@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 from inductoscope.packages import cpp_library
+from inductoscope.packages.constants import CPU, on_other_device
 from inductoscope.packages.elf import ElfFile, mapped
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.this_machine import LocalMachine
@@ -293,6 +294,23 @@ def _weights(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
     yield Fit("weights", None, text, how)
 
 
+def _constant_devices(model: PackagedModel, here: LocalMachine) -> Iterator[Fit]:
+    found = on_other_device(model.wrapper.constants if model.wrapper else (), model.device)
+    how = "read from the wrapper's list of constants"
+    for device in dict.fromkeys(constant.device for constant in found):
+        names = [constant.name for constant in found if constant.device == device]
+        shown = ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
+        text = f"{count_of(len(names), 'constant')} on {device} ({shown}), not on {model.device}"
+        if device == CPU:
+            text += (
+                ": torch 2.11 and later builds packages that leave it there; one that an earlier "
+            )
+            text += f"torch built moves it to {model.device}, where code for the CPU cannot read it"
+            yield Fit("constants", None, text, how)
+        else:
+            yield Fit("constants", False, f"{text}: torch refuses to load it", how)
+
+
 CHECKS: tuple[Callable[[PackagedModel, LocalMachine], Iterator[Fit]], ...] = (
     _platform,
     _processor,
@@ -303,4 +321,5 @@ CHECKS: tuple[Callable[[PackagedModel, LocalMachine], Iterator[Fit]], ...] = (
     _cpp_library,
     _operators,
     _weights,
+    _constant_devices,
 )

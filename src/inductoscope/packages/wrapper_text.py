@@ -34,6 +34,7 @@ class PackagedConstant:
     kind: str  # parameter, buffer, tensor constant or folded constant
     is_folded: bool = False
     written_by: tuple[str, ...] = ()  # kernels that change it in place
+    stride: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -190,6 +191,7 @@ def _constants(text: str, calls: tuple[KernelCall, ...]) -> Iterator[PackagedCon
             kind=_KINDS.get(kind, "folded constant" if row.get("from_folded") == "true" else kind),
             is_folded=row.get("from_folded") == "true",
             written_by=tuple(dict.fromkeys(writers.get(variable, ()))),
+            stride=_integers(row.get("stride", "")),
         )
 
 

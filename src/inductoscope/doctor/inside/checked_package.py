@@ -27,6 +27,8 @@ from inductoscope.doctor.inside.how_compiled import is_compilers_own
 from inductoscope.doctor.inside.package_calls import (
     CallsFromElsewhere,
     CheckedCalls,
+    broken_constants,
+    constants_of,
     guards_of,
     stand_in_of,
     structure_of,
@@ -34,10 +36,9 @@ from inductoscope.doctor.inside.package_calls import (
 from inductoscope.doctor.inside.torchs_cpp_library import after_compiling
 from inductoscope.doctor.instructions import Instructions
 
-TORCH_NAMES = {"torch.export.pt2_archive._package": ("AOTICompiledModel",)}
-
 TORCH_NAMES = {
     "torch._dynamo": ("disable",),
+    "torch.export.pt2_archive._package": ("AOTICompiledModel",),
 }
 
 # Functions of a loader that replace constants, and what they are given.
@@ -59,6 +60,8 @@ class Packages:
         self._loaded: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         # Models by what they are called through.
         self._models: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        # The constants of a loaded package, read when they are replaced.
+        self._constants: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
 
     @contextlib.contextmanager
     def compiling(
@@ -125,6 +128,9 @@ class Packages:
         if isinstance(archive, (str, os.PathLike)):
             program = self._packaged.get((_real(archive), name))
             guards = guards_of(archive, name)
+            self._constants[model] = functools.lru_cache(1)(
+                functools.partial(constants_of, archive, name)
+            )
             self._loaded[model] = (
                 CallsFromElsewhere(os.path.basename(archive), guards, structure_of(model))
                 if program is None
@@ -156,9 +162,11 @@ class Packages:
         calls = None if model is None else self._loaded.get(model)
         if calls is not None:
             constants = given.get("constants_map", given.get("tensor_map", {}))
+            is_used, is_copied = not given.get("use_inactive"), not given.get("user_managed")
+            own = self._constants[model]() if is_used else ()
+            wrong = broken_constants(own, constants, is_copied=is_copied)
             # Constants beside those in use, and such that the program may change later on.
-            unclear = bool(given.get("use_inactive") or given.get("user_managed"))
-            calls.replace_constants(constants, shared=unclear)
+            calls.replace_constants(constants, wrong, shared=not (is_used and is_copied))
 
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]

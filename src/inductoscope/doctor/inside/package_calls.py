@@ -17,8 +17,10 @@ from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.compiled_program import CompiledProgram
 from inductoscope.doctor.instructions import MOVED
 from inductoscope.errors import InductoscopeError
+from inductoscope.packages.constants import ConstantFacts, broken_demands
 from inductoscope.packages.guards import InputFacts, PackageGuards, broken
 from inductoscope.packages.package import read_package
+from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.recording.events.checking import (
     FROM_ELSEWHERE,
     OUTSIDE,
@@ -32,6 +34,8 @@ TORCH_NAMES = {
     "torch.utils._pytree": ("tree_flatten", "tree_leaves", "tree_unflatten", "treespec_loads"),
 }
 
+# What is wrong with new constants; nothing, if the list is empty.
+BrokenConstants = Mapping[str, list[str]]
 # A server may call its package for days.
 _MOST_CALLS_NOTED = 1000
 
@@ -46,9 +50,13 @@ class CallsFromElsewhere:
         self._structure = structure
         self._calls = 0
         self._has_broken = False
+        self._constants: dict[str, list[str]] = {}
 
-    def replace_constants(self, constants: Mapping[str, torch.Tensor], *, shared: bool) -> None:
-        """Nothing depends on them."""
+    def replace_constants(
+        self, constants: Mapping[str, torch.Tensor], broken: BrokenConstants, *, shared: bool
+    ) -> None:
+        """From now on the package has other constants; `broken`: what is wrong with them."""
+        self._constants.update(broken)
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         self._calls += 1
@@ -69,6 +77,7 @@ class CallsFromElsewhere:
             self._notes.checked(self._calls, "skipped", self._why())
         values = flat_inputs(self._structure, args, kwargs)
         texts = broken_texts(self._guards, values, ()) if values else []
+        texts += _all_texts(self._constants)
         if texts and not self._has_broken:
             self._has_broken = True
             self._notes.checked(self._calls, OUTSIDE, f"{'; '.join(texts)}{_called_at()}")
@@ -88,6 +97,8 @@ class CheckedCalls:
         self._structures = program.structures
         self._attributes = dict(program.lifted.attributes)
         self._are_replaced = False
+        self._broken_constants: dict[str, list[str]] = {}
+        self._is_foreign = False
         self._unchecked = ""
         if program.lifted.changes_itself:
             self._unchecked = "it changes its own buffers, so that no two calls are alike"
@@ -95,12 +106,21 @@ class CheckedCalls:
                 # It stands in for the package, which has buffers of its own.
                 self._attributes = {k: v.clone() for k, v in self._attributes.items()}
 
-    def replace_constants(self, constants: Mapping[str, torch.Tensor], *, shared: bool) -> None:
-        """From now on the package has other constants; `shared` if the program may change them."""
+    def replace_constants(
+        self, constants: Mapping[str, torch.Tensor], broken: BrokenConstants, *, shared: bool
+    ) -> None:
+        """From now on the package has other constants; `shared` if the program may change them.
+
+        `broken`: what is wrong with them.
+        """
+        self._broken_constants.update(broken)
         names = {target: name for name, target in self._program.lifted.named.items()}
         self._are_replaced = True
         for target, value in constants.items():
-            if shared or target not in names:
+            if target in names and not _is_alike(value, self._attributes[names[target]]):
+                self._is_foreign = True
+                self._unchecked = f"its constant {target} was replaced by another kind of tensor"
+            elif shared or target not in names:
                 self._unchecked = f"its constant {target} was replaced"
             else:
                 self._attributes[names[target]] = value.detach().clone()
@@ -120,10 +140,12 @@ class CheckedCalls:
         if changed and not self._are_replaced and not self._unchecked:
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
-            self._skip()
+            # Other strides alone may do no harm, which only a comparison shows.
+            self._skip(_all_texts(self._broken_constants) if self._is_foreign else [])
             return
         self._graph.compiled = lambda *values: self._on_flat(function, values)
         texts = broken_texts(self._guards, flat, input_names(self._graph.module))
+        texts += _all_texts(self._broken_constants)
         self._graph.outside = f"{'; '.join(texts)}{_called_at()}" if texts else ""
         # A package has its types, and computes no gradients, whatever the program has set.
         with torch.no_grad(), torch._C._DisableAutocast():
@@ -153,11 +175,13 @@ class CheckedCalls:
         structure = self._structures[1]
         return returned if structure is None else tree_unflatten(returned, structure)
 
-    def _skip(self) -> None:
+    def _skip(self, broken: list[str]) -> None:
         self._graph.calls += 1
         if self._graph.calls > self._program.instructions.calls:
             return
         notes = CallNotes(self._program.compile_id)
+        if broken:
+            notes.checked(self._graph.calls, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
         notes.checked(self._graph.calls, "skipped", self._unchecked)
 
 
@@ -217,6 +241,46 @@ def guards_of(path: Any, name: str | None) -> PackageGuards | None:
     except InductoscopeError:
         return None
     return None if wrapper is None else wrapper.guards
+
+
+def constants_of(path: Any, name: str | None) -> tuple[PackagedConstant, ...]:
+    """The constants of a package, as its own code has them."""
+    try:
+        wrapper = read_package(Path(path), verify=False).model(name).wrapper
+    except InductoscopeError:
+        return ()
+    return () if wrapper is None else wrapper.constants
+
+
+def broken_constants(
+    constants: Sequence[PackagedConstant], given: Mapping[str, torch.Tensor], *, is_copied: bool
+) -> BrokenConstants:
+    """What is wrong with tensors that are put in the place of a package's constants, by name."""
+    known = {constant.name: constant for constant in constants}
+    return {
+        name: list(broken_demands(known[name], _constant_facts(value), is_copied=is_copied))
+        for name, value in given.items()
+        if name in known
+    }
+
+
+def _all_texts(broken: BrokenConstants) -> list[str]:
+    return [text for texts in broken.values() for text in texts]
+
+
+def _constant_facts(value: torch.Tensor) -> ConstantFacts:
+    return ConstantFacts(
+        str(value.dtype).removeprefix("torch."),
+        tuple(value.shape),
+        tuple(value.stride()),
+        value.device.type,
+        value.storage_offset(),
+        value.untyped_storage().nbytes(),
+    )
+
+
+def _is_alike(value: torch.Tensor, before: torch.Tensor) -> bool:
+    return (value.shape, value.dtype, value.device) == (before.shape, before.dtype, before.device)
 
 
 def _facts(value: torch.Tensor) -> InputFacts:

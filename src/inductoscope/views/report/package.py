@@ -185,7 +185,7 @@ def _print_model(printer: Printer, model: View, most: int | None) -> None:
         printer.pair(f"input {item['index']}", f"{item['name']}: {item['text']}")
     if model["outputs"]:
         printer.pair("outputs", str(len(model["outputs"])))
-    _print_constants(printer, model["constants"], most)
+    _print_constants(printer, model["constants"], model["device"], most)
     _print_calls(printer, model["calls"], most)
     if model["compile_flags"]:
         plain = [flag for flag in model["compile_flags"] if not flag.startswith("-D")]
@@ -199,7 +199,9 @@ def _print_model(printer: Printer, model: View, most: int | None) -> None:
         printer.pair(fit["what"], f"{_ANSWERS[fit['fits']]}: {fit['text']}", indent=4)
 
 
-def _print_constants(printer: Printer, constants: list[View], most: int | None) -> None:
+def _print_constants(
+    printer: Printer, constants: list[View], device: str, most: int | None
+) -> None:
     if not constants:
         return
     total = sum(constant["bytes"] for constant in constants)
@@ -211,7 +213,8 @@ def _print_constants(printer: Printer, constants: list[View], most: int | None) 
             f", changed by {', '.join(constant['written_by'])}" if constant["written_by"] else ""
         )
         text = f"{constant['kind']}, {constant['dtype']} [{shape}], {megabytes(constant['bytes'])}"
-        printer.pair(constant["name"], f"{text}{written}", indent=4, width=12)
+        elsewhere = f", on {constant['device']}" if constant["device"] != device else ""
+        printer.pair(constant["name"], f"{text}{elsewhere}{written}", indent=4, width=12)
     _print_rest(printer, len(constants), most)
 
 

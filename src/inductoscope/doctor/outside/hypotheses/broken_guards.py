@@ -1,7 +1,8 @@
 """A package is called with something that it was not made for.
 
 When it applies: Before a call, an input broke what the package demands: a type, a size, a range, a
-stride, a device; and that call was wrong, or raised, or killed the process, or cannot be compared.
+stride, a device; or a constant was replaced by a tensor of another kind; and that call was wrong,
+or raised, or killed the process, or cannot be compared.
 
 What it runs: Nothing.
 
@@ -27,6 +28,12 @@ _TO_SEE_IT = (
     "such an input, export the program with it as the example, or with wider dynamic_shapes"
 )
 
+_CONSTANT = "constant "
+_OF_CONSTANTS = (
+    "torch does not check it: give load_constants a tensor with memory of its own and the type, "
+    "shape and strides of the constant, such as torch.empty_like(constant).copy_(value)"
+)
+
 
 def _applies(case: ProgramCase) -> bool:
     return case.found is None and _harmful(case) is not None
@@ -46,9 +53,11 @@ def _what_came_of(case: ProgramCase, before: Check) -> str:
         return wrong
     if any(process.call == before.compile for process in case.recording.processes):
         return f"the program then {_how(case)}" if case.first.ending.exit_code else ""
-    if before.compile in case.packages_from_elsewhere and case.first.ending.exit_code == 0:
+    is_foreign = before.text.startswith(_CONSTANT) and any(c.verdict == "skipped" for c in same)
+    is_unknown = is_foreign or before.compile in case.packages_from_elsewhere
+    if is_unknown and case.first.ending.exit_code == 0:
         return "the program went on with a result that cannot be trusted"
-    return ""
+    return f"the program then {_how(case)}" if is_foreign else ""
 
 
 def _examine(case: ProgramCase) -> Verdict | None:
@@ -65,7 +74,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result.culprit.source = relative_place(place.rstrip(")")) if place else None
     result.add(broken, "the package's own code, which does not check it by default")
     result.add(_what_came_of(case, before), f"call {before.call} of {before.compile}")
-    result.add(_TO_SEE_IT)
+    result.add(_OF_CONSTANTS if broken.startswith(_CONSTANT) else _TO_SEE_IT)
     return result
 
 

@@ -1,0 +1,67 @@
+"""What a package demands of its constants, also of tensors that are put in their place.
+
+`load_constants` compares names and, since torch 2.11, kinds of devices. Everything else it takes as
+it is: it copies the memory behind a tensor, as much as there is, and the code reads it with the
+type, shape and strides of the constant that was there before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from inductoscope.packages.wrapper_text import PackagedConstant
+from inductoscope.vocabulary.counting import count_of
+
+CPU = "cpu"
+
+
+@dataclass(frozen=True)
+class ConstantFacts:
+    """A tensor that is given in place of a constant."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: str  # its kind
+    # Of the memory that it is a view of: where it begins, in elements, and all of its bytes.
+    offset: int = 0
+    storage_bytes: int = 0
+
+
+def broken_demands(
+    constant: PackagedConstant, given: ConstantFacts, *, is_copied: bool
+) -> Iterator[str]:
+    """What is wrong with a new value. `is_copied`: not used where it lies (user_managed=True)."""
+    own = f"constant {constant.name}"
+    if constant.device and given.device != constant.device:
+        yield f"{own}: the new one is on {given.device}; the package has it on {constant.device}"
+    if constant.dtype and given.dtype != constant.dtype:
+        yield f"{own}: the new one has dtype {given.dtype}; the package has {constant.dtype}"
+    if given.shape != constant.shape:
+        shapes = f"{list(given.shape)}; the package has {list(constant.shape)}"
+        yield f"{own}: the new one has shape {shapes}"
+    elif constant.stride and _moves(given.strides, constant):
+        strides = f"{list(given.strides)}; the package has {list(constant.stride)}"
+        yield f"{own}: the new one has strides {strides}"
+    if is_copied and given.offset:
+        yield (
+            f"{own}: the new one is a view that begins at element {given.offset} of its memory; "
+            "torch copies from there, and then leaves out as many elements again"
+        )
+    elif is_copied and constant.bytes and given.storage_bytes > constant.bytes:
+        yield (
+            f"{own}: the new one is a view of {count_of(given.storage_bytes, 'byte')}; torch "
+            f"copies all of them, and the package has room for {constant.bytes}"
+        )
+
+
+def on_other_device(constants: Iterable[PackagedConstant], device: str) -> list[PackagedConstant]:
+    """Constants that are not where the package runs."""
+    return [each for each in constants if each.device and device and each.device != device]
+
+
+def _moves(strides: tuple[int, ...], constant: PackagedConstant) -> bool:
+    """Whether elements lie elsewhere; the stride of a dimension with one element says nothing."""
+    pairs = zip(constant.shape, strides, constant.stride, strict=False)
+    return 0 not in constant.shape and any(size > 1 and one != other for size, one, other in pairs)
