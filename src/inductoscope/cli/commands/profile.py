@@ -79,8 +79,8 @@ def command(
     inductoscope profile bench.py
     inductoscope profile --json profile.json -m package.bench
 
-    --try runs the program several times with each setting, each run in a process and each setting
-    in a cache of its own, in turns, and shows the differences that are beyond noise.
+    --try runs the program several times with each setting, in turns, with a private cache for
+    each, and shows the differences that are beyond noise.
 
     \b
     inductoscope profile --try max_autotune --try cpp.simdlen=1 --try freezing bench.py
