@@ -12,6 +12,12 @@ from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
 from inductoscope.profiling.kernels import timed_wrappers
+from inductoscope.profiling.kernels.device_trace import (
+    SiteRange,
+    TraceEvent,
+    device_times,
+    times_of_sites,
+)
 from inductoscope.profiling.kernels.kernel_clock import KernelClock, TimedGraph
 from inductoscope.profiling.kernels.kernel_times import (
     MOST_SIZES,
@@ -261,3 +267,46 @@ def test_times_are_short() -> None:
         "45 µs",
         "30 ns",
     ]
+
+
+# --- a GPU, as its traces show it -----------------------------------------------------------------
+
+
+def test_what_ran_on_the_device_is_found_by_what_launched_it() -> None:
+    where, other = SiteRange(0, 3, 0), SiteRange(0, 3, 1)
+    found = device_times(
+        [
+            TraceEvent(where.name, 100, 50, 0, on_device=False),
+            TraceEvent("cuLaunchKernelEx", 120, 5, 7, on_device=False),
+            TraceEvent(other.name, 200, 50, 0, on_device=False),
+            TraceEvent("cudaLaunchKernel", 210, 5, 8, on_device=False),
+            TraceEvent("cudaLaunchKernel", 220, 5, 9, on_device=False),
+            TraceEvent("triton_poi_fused_0", 1000, 40, 7, on_device=True),
+            TraceEvent("gemm", 1100, 300, 8, on_device=True),
+            TraceEvent("splitK_reduce", 1400, 20, 9, on_device=True),
+            TraceEvent(where.name, 1000, 40, 7, on_device=True),
+            TraceEvent("elsewhere", 5000, 1, 99, on_device=True),
+        ]
+    )
+    assert found.busy == {where: 40, other: 320}
+    assert found.others == {"elsewhere": [1]}
+    sites, spans, gaps = times_of_sites(found, 0, [3], ["triton_poi_fused_0", "extern_kernels.mm"])
+    assert (sites, spans, gaps) == ({0: [40], 1: [320]}, [420], [60])
+
+
+def test_what_a_cuda_graph_replays_is_known_by_name() -> None:
+    found = device_times([TraceEvent("triton_poi_fused_0", 10, 4, 1, on_device=True)] * 2)
+    names = ["triton_poi_fused_0", "extern_kernels.mm"]
+    assert times_of_sites(found, 0, [], names) == ({0: [4, 4]}, [], [])
+
+
+def test_a_wrapper_for_a_gpu_says_when_it_launches() -> None:
+    recording = load(stored("h200_seed"))
+    texts = [recording.payload(graph.wrapper) for graph in recording.graphs if graph.wrapper]
+    wrappers = [timed_wrapper("wrapper.py", text) for text in texts]
+    assert wrappers
+    for wrapper in wrappers:
+        assert wrapper is not None
+        assert wrapper.on_gpu
+        assert all(s.kernel.startswith(("triton_", "extern_kernels.")) for s in wrapper.sites)
+        assert not any("get_raw_stream" in site.kernel for site in wrapper.sites)

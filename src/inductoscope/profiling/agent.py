@@ -176,7 +176,15 @@ class Agent:
 
     def write_at_exit(self) -> None:
         """Write what was measured when the program ends."""
-        atexit.register(self._write)
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        if os.getpid() == self.pid:
+            SCOPE.guard(self.ends)
+        self._write()
+
+    def ends(self) -> None:
+        """The program ends: the last chance to measure."""
 
     def _write_now_and_then(self) -> None:
         if time.monotonic() - self._written > _WRITE_EVERY:

@@ -102,6 +102,9 @@ class CallClock:
         """`after_call` is called after every call, when its time has been taken."""
         self._clock = clock
         self._after_call = after_call
+        # Asked before a warm call: whether something else measures it, and disturbs its time.
+        self.disturbs: Callable[[], bool] = lambda: False
+        self.disturbed_ended: Callable[[], None] = lambda: None
         self._depth = _CallDepth()
         self._timed: dict[tuple[str, str, str], _Timed] = {}
         # Raised whenever a compile begins, on any thread.
@@ -126,11 +129,16 @@ class CallClock:
             depth.value = 1
             try:
                 compiles = self.compiles
+                is_disturbed = timed.is_warm and self.disturbs()
                 self._wait_for_gpu()
                 started = clock()
                 result = function(*args, **kwargs)
                 self._wait_for_gpu()
-                timed.note(clock() - started, compiled=compiles != self.compiles)
+                took = clock() - started
+                if is_disturbed:
+                    self.disturbed_ended()
+                else:
+                    timed.note(took, compiled=compiles != self.compiles)
                 if not timed.order:
                     self._called_first(timed)
             finally:

@@ -25,11 +25,17 @@ class KernelAgent(Agent):
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
         self._kernels = KernelClock()
+        self.clock.disturbs = self._kernels.call_begins
+        self.clock.disturbed_ended = self._kernels.call_ended
 
     def graph_loaded(self, module: Any, path: str) -> None:
         """A wrapper was loaded: it takes the time of its kernels."""
         self._kernels.note_module(module, path)
         super().graph_loaded(module, path)
+
+    def ends(self) -> None:
+        """The program ends."""
+        self._kernels.finish()
 
     def write_files(self) -> None:
         """Write the times of calls, and of kernels."""

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.profiling.call_clock import Reservoir
 from inductoscope.profiling.kernels import timed_wrappers
+from inductoscope.profiling.kernels.device_trace import SiteRange, times_of_sites
 from inductoscope.profiling.kernels.kernel_times import (
     CLOCK,
     MOST_SIZES,
@@ -20,6 +21,9 @@ from inductoscope.profiling.kernels.kernel_times import (
     SiteTimes,
 )
 from inductoscope.profiling.kernels.timed_wrappers import TimedWrapper, timed_wrapper
+
+if TYPE_CHECKING:
+    from inductoscope.profiling.kernels.gpu_clock import GpuClock
 
 # Calls of one kernel whose times are kept.
 _MOST_KEPT = 512
@@ -74,6 +78,11 @@ class TimedGraph:
     def __init__(self, path: str, wrapper: TimedWrapper | None, clock: Callable[[], int]) -> None:
         self.path, self.wrapper, self._clock = path, wrapper, clock
         self.sites = () if wrapper is None else wrapper.sites
+        self.on_gpu = wrapper is not None and wrapper.on_gpu
+        self.gpu: GpuClock | None = None
+        # How many calls have ended, and of those that were timed on a GPU, their sizes.
+        self.number = 0
+        self.sizes_of_calls: dict[int, _Sizes] = {}
         self._by_sizes: dict[_Sizes, _CallsOfSizes] = {}
         # By thread: the time of kernels in parts of the call that is under way.
         self._in_parts: dict[int, int] = {}
@@ -88,6 +97,10 @@ class TimedGraph:
         # Sizes are numbers, or torch's, which compare like numbers.
         key = tuple((name, int(size)) for name, size in sizes.items())
         with self._lock:
+            if is_entry:
+                if self.gpu is not None and self.gpu.is_on:
+                    self.sizes_of_calls[self.number] = key
+                self.number += 1
             thread = threading.get_ident()
             in_parts = self._in_parts.get(thread, 0)
             self._in_parts[thread] = 0
@@ -111,7 +124,7 @@ class TimedGraph:
             self.path,
             sizes,
             CLOCK if self.sites else WHOLE,
-            "cuda" if self.wrapper is not None and self.wrapper.on_gpu else "cpu",
+            "cuda" if self.on_gpu else "cpu",
             calls.calls,
             tuple(calls.whole.kept),
             tuple(calls.between.kept) if self.sites else (),
@@ -138,6 +151,7 @@ class KernelClock:
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._clock = clock
         self.graphs: list[TimedGraph] = []
+        self.gpu: GpuClock | None = None
         self.notes: dict[str, None] = {}
 
     def note_module(self, module: Any, path: str) -> None:
@@ -154,11 +168,26 @@ class KernelClock:
             module.call = self._whole(module.call, graph)
             return
         names = {timed_wrappers.CLOCK: self._clock, timed_wrappers.ENDED: graph.ended}
-        exchange(module, wrapper.code, {**names, **self.names_on_gpu(graph)})
+        exchange(module, wrapper.code, {**names, **self._names_on_gpu(graph)})
 
-    def names_on_gpu(self, graph: TimedGraph) -> dict[str, Any]:
+    def _names_on_gpu(self, graph: TimedGraph) -> dict[str, Any]:
         """What a wrapper for a GPU calls besides."""
-        return {}
+        if not graph.on_gpu:
+            return {}
+        if self.gpu is None:
+            from inductoscope.profiling.kernels.gpu_clock import GpuClock
+
+            self.gpu = GpuClock()
+        gpu, index = self.gpu, len(self.graphs) - 1
+        graph.gpu = gpu
+
+        def before(site: int) -> None:
+            gpu.before(SiteRange(index, graph.number, site))
+
+        def after(site: int) -> None:
+            gpu.after(SiteRange(index, graph.number, site))
+
+        return {timed_wrappers.BEFORE: before, timed_wrappers.AFTER: after}
 
     def _whole(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
         """A wrapper in C++: only the whole of it can be timed from here."""
@@ -171,6 +200,48 @@ class KernelClock:
 
         return timed
 
+    def call_begins(self) -> bool:
+        """A warm call begins; True if the GPU is timed during it."""
+        return self.gpu is not None and self.gpu.call_begins()
+
+    def call_ended(self) -> None:
+        """A call during which the GPU was timed has ended."""
+        if self.gpu is not None:
+            self.gpu.call_ended()
+
+    def finish(self) -> None:
+        """The program ends."""
+        if self.gpu is not None:
+            self.gpu.finish()
+            if self.gpu.note:
+                self.notes[self.gpu.note] = None
+
     def as_data(self) -> tuple[GraphTimes, ...]:
         """What was measured so far."""
-        return tuple(times for graph in self.graphs for times in graph.as_data())
+        found: list[GraphTimes] = []
+        for number, graph in enumerate(self.graphs):
+            found += _on_gpu(number, graph) if graph.on_gpu else graph.as_data()
+        return tuple(found)
+
+
+def _on_gpu(number: int, graph: TimedGraph) -> Iterator[GraphTimes]:
+    """The graph with times of the device, for each set of sizes that was called meanwhile."""
+    names = [site.kernel for site in graph.sites]
+    for times in graph.as_data():
+        key = tuple(times.sizes.items())
+        calls = [call for call, sizes in graph.sizes_of_calls.items() if sizes == key]
+        gpu = graph.gpu
+        if gpu is None or not (calls or gpu.times.others):
+            continue
+        sites, spans, gaps = times_of_sites(gpu.times, number, calls, names)
+        yield replace(
+            times,
+            how=gpu.how,
+            sample=tuple(spans),
+            between=tuple(gaps),
+            sites=tuple(
+                SiteTimes(site.line, site.kernel, len(took), sum(took), tuple(took))
+                for site in graph.sites
+                if (took := sites.get(site.number, []))
+            ),
+        )

@@ -13,7 +13,8 @@ from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recordin
 from inductoscope.model.fx import FxNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.profiling.kernels.kernel_times import (
-    CLOCK,
+    EVENTS,
+    PROFILER,
     GraphTimes,
     KernelTimes,
     SiteTimes,
@@ -233,10 +234,10 @@ def _graph(
         sizes=times.sizes,
         how=times.how,
         device=times.device,
-        calls=max(0, times.calls - 1),
+        calls=len(times.sample) if times.how in (PROFILER, EVENTS) else max(0, times.calls - 1),
         seconds=whole,
         first=times.first / 1e9,
-        kernel_seconds=sum(row.seconds.median for row in kernels) if times.how == CLOCK else 0.0,
+        kernel_seconds=sum(row.seconds.median for row in kernels),
         between=times.seconds_between,
         threads=times.threads,
         other_sizes=times.other_sizes,

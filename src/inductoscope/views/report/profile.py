@@ -272,10 +272,16 @@ def _print_calls(printer: Printer, view: Mapping[str, Any]) -> None:
             share = graph["between_kernels"]["median"] / graph["seconds"]["median"]
             printer.line(
                 f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: kernels "
-                f"{seconds_text(graph['kernel_seconds'])}, allocations and Python between them "
+                f"{seconds_text(graph['kernel_seconds'])}, {_between_text(graph)} "
                 f"{time_text(graph['between_kernels'])} ({share:.0%} of it)",
                 indent=2,
             )
+
+
+def _between_text(graph: Mapping[str, Any]) -> str:
+    if graph["device"] == "cpu":
+        return "allocations and Python between them"
+    return "gaps between them on the device"
 
 
 def _graph_name(calls: Mapping[str, Any], graphs: Sequence[Mapping[str, Any]]) -> str:
