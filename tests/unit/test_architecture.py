@@ -79,6 +79,7 @@ MAY_IMPORT_TORCH = (
     "packages/child.py",
     "packages/loading.py",
     "packages/repeating.py",
+    "profiling/kernels/eager_child.py",
     "profiling/kernels/gpu_clock.py",
     "profiling/machine/child.py",
     "profiling/settings/child.py",

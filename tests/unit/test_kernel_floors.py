@@ -18,6 +18,7 @@ from inductoscope.profiling.kernels.device_trace import (
     device_times,
     times_of_sites,
 )
+from inductoscope.profiling.kernels.eager import EagerTimes, regions_of
 from inductoscope.profiling.kernels.kernel_clock import KernelClock, TimedGraph
 from inductoscope.profiling.kernels.kernel_times import (
     MOST_SIZES,
@@ -28,7 +29,8 @@ from inductoscope.profiling.kernels.kernel_times import (
     read_kernel_times,
     write_kernel_times,
 )
-from inductoscope.profiling.kernels.profile import build_profile
+from inductoscope.profiling.kernels.profile import KernelProfile, build_profile
+from inductoscope.profiling.kernels.running import ProfiledRun
 from inductoscope.profiling.kernels.timed_wrappers import timed_wrapper
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.profiling.machine.limits import (
@@ -40,6 +42,7 @@ from inductoscope.profiling.machine.limits import (
     floor_of,
     memory_seconds,
 )
+from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import CallTimes, ProcessTimes
 from inductoscope.views.report.profile import headline, profile_view, seconds_text
 from support.examples import stored
@@ -243,7 +246,7 @@ def test_a_kernel_is_joined_with_its_operations_lines_and_floor() -> None:
 def test_the_json_is_as_the_schema_says() -> None:
     calls = CallTimes("f", "function", "a.py:1", 3, 27000, (9000,) * 3, (10**9,), (20000,), 1)
     profile = profile_with(site(kernel_name(), 10, 10, 10), site("unknown", 7), functions=(calls,))
-    view = profile_view(profile, "folder", Ending(0, None, 1.0))
+    view = profile_view(ProfiledRun(profile), "folder", Ending(0, None, 1.0))
     assert violations("profile", json.loads(json.dumps({"schema": 1, **view}))) == []
     beaten = next(row for row in view["kernels"] if row["kernel"] == kernel_name())
     assert beaten["share_of_limit"] > 1
@@ -310,3 +313,33 @@ def test_a_wrapper_for_a_gpu_says_when_it_launches() -> None:
         assert wrapper.on_gpu
         assert all(s.kernel.startswith(("triton_", "extern_kernels.")) for s in wrapper.sites)
         assert not any("get_raw_stream" in site.kernel for site in wrapper.sites)
+
+
+# --- eager ----------------------------------------------------------------------------------------
+
+
+def row_of(kernel: str, nanoseconds: int, *captured: str) -> KernelProfile:
+    sample = Sample((nanoseconds / 1e9,) * 5)
+    return KernelProfile(
+        "0/0 inference", "f", kernel, "C++", 1, "cpu", {}, "clock", 5, sample,
+        captured=captured, compile="0/0", phase="inference",
+    )  # fmt: skip
+
+
+def test_kernels_and_operations_of_the_same_work_are_compared_with_eager() -> None:
+    rows = [
+        row_of("k0", 100, "relu", "softmax"),
+        row_of("k1", 50, "softmax"),
+        row_of("k2", 9, "mm"),
+    ]
+    operations = {name: Sample((s / 1e9,) * 5) for name, s in zip(
+        ("relu", "softmax", "mm"), (20, 60, 30), strict=True
+    )}  # fmt: skip
+    eager = EagerTimes("0/0", Sample((1e-7,)), Sample(()), operations)
+    slower, faster = regions_of(rows, [eager])
+    assert (slower.kernels, slower.operations) == (("k0", "k1"), ("relu", "softmax"))
+    assert (slower.compiled, slower.eager) == (pytest.approx(150e-9), pytest.approx(80e-9))
+    assert slower.is_slower
+    assert not faster.is_slower
+    # An operation that eager could not time says nothing of its region.
+    assert regions_of([row_of("k3", 5, "custom")], [eager]) == ()

@@ -32,6 +32,7 @@ _NOTHING_MEASURED = 4
     is_flag=True,
     help="Measure the machine's limits again, even if they are known.",
 )
+@click.option("--no-eager", is_flag=True, help="Do not time the same graphs in eager.")
 @click.option(
     "--try",
     "tries",
@@ -62,6 +63,7 @@ def command(
     json_path: str | None,
     output: Path | None,
     measure_machine: bool,
+    no_eager: bool,
     tries: tuple[str, ...],
     turns: int,
     time_limit: float,
@@ -106,13 +108,15 @@ def command(
     ending = run_profiled(to_run, folder, stdout=stdout)
     progress: ProgressLine
     with ProgressLine(quiet=quiet) as progress:
-        profile = profile_of(folder, measure_anew=measure_machine, say=progress.say)
-    view = profile_view(profile, str(folder), ending)
+        found = profile_of(
+            folder, measure_anew=measure_machine, with_eager=not no_eager, say=progress.say
+        )
+    view = profile_view(found, str(folder), ending)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
         print_profile(Printer(sys.stderr), view)
-    if profile.is_empty and ending.exit_code == 0:
+    if found.profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 

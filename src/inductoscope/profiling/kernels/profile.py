@@ -50,6 +50,12 @@ class KernelProfile:
     # FX nodes of the graph, and the user's lines that they come from.
     nodes: tuple[str, ...] = ()
     places: tuple[str, ...] = ()
+    # The operations of the graph that Dynamo captured.
+    captured: tuple[str, ...] = ()
+    compile: str = ""
+    phase: str = ""
+    # Whether the sizes are those that the graph was compiled with.
+    has_recorded_sizes: bool = True
 
     @property
     def total(self) -> float:
@@ -94,6 +100,8 @@ class GraphProfile:
     between: Sample
     threads: int = 1
     other_sizes: int = 0
+    compile: str = ""
+    has_recorded_sizes: bool = True
 
 
 @dataclass(frozen=True)
@@ -167,6 +175,10 @@ class _LoadedGraph:
                 found.setdefault(id(kernel), []).append(node)
         return found
 
+    def has_recorded_sizes(self, sizes: Mapping[str, int]) -> bool:
+        """Whether these are the sizes that the graph was compiled with."""
+        return all(self.work.hints.get(name) == size for name, size in sizes.items())
+
     def kernel_at(self, site: SiteTimes) -> Kernel | None:
         """The kernel that a line of the wrapper calls."""
         found = self._by_line.get(site.line)
@@ -205,6 +217,10 @@ def _kernels(
             operations=tuple(dict.fromkeys(node.operation for node in nodes)),
             nodes=tuple(node.name for node in nodes),
             places=tuple(dict.fromkeys(_place(node) for node in nodes if node.place)),
+            captured=tuple(dict.fromkeys(name for node in nodes for name in node.origins)),
+            compile=known.compile.id if known else "",
+            phase=known.graph.phase if known else "",
+            has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
         )
 
 
@@ -241,4 +257,6 @@ def _graph(
         between=times.seconds_between,
         threads=times.threads,
         other_sizes=times.other_sizes,
+        compile=known.compile.id if known else "",
+        has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
     )

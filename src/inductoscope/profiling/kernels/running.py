@@ -11,6 +11,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
 from inductoscope.profiling.kernels.agent import AGENT
+from inductoscope.profiling.kernels.eager import EagerTimes, measure_eager
 from inductoscope.profiling.kernels.kernel_times import read_kernel_times
 from inductoscope.profiling.kernels.profile import Profile, build_profile
 from inductoscope.profiling.kernels.work import FUNCTIONS
@@ -27,11 +28,10 @@ _NO_CACHES = {"TORCHINDUCTOR_FX_GRAPH_CACHE": "0", "TORCHINDUCTOR_AUTOGRAD_CACHE
 
 @dataclass(frozen=True)
 class ProfiledRun:
-    """A run of the program, and its profile."""
+    """A profile, and the same graphs in eager."""
 
-    ending: Ending
-    folder: Path
     profile: Profile
+    eager: tuple[EagerTimes, ...] = ()
 
 
 def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
@@ -40,14 +40,19 @@ def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = N
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 
-def profile_of(folder: Path, *, measure_anew: bool, say: Say) -> Profile:
+def profile_of(folder: Path, *, measure_anew: bool, with_eager: bool, say: Say) -> ProfiledRun:
     """The profile of a run; measures the machine if its limits are not known yet."""
     calls = read_times(folder / FOLDER)
     kernels = read_kernel_times(folder / FOLDER)
     notes: list[str] = []
     limits = _Limits(calls, measure_anew, say, notes)
-    profile = build_profile(load(folder), calls, kernels, limits.of)
-    return replace(profile, notes=(*profile.notes, *notes))
+    recording = load(folder)
+    profile = build_profile(recording, calls, kernels, limits.of)
+    eager: tuple[EagerTimes, ...] = ()
+    if with_eager and profile.graphs:
+        say("timing the same graphs in eager")
+        eager = measure_eager(recording, limits.threads, notes)
+    return ProfiledRun(replace(profile, notes=(*profile.notes, *notes)), eager)
 
 
 class _Limits:
@@ -56,16 +61,16 @@ class _Limits:
     def __init__(
         self, calls: Sequence[ProcessTimes], anew: bool, say: Say, notes: list[str]
     ) -> None:
-        self._threads = max((process.threads for process in calls), default=0)
+        self.threads = max((process.threads for process in calls), default=0)
         self._torch = next((process.torch for process in calls), "")
         self._anew, self._say, self._notes = anew, say, notes
 
     def of(self, device: str) -> MachineLimits | None:
         """The limits of a device; None if they cannot be measured, with a note."""
-        if self._anew or not is_measured(device, self._threads, self._torch):
+        if self._anew or not is_measured(device, self.threads, self._torch):
             self._say(f"measuring what this machine can do ({device}), once")
         try:
-            found, path = limits_of(device, self._threads, self._torch, FUNCTIONS, anew=self._anew)
+            found, path = limits_of(device, self.threads, self._torch, FUNCTIONS, anew=self._anew)
         except ToolFailure as failure:
             self._notes.append(str(failure))
             return None

@@ -6,8 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from inductoscope.model.entities import Ending
+from inductoscope.profiling.kernels.eager import (
+    EagerTimes,
+    Region,
+    eager_of,
+    is_slower_than_eager,
+    regions_of,
+)
 from inductoscope.profiling.kernels.kernel_times import WHOLE
 from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
+from inductoscope.profiling.kernels.running import ProfiledRun
 from inductoscope.profiling.machine.limits import FUNCTIONS, MATRIX, MachineLimits
 from inductoscope.profiling.statistics import NOISY, Sample
 from inductoscope.profiling.timings import CallTimes
@@ -15,19 +23,24 @@ from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
 
 _MOST_PRINTED = 20
+_MOST_SLOWER = 5
+# With fewer calls, a median says little.
+_FEW = 5
 # Kernels that take less of the time than this together are left out of what is printed.
 _NEGLIGIBLE = 0.001
 
 
-def profile_view(profile: Profile, folder: str, ending: Ending) -> dict[str, Any]:
+def profile_view(found: ProfiledRun, folder: str, ending: Ending) -> dict[str, Any]:
     """Everything that was measured, with its spread."""
+    profile = found.profile
     return {
         "recording": folder,
         "exit_code": ending.exit_code,
         "headline": headline(profile),
         "functions": [_call_view(calls) for calls in profile.functions],
-        "graphs": [_graph_view(graph) for graph in profile.graphs],
+        "graphs": [_graph_view(graph, found.eager) for graph in profile.graphs],
         "kernels": [_kernel_view(row, profile) for row in profile.kernels],
+        "regions": [_region_view(r) for r in regions_of(profile.kernels, found.eager)],
         "machines": [_machine_view(machine) for machine in profile.machines],
         "notes": [*profile.notes, *_notes(profile)],
     }
@@ -59,7 +72,26 @@ def _call_view(calls: CallTimes) -> dict[str, Any]:
     }
 
 
-def _graph_view(graph: GraphProfile) -> dict[str, Any]:
+def _region_view(region: Region) -> dict[str, Any]:
+    return {
+        "graph": region.graph,
+        "kernels": list(region.kernels),
+        "operations": list(region.operations),
+        "places": list(region.places),
+        "compiled": region.compiled,
+        "eager": region.eager,
+        "slower_than_eager": region.is_slower,
+    }
+
+
+def _eager_view(graph: GraphProfile, times: Sequence[EagerTimes]) -> dict[str, Any] | None:
+    eager = eager_of(graph, times)
+    if eager is None:
+        return None
+    return {**sample_view(eager), "slower_than_eager": is_slower_than_eager(graph, eager)}
+
+
+def _graph_view(graph: GraphProfile, times: Sequence[EagerTimes]) -> dict[str, Any]:
     return {
         "graph": graph.graph,
         "function": graph.function,
@@ -73,6 +105,7 @@ def _graph_view(graph: GraphProfile) -> dict[str, Any]:
         "first_call": graph.first,
         "kernel_seconds": graph.kernel_seconds,
         "between_kernels": sample_view(graph.between) if graph.between.count else None,
+        "eager": _eager_view(graph, times),
         "threads": graph.threads,
         "calls_with_other_sizes": graph.other_sizes,
     }
@@ -216,6 +249,8 @@ def _notes(profile: Profile) -> list[str]:
             found.append(
                 f"{name}: {count_of(graph.other_sizes, 'call')} with further sizes not shown."
             )
+    if any(0 < row.calls < _FEW for row in profile.kernels):
+        found.append(f"Some kernels have fewer than {_FEW} calls: their times say little.")
     dropped = sum(calls.dropped for calls in profile.functions)
     if dropped:
         found.append(f"The clock went backwards during {count_of(dropped, 'call')}: left out.")
@@ -242,6 +277,7 @@ def print_profile(printer: Printer, view: Mapping[str, Any]) -> None:
     _print_calls(printer, view)
     if view["kernels"]:
         _print_kernels(printer, view["kernels"])
+    _print_slower(printer, view)
     for machine in view["machines"]:
         printer.line()
         printer.line(_machine_text(machine), style=FAINT)
@@ -314,6 +350,33 @@ def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> No
         printer.line(f"and {rest} more with hardly any time: --json has them all", indent=2)
 
 
+def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
+    """Graphs in eager, and the regions that are faster there."""
+    timed = [graph for graph in view["graphs"] if graph["eager"]]
+    if timed:
+        printer.line()
+        printer.heading("the same graphs in eager, with made-up inputs of the same shapes")
+    for graph in timed:
+        eager = graph["eager"]
+        ratio = graph["seconds"]["median"] / eager["median"] if eager["median"] else 0.0
+        is_slower = eager["slower_than_eager"]
+        about = "slower than eager" if is_slower else f"{ratio:.2f} of eager's time"
+        printer.line(
+            f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: "
+            f"{time_text(graph['seconds'])} compiled, {time_text(eager)} in eager: {about}",
+            indent=2,
+            style=BAD if is_slower else "",
+        )
+    for region in [r for r in view["regions"] if r["slower_than_eager"]][:_MOST_SLOWER]:
+        where = ", ".join(_short(place) for place in region["places"][:3])
+        printer.line(
+            f"{', '.join(region['kernels'])}: {seconds_text(region['compiled'])}; in eager "
+            f"{', '.join(region['operations'])} take {seconds_text(region['eager'])} ({where})",
+            indent=2,
+            style=WARN,
+        )
+
+
 def _numbers(row: Mapping[str, Any]) -> str:
     gigabytes = "" if row["gb_per_second"] is None else f"{row['gb_per_second']:.1f}"
     flops = "" if row["gflop_per_second"] is None else f"{row['gflop_per_second']:.1f}"
@@ -331,8 +394,13 @@ def _limit_text(row: Mapping[str, Any]) -> str:
     seconds = row["seconds"]
     if seconds["noisy"] and seconds["low"] > 0:
         low, high = floor["seconds"] / seconds["high"], floor["seconds"] / seconds["low"]
-        return f"{low:.0%} to {high:.0%}, {floor['limit']}"
-    return f"{row['share_of_limit']:.0%}, {floor['limit']}"
+        return f"{_percent(low)} to {_percent(high)}, {floor['limit']}"
+    share = row["share_of_limit"]
+    return f"{_percent(share)}, {floor['limit']}"
+
+
+def _percent(share: float) -> str:
+    return "< 1%" if share < 0.01 else f"{share:.0%}"
 
 
 def _is_far(row: Mapping[str, Any]) -> bool:
