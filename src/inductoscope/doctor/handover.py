@@ -15,6 +15,7 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 from inductoscope.profiling.compile_time.compile_cost import PartCost
 from inductoscope.profiling.compile_time.judging import Explosion
+from inductoscope.profiling.compile_time.running import MeasuredGrowth
 from inductoscope.recording.codec import decode, encode
 
 
@@ -100,6 +101,7 @@ class Found:
     candidates_tried: int = 0
     notes: list[str] = field(default_factory=list)
     slow: SlowCompileFound | None = None
+    growth: MeasuredGrowth | None = None
 
 
 def write_found(found: Found, place: Path) -> None:

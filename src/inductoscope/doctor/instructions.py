@@ -65,6 +65,8 @@ class Instructions:
     keeps_graphs: bool = False
     # Where answers to candidates are written down, and read if a run goes on with a search.
     journal: str = ""
+    # How often the graph at which to stop is repeated, to see how its compile time grows.
+    grow: int = 0
     # Whether the tool is in the program's processes at all.
     inside: bool = True
 

@@ -57,6 +57,18 @@ _NOTHING_MEASURED = 4
     metavar="SECONDS",
     help="With --try: stop one run of the program after this long.",
 )
+@click.option(
+    "--compile",
+    "compile_time",
+    is_flag=True,
+    help="Profile compile time instead: by stage, pass, node, line and cache, cold and warm.",
+)
+@click.option(
+    "--grow",
+    type=click.IntRange(min=2),
+    metavar="N",
+    help="With --compile: repeat the largest graph up to N times, and say how each stage grows.",
+)
 @quiet_option
 @program_argument
 def command(
@@ -67,6 +79,8 @@ def command(
     tries: tuple[str, ...],
     turns: int,
     time_limit: float,
+    compile_time: bool,
+    grow: int | None,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -87,6 +101,12 @@ def command(
     \b
     inductoscope profile --try max_autotune --try cpp.simdlen=1 --try freezing bench.py
 
+    --compile runs it twice, with an empty cache and with a full one, and shows where compile time
+    goes. --grow then compiles its largest graph several times over and says how each stage grows.
+
+    \b
+    inductoscope profile --compile --grow 8 bench.py
+
     The machine's limits are measured once and kept in ~/.cache/inductoscope/machine.
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
@@ -98,9 +118,14 @@ def command(
     from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
 
+    if grow and not compile_time:
+        raise click.UsageError("--grow repeats a graph to profile its compile: give --compile too.")
     to_run = resolve_command(words)
     if tries:
         _compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
+        return
+    if compile_time:
+        _profile_compile(to_run, output, grow or 0, json_path, quiet=quiet)
         return
     folder = create_recording(to_run, output=output, fresh=True).absolute()
     # With --json -, standard output is for the JSON alone.
@@ -117,6 +142,39 @@ def command(
     if json_path != "-":
         print_profile(Printer(sys.stderr), view)
     if found.profile.is_empty and ending.exit_code == 0:
+        sys.exit(_NOTHING_MEASURED)
+    end_as(ending.exit_code, ending.signal)
+
+
+def _profile_compile(
+    to_run: list[str], output: Path | None, grow: int, json_path: str | None, *, quiet: bool
+) -> None:
+    """Run the program cold and warm, and print where its compile time goes."""
+    from dataclasses import replace
+
+    from inductoscope.doctor.outside.growth_run import measure_growth
+    from inductoscope.profiling.compile_time.running import profile_compile
+    from inductoscope.recording.location import create_recording
+    from inductoscope.views.report.compile_profile import (
+        compile_profile_view,
+        print_compile_profile,
+    )
+    from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.report.terminal import Printer, write_json
+
+    folder = create_recording(to_run, output=output, fresh=True).absolute()
+    stdout = STANDARD_ERROR if json_path == "-" else None
+    with ProgressLine(quiet=quiet) as progress:
+        profile = profile_compile(to_run, folder, stdout=stdout, say=progress.say)
+        if grow and profile.warm is not None:
+            growth = measure_growth(to_run, folder, profile.cold.costs, grow, progress.say)
+            profile = replace(profile, growth=growth)
+    if json_path:
+        write_json(compile_profile_view(profile), json_path)
+    if json_path != "-":
+        print_compile_profile(Printer(sys.stderr), profile)
+    ending = profile.cold.ending
+    if profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 

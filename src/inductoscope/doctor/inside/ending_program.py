@@ -12,7 +12,7 @@ from typing import NoReturn
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.handover import Found, read_found, say, write_found
-from inductoscope.doctor.inside.investigation import investigate
+from inductoscope.doctor.inside.investigate import investigate
 from inductoscope.doctor.inside.lost_device import is_device_lost
 from inductoscope.doctor.inside.program_copy import program_copy
 from inductoscope.doctor.instructions import INVESTIGATING, STOPPED, Instructions

@@ -19,13 +19,11 @@ from inductoscope.doctor.failure import (
     HANG,
     NAN,
     SIGNAL,
-    SLOW,
     WRONG,
     Failure,
     advice_on_machine,
 )
 from inductoscope.doctor.handover import Found, say, write_found
-from inductoscope.doctor.inside.slow_investigation import SlowInvestigation
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
@@ -67,15 +65,6 @@ _SHORT_HANG_SECONDS_GPU = 8.0
 _FORK_SECONDS = 120.0
 # How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
-
-
-def investigate(
-    candidate: Candidate, failure: Failure, found: Found, place: Path, instructions: Instructions
-) -> Found:
-    """All that can be found out in this process and its forks."""
-    kind = SlowInvestigation if failure.kind == SLOW else Investigation
-    kind(candidate, failure, found, place, instructions).run()
-    return found
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ from inductoscope.profiling.compile_time.judging import (
     Explosion,
     against_plain,
     explosion_of,
+    is_out_of_proportion,
 )
 from inductoscope.vocabulary import stages
 
@@ -132,8 +133,8 @@ class SlowInvestigation:
     def _is_clear(self, costs: list[CompileCost]) -> bool:
         """Whether larger parts would only take longer."""
         cost = costs[-1]
-        times = against_plain(cost, self._plain, cost.slowest_stage).times
-        return len(costs) >= _ENOUGH and times >= TIMES_PLAIN
+        found = against_plain(cost, self._plain, cost.slowest_stage)
+        return len(costs) >= _ENOUGH and is_out_of_proportion(found)
 
     def _until(self, stage: str) -> str:
         """Native compilers need not run for what is slow before them."""

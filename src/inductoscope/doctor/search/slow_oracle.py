@@ -19,7 +19,7 @@ from inductoscope.vocabulary import stages
 
 # How often as long as a whole plain compile the stage must take in the smallest graph; less than
 # what makes a program slow, so that its graph can become smaller.
-TIMES_SMALLEST = 2.0
+TIMES_SMALLEST = 1.5
 # A fork may take as long as is slow, and a little more, before it is ended: it is slow then.
 _ROOM = 1.3
 

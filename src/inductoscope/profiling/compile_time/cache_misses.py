@@ -41,24 +41,30 @@ class CacheUse:
     why: str = ""
 
 
-def cache_uses(recording: Recording, keys: Sequence[CacheKey]) -> Iterator[CacheUse]:
-    """All look-ups of a run; for a graph that was not there, what differs from the nearest key."""
+def cache_uses(
+    recording: Recording, keys: Sequence[CacheKey], stored: Sequence[CacheKey] = ()
+) -> Iterator[CacheUse]:
+    """All look-ups of a run; for a graph that was not there, what differs from the nearest key.
+
+    `keys` were made in the run, `stored` in the one before it.
+    """
     known = {key.key: key for key in keys}
     for compile_ in recording.compiles:
         for use in compile_.caches:
             why = use.reason
             if use.outcome == "miss" and use.key in known:
-                why = _why(known[use.key], [key for key in keys if key.key != use.key])
+                why = _why(known[use.key], [k for k in keys if k.key != use.key], stored)
             yield CacheUse(use.cache, compile_.id, use.outcome, use.key, why)
 
 
-def _why(key: CacheKey, others: Sequence[CacheKey]) -> str:
+def _why(key: CacheKey, others: Sequence[CacheKey], stored: Sequence[CacheKey]) -> str:
+    if any(other.key == key.key for other in stored):
+        return "the run before made the same key: the entry was not stored, or did not fit"
+    others = [*others, *stored]
     if not others:
-        return "there was no entry to compare with"
+        return "the cache was empty"
     nearest = min(others, key=lambda other: len(differing_fields(key, other)))
     fields = differing_fields(key, nearest)
-    if not fields:
-        return f"no field differs from compile {nearest.compile}: it was not stored, or removed"
     more = f" and {len(fields) - _MOST_SHOWN} more" if len(fields) > _MOST_SHOWN else ""
     shown = "; ".join(fields[:_MOST_SHOWN])
     return f"differs from the nearest, compile {nearest.compile}, in {shown}{more}"

@@ -14,8 +14,9 @@ from inductoscope.profiling.compile_time.compile_cost import CompileCost, betwee
 from inductoscope.profiling.compile_time.growth import StageGrowth, growth_of
 from inductoscope.vocabulary import stages
 
-# How often as long as a whole plain compile a single stage must take.
-TIMES_PLAIN = 3.0
+# How often as long as a whole plain compile a single stage must take; healthy ones take about half
+# of it. A native compiler's time depends more on what is in a kernel.
+TIMES_PLAIN, _TIMES_NATIVE = 2.0, 3.0
 # An exponent that is certainly above this is no longer close to linear.
 _STEEP = 1.5
 # A stage that grows steeply matters once it takes most of the time, and as long as a plain compile.
@@ -59,9 +60,14 @@ def explosion_of(
     found = Explosion(
         stage, found.nodes, found.seconds, found.plain_seconds, growth, found.is_at_least
     )
-    if found.times >= TIMES_PLAIN or (_is_steep(growth) and _takes_most(found, largest)):
-        return found
-    return None
+    is_steep = _is_steep(growth) and _takes_most(found, largest)
+    return found if is_steep or is_out_of_proportion(found) else None
+
+
+def is_out_of_proportion(found: Explosion) -> bool:
+    """Whether a stage takes so long, beside a plain compile, that something is wrong."""
+    is_native = found.stage in stages.NATIVE_COMPILES
+    return found.times >= (_TIMES_NATIVE if is_native else TIMES_PLAIN)
 
 
 def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -> Explosion:

@@ -124,9 +124,13 @@ class RecordedCosts:
         return sum(each.seconds for each in self.compiles)
 
 
-def recorded_costs(recording: Recording) -> RecordedCosts:
-    """Where the compile time of a recording went; the slowest of everything first."""
+def recorded_costs(recording: Recording, earlier: Recording | None = None) -> RecordedCosts:
+    """Where the compile time of a recording went; the slowest of everything first.
+
+    `earlier` is the run that has filled the cache, if there was one.
+    """
     events = _read(recording)
+    stored = _read(earlier).keys if earlier is not None else []
     nodes = sorted(_nodes(recording), key=lambda node: -node.seconds)
     seconds = recording.ending.seconds if recording.ending is not None else 0.0
     return RecordedCosts(
@@ -138,7 +142,7 @@ def recorded_costs(recording: Recording) -> RecordedCosts:
         tuple(_lines(nodes)),
         tuple(sorted(_rounds(recording), key=lambda each: -each.seconds)),
         tuple(_natives(recording)),
-        tuple(cache_uses(recording, events.keys)),
+        tuple(cache_uses(recording, events.keys, stored)),
         tuple(_notes(recording)),
     )
 
