@@ -23,7 +23,7 @@ _WARM = "warm"
 
 
 @dataclass(frozen=True)
-class ProfiledRun:
+class ColdOrWarmRun:
     """A run, how it ended, and where its compile time went."""
 
     recording: str
@@ -55,9 +55,9 @@ class MeasuredGrowth:
 class CompileProfile:
     """Where compile time goes."""
 
-    cold: ProfiledRun
+    cold: ColdOrWarmRun
     # None if the cold run failed, or compiled nothing.
-    warm: ProfiledRun | None = None
+    warm: ColdOrWarmRun | None = None
     growth: MeasuredGrowth | None = None
 
     @property
@@ -91,7 +91,7 @@ def _run(
     variables: dict[str, str],
     stdout: int | None,
     earlier: Path | None = None,
-) -> ProfiledRun:
+) -> ColdOrWarmRun:
     ending = run_recorded(command, folder, variables=variables, stdout=stdout)
     before = load(earlier) if earlier is not None else None
-    return ProfiledRun(str(folder), ending, recorded_costs(load(folder), before))
+    return ColdOrWarmRun(str(folder), ending, recorded_costs(load(folder), before))

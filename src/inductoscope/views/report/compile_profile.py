@@ -12,7 +12,7 @@ from inductoscope.profiling.compile_time.recorded_costs import RecordedCosts
 from inductoscope.profiling.compile_time.running import (
     CompileProfile,
     MeasuredGrowth,
-    ProfiledRun,
+    ColdOrWarmRun,
 )
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -41,7 +41,7 @@ def compile_profile_view(profile: CompileProfile) -> dict[str, Any]:
     }
 
 
-def _run_view(run: ProfiledRun) -> dict[str, Any]:
+def _run_view(run: ColdOrWarmRun) -> dict[str, Any]:
     return {
         "recording": run.recording,
         "exit_code": run.ending.exit_code,
