@@ -11,9 +11,9 @@ from inductoscope.model.fold import load
 from inductoscope.profiling.compile_time.compile_cost import CompileCost
 from inductoscope.profiling.compile_time.recorded_costs import RecordedCosts, recorded_costs
 from inductoscope.profiling.compile_time.running import (
+    ColdOrWarmRun,
     CompileProfile,
     MeasuredGrowth,
-    ColdOrWarmRun,
 )
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.code import NativeEnd, NativeStart

@@ -99,7 +99,7 @@ def command(
     each, and shows the differences that are beyond noise.
 
     \b
-    inductoscope profile --try max_autotune --try cpp.simdlen=1 --try freezing bench.py
+    inductoscope profile --try max_autotune --try cpp.simdlen=1 bench.py
 
     --compile runs it twice, with an empty cache and with a full one, and shows where compile time
     goes. --grow then compiles its largest graph several times over and says how each stage grows.

@@ -13,6 +13,7 @@ from inductoscope.profiling.compile_time.judging import Explosion
 from inductoscope.profiling.compile_time.suspicion import SlowCompile
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
+from inductoscope.vocabulary.counting import count_of
 
 # What is left of the compile must be clearly less, on the program too.
 _HELPS = 0.7
@@ -75,7 +76,9 @@ def verdict_on_slow_compile(
     for part in (*slow.passes, *slow.lowered):
         result.add(f"{part.name}: {part.seconds:.2f} s")
     if slow.smallest is not None:
-        result.add(_against_plain(slow.smallest), f"the smallest graph, {found.nodes} nodes")
+        result.add(
+            _against_plain(slow.smallest), f"the smallest graph, {count_of(found.nodes, 'node')}"
+        )
     if proof is not None:
         path = str(case.proof.script)
         result.repro = Repro(path, proof.is_verified, proof.failed, proof.of, found.nodes)
@@ -99,8 +102,8 @@ def _summary(found: Found, explosion: Explosion) -> str:
     more = "more than " if explosion.is_at_least else ""
     text = (
         f"Compiling takes far too long, in {where}: {more}{explosion.seconds:.1f} s for "
-        f"{explosion.nodes} nodes, {explosion.times:.0f} times the whole compile of as many "
-        "pointwise nodes."
+        f"{count_of(explosion.nodes, 'node')}, {explosion.times:.1f} times the whole compile of "
+        "as many pointwise nodes."
     )
     function = found.location.function
     if found.location.pass_name:
@@ -131,9 +134,9 @@ def _growth(explosion: Explosion) -> str:
 def _against_plain(explosion: Explosion) -> str:
     more = "more than " if explosion.is_at_least else ""
     return (
-        f"{explosion.stage} takes {more}{explosion.seconds:.2f} s for {explosion.nodes} nodes; the "
-        f"whole compile of as many pointwise nodes takes {explosion.plain_seconds:.2f} s on this "
-        "machine, measured just before"
+        f"{explosion.stage} takes {more}{explosion.seconds:.2f} s for "
+        f"{count_of(explosion.nodes, 'node')}; the whole compile of as many pointwise nodes takes "
+        f"{explosion.plain_seconds:.2f} s on this machine, measured just before"
     )
 
 

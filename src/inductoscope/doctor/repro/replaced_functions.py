@@ -17,6 +17,15 @@ from inductoscope.vocabulary.frames import is_users
 # Where a function may be replaced: in the compiler.
 _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_inductor", "fx"))
 
+TORCH_NAMES = {
+    "torch._inductor.decomposition": ("decompositions",),
+    "torch._inductor.lowering": ("lowerings",),
+}
+_TABLES = (
+    ("torch._inductor.lowering", "lowerings"),
+    ("torch._inductor.decomposition", "decompositions"),
+)
+
 
 def replaced_functions_text(functions: Sequence[str]) -> str:
     """What puts the program's own functions of these where they are; empty if there are none.
@@ -27,7 +36,7 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
     if not own:
         return ""
     passes = own_passes_text()
-    found = dict(_replacements(own))
+    found = {**dict(_replacements(own)), **dict(_in_tables(own))}
     if not found and not passes:
         raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
     return "\n\n\n".join(filter(None, [passes, _text(found)]))
@@ -69,10 +78,25 @@ class _WithOriginals(SourceParts):
 def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
     """Where a function of torch was before it was replaced; empty if it is none of them."""
     inner = inspect.unwrap(value) if callable(value) else value
-    if not isinstance(inner, FunctionType):
+    if not isinstance(inner, FunctionType) or is_users(inner.__code__.co_filename):
         return ""
     named = f"{inner.__module__}:{inner.__qualname__}"
-    return named.replace(":", ".") if named in places else ""
+    if named in places:
+        return named.replace(":", ".")
+    # What a table holds has no name of its own; the script is run before it is handed over.
+    in_tables = [place for place in places if place.endswith("]")]
+    is_named = getattr(sys.modules.get(inner.__module__), inner.__name__, None) is value
+    return in_tables[0].replace(":", ".") if in_tables and not is_named else ""
+
+
+def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
+    """Entries for operations: lowerings and decompositions that the program has replaced."""
+    for module, table in _TABLES:
+        entries = getattr(sys.modules.get(module), table, {})
+        for operation, value in list(entries.items()):
+            function = _own_function(value, own)
+            if function is not None:
+                yield f"{module}:{table}[torch.ops.{operation}]", function
 
 
 def _replacements(own: set[str]) -> Iterator[tuple[str, FunctionType]]:

@@ -10,9 +10,9 @@ from typing import Any
 from inductoscope.profiling.compile_time.growth import StageGrowth
 from inductoscope.profiling.compile_time.recorded_costs import RecordedCosts
 from inductoscope.profiling.compile_time.running import (
+    ColdOrWarmRun,
     CompileProfile,
     MeasuredGrowth,
-    ColdOrWarmRun,
 )
 from inductoscope.views.report.terminal import FAINT, HEADING, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
