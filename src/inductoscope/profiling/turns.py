@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -108,10 +108,12 @@ def run_in_turns(
     turns: int,
     seconds: float,
     say: Say,
+    hopeless: Callable[[Sequence[VariantRuns]], Collection[str]] = lambda _: (),
 ) -> tuple[VariantRuns, ...]:
     """Run every variant `turns` times; a run may take so many seconds.
 
-    A variant that fails is not run again. The first run of each is one more, which compiles.
+    A variant that fails is not run again, nor is one that `hopeless` names after a turn. The first
+    run of each is one more, which compiles.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
     going = list(variants)
@@ -127,6 +129,15 @@ def run_in_turns(
                 going = [other for other in going if other is not variant]
             if turn or run.exit_code != 0:
                 runs[variant.name].append(run)
+        if turn:
+            given_up = hopeless(_so_far(variants, runs))
+            going = [variant for variant in going if variant.name not in given_up]
+    return _so_far(variants, runs)
+
+
+def _so_far(
+    variants: Sequence[Variant], runs: Mapping[str, Sequence[TimedRun]]
+) -> tuple[VariantRuns, ...]:
     return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
 
 

@@ -1,0 +1,60 @@
+"""A decision of the compiler that can be made otherwise, and how."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductoscope.profiling.turns import Variant
+
+TORCH_NAMES = {
+    "torch._inductor.compile_fx": ("_compile_fx_inner",),
+    "torch._inductor.config": ("patch",),
+}
+
+
+@dataclass(frozen=True)
+class Flip:
+    """One change, why it may help, and what it should save."""
+
+    # What a user writes to make the change.
+    change: str
+    # Why it is worth trying: what a rule found, or what the graphs show.
+    why: str
+    # The rule that speaks for it, and the user's line; empty where there is none.
+    rule: str = ""
+    source: str = ""
+    # Settings of torch._inductor.config; `overrules` if the program itself sets them.
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    overrules: bool = False
+    # Statements to execute once torch is imported, and variables of the environment.
+    code: str = ""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    # Seconds per run of the program that it should save, and how that was computed.
+    predicted: float | None = None
+    prediction: str = ""
+    # Whether it avoids compiles, so that only runs that compile can show what it saves.
+    avoids_compiles: bool = False
+
+    @property
+    def variant(self) -> Variant:
+        """The program with this change."""
+        if self.overrules:
+            code = _OVERRULING.format(settings=dict(self.settings))
+            return Variant(self.change, code=f"{code}\n{self.code}", variables=self.variables)
+        return Variant(self.change, self.settings, self.code, self.variables)
+
+
+# At the last moment before a graph is compiled, forward or backward, whatever the program has set.
+_OVERRULING = """
+import torch._inductor.compile_fx
+def overrule(inner):
+    def compile_graph(*args, **kwargs):
+        with torch._inductor.config.patch({settings!r}):
+            return inner(*args, **kwargs)
+    return compile_graph
+torch._inductor.compile_fx._compile_fx_inner = overrule(
+    torch._inductor.compile_fx._compile_fx_inner
+)
+"""

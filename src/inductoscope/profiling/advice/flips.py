@@ -1,0 +1,254 @@
+"""Which decisions are worth changing: read from a recording, each for a reason.
+
+A function per kind of decision, listed in `PROPOSERS`; the likeliest to help come first.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from inductoscope.analysis.fusion.ledger import graph_ledger
+from inductoscope.analysis.rules import SLOWNESS, diagnose
+from inductoscope.analysis.rules.finding import Finding
+from inductoscope.analysis.rules.kept_apart import LIMITS
+from inductoscope.analysis.rules.scalar_loop import FEWEST, SIMDLEN
+from inductoscope.kernels.cpp_loops import loop_nests
+from inductoscope.model.entities import Recording
+from inductoscope.model.fx import bare_operation
+from inductoscope.model.kernel_place import KernelPlace, kernel_places
+from inductoscope.profiling.advice.flip import Flip
+from inductoscope.vocabulary.guard_reasons import read_guard
+
+TORCH_NAMES = {
+    "torch._dynamo.config": (
+        "allow_unspec_int_on_nn_module",
+        "assume_static_by_default",
+        "capture_scalar_outputs",
+    ),
+    "torch._inductor.config": (
+        "coordinate_descent_tuning",
+        "cpp.enable_tiling_heuristics",
+        "cpp.simdlen",
+        "cpp.threads",
+        "freezing",
+        "max_autotune",
+        "realize_opcount_threshold",
+        "triton.cudagraphs",
+    ),
+    "torch._inductor.decomposition": ("decompositions",),
+    "torch._inductor.lowering": ("make_fallback",),
+}
+
+# No one waits for more than this many trials.
+MOST = 6
+_MOST_OPERATIONS = 3
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What a recorded run of the program shows."""
+
+    recording: Recording
+
+    @cached_property
+    def findings(self) -> Sequence[Finding]:
+        """What may make it slow."""
+        return [finding for finding in diagnose(self.recording) if finding.rule in SLOWNESS]
+
+    def about(self, *rules: str) -> Iterator[Finding]:
+        """The findings of some rules."""
+        return (finding for finding in self.findings if finding.rule in rules)
+
+
+Proposer = Callable[[Evidence], Iterator[Flip]]
+
+
+def flips_for(recording: Recording) -> tuple[Flip, ...]:
+    """The changes that are worth a trial, each once."""
+    evidence = Evidence(recording)
+    found: dict[str, Flip] = {}
+    for propose in PROPOSERS:
+        for flip in propose(evidence):
+            found.setdefault(flip.change, flip)
+    return tuple(found.values())[:MOST]
+
+
+# --- Dynamo ---------------------------------------------------------------------------------------
+
+_OF_MODULE = re.compile(r"integer attributes of the nn.Module|allow_unspec_int_on_nn_module")
+_SIZE = re.compile(r"size mismatch|\.size\(\)|shape\[")
+
+
+def _fewer_recompiles(evidence: Evidence) -> Iterator[Flip]:
+    for finding in evidence.about("recompiles"):
+        again = [
+            compile_
+            for compile_ in evidence.recording.compiles
+            if compile_.recompile is not None and compile_.function == _function(finding, evidence)
+        ]
+        texts = [reason for each in again if each.recompile for reason in each.recompile.reasons]
+        seconds = sum(each.seconds for each in again)
+        for change, code in _remedies(texts):
+            yield Flip(
+                change,
+                finding.title,
+                finding.rule,
+                finding.source,
+                code=code,
+                predicted=seconds,
+                prediction=f"the {len(again)} recompiles took {seconds:.1f} s",
+                avoids_compiles=True,
+            )
+
+
+def _function(finding: Finding, evidence: Evidence) -> str:
+    found = (c.function for c in evidence.recording.compiles if c.id == finding.compile)
+    return next(found, "")
+
+
+def _remedies(reasons: Sequence[str]) -> Iterator[tuple[str, str]]:
+    if any(_OF_MODULE.search(reason) for reason in reasons):
+        name = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
+        yield name, f"import torch._dynamo\n{name}"
+    if any(_SIZE.search(read_guard(reason).condition) for reason in reasons):
+        yield (
+            "torch.compile(dynamic=True)",
+            "import torch._dynamo\ntorch._dynamo.config.assume_static_by_default = False",
+        )
+
+
+def _no_break_at_item(evidence: Evidence) -> Iterator[Flip]:
+    name = "torch._dynamo.config.capture_scalar_outputs = True"
+    for compile_ in evidence.recording.compiles:
+        for item in compile_.breaks:
+            if "capture_scalar_outputs" in item.reason:
+                yield Flip(
+                    name,
+                    f"the graph breaks at {item.code or 'a scalar'}",
+                    "graph_breaks",
+                    item.source,
+                    code=f"import torch._dynamo\n{name}",
+                )
+
+
+# --- Inductor's settings --------------------------------------------------------------------------
+
+
+def _vectorized(evidence: Evidence) -> Iterator[Flip]:
+    for finding in evidence.about("scalar_loop"):
+        if SIMDLEN.rpartition("config.")[2] in finding.title:
+            yield _setting("cpp.simdlen", None, finding, overrules=True)
+        elif "enable_tiling_heuristics" in finding.advice:
+            yield _setting("cpp.enable_tiling_heuristics", False, finding)
+
+
+def _values_kept(evidence: Evidence) -> Iterator[Flip]:
+    for finding in evidence.about("recomputed"):
+        yield _setting("realize_opcount_threshold", 4, finding)
+
+
+def _limit_lifted(evidence: Evidence) -> Iterator[Flip]:
+    if not any(evidence.about("kept_apart")):
+        return
+    for compile_ in evidence.recording.compiles:
+        for graph in compile_.inductor:
+            for row in graph_ledger(evidence.recording, compile_, graph):
+                if row.torch in LIMITS and row.tries:
+                    finding = next(evidence.about("kept_apart"))
+                    setting, value = next(iter(row.tries[0].items()))
+                    yield _setting(setting, value, finding, overrules=True)
+
+
+def _weights_converted_once(evidence: Evidence) -> Iterator[Flip]:
+    for finding in evidence.about("layout_copies"):
+        if "freezing" in finding.advice:
+            yield _setting("freezing", True, finding)
+
+
+def _other_launches(evidence: Evidence) -> Iterator[Flip]:
+    for finding in evidence.about("register_spills"):
+        yield _setting("coordinate_descent_tuning", True, finding)
+    for finding in evidence.about("tiny_kernels"):
+        yield _setting("triton.cudagraphs", True, finding)
+    for finding in evidence.about("tensor_cores_unused"):
+        code = 'torch.set_float32_matmul_precision("high")'
+        yield Flip(code, finding.title, finding.rule, finding.source, code=code)
+
+
+def _setting(name: str, value: object, finding: Finding, *, overrules: bool = False) -> Flip:
+    return Flip(
+        f"torch._inductor.config.{name} = {value!r}",
+        finding.title,
+        finding.rule,
+        finding.source,
+        settings={name: value},
+        overrules=overrules,
+    )
+
+
+# --- operations left to eager ---------------------------------------------------------------------
+
+_OPERATION = ("element_by_element", "atomic_adds", "threads_restarted")
+LEAVE = """
+import torch._inductor.decomposition, torch._inductor.lowering
+for overload in torch.ops.aten.{name}.overloads():
+    operation = getattr(torch.ops.aten.{name}, overload)
+    torch._inductor.decomposition.decompositions.pop(operation, None)
+    torch._inductor.lowering.make_fallback(operation, warn=False, override_decomp=True)
+"""
+
+
+def _left_to_eager(evidence: Evidence) -> Iterator[Flip]:
+    """Operations of a kernel that a rule names, then others that Inductor takes apart."""
+    named = {finding.compile: finding for finding in evidence.about(*_OPERATION)}
+    found: dict[str, Finding | None] = {}
+    for place in kernel_places(evidence.recording, "C++"):
+        finding = named.get(place.compile.id)
+        for node in place.operations if finding else ():
+            if _is_collected(finding, node.operation, bare_operation(node.aten)):
+                found.setdefault(bare_operation(node.aten), finding)
+    for place in kernel_places(evidence.recording, "C++"):
+        for name in _taken_apart(evidence.recording, place):
+            found.setdefault(name, None)
+    for name, reason in tuple(found.items())[:_MOST_OPERATIONS]:
+        yield Flip(
+            f"leave {name} to eager",
+            reason.title if reason else f"Inductor takes {name} apart and generates its own code",
+            reason.rule if reason else "",
+            reason.source if reason else "",
+            code=LEAVE.format(name=name),
+        )
+
+
+def _taken_apart(recording: Recording, place: KernelPlace) -> Iterator[str]:
+    """Operations that eager has a kernel for, and that this kernel computes in several steps."""
+    nests = loop_nests(recording.payload(place.kernel.digest))
+    if max((nest.elements for nest in nests), default=0) < FEWEST:
+        return
+    steps = Counter(bare_operation(node.aten) for node in place.operations if node.aten)
+    for name, count in steps.items():
+        if count > 1 and all(node.operation != name for node in place.operations):
+            yield name
+
+
+def _is_collected(finding: Finding | None, operation: str, aten: str) -> bool:
+    """Whether an operation of a kernel is the one that a finding is about."""
+    if finding is None or finding.rule == "threads_restarted":
+        return operation in ("var_mean", "sum", "mean", "amax", "prod", "welford")
+    return finding.title.startswith(operation) or finding.title.partition(" ")[0] in aten
+
+
+PROPOSERS: tuple[Proposer, ...] = (
+    _fewer_recompiles,
+    _no_break_at_item,
+    _vectorized,
+    _values_kept,
+    _limit_lifted,
+    _weights_converted_once,
+    _other_launches,
+    _left_to_eager,
+)
