@@ -310,8 +310,7 @@ def _as_it_is(event: OfGraph) -> OfGraph:
 
 
 def _check(stream: Stream, event: checking.CallChecked) -> None:
-    item = Check(event.compile, event.call, event.verdict, event.text, event.is_exact)
-    stream.checks.append(item)
+    stream.checks.append(Check(**vars(event)))
 
 
 def _callable_check(stream: Stream, event: checking.CallableChecked) -> None:

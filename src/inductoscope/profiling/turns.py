@@ -11,7 +11,7 @@ import contextlib
 import os
 import subprocess
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.launch import environment_for
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
-from inductoscope.profiling.orders import Orders
+from inductoscope.profiling.orders import AGENT, Orders
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import FOLDER, CallTimes, ProcessTimes, all_calls, read_times
 
@@ -108,12 +108,10 @@ def run_in_turns(
     turns: int,
     seconds: float,
     say: Say,
-    hopeless: Callable[[Sequence[VariantRuns]], Collection[str]] = lambda _: (),
 ) -> tuple[VariantRuns, ...]:
     """Run every variant `turns` times; a run may take so many seconds.
 
-    A variant that fails is not run again, nor is one that `hopeless` names after a turn. The first
-    run of each is one more, which compiles.
+    A variant that fails is not run again. The first run of each is one more, which compiles.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
     going = list(variants)
@@ -129,15 +127,6 @@ def run_in_turns(
                 going = [other for other in going if other is not variant]
             if turn or run.exit_code != 0:
                 runs[variant.name].append(run)
-        if turn:
-            given_up = hopeless(_so_far(variants, runs))
-            going = [variant for variant in going if variant.name not in given_up]
-    return _so_far(variants, runs)
-
-
-def _so_far(
-    variants: Sequence[Variant], runs: Mapping[str, Sequence[TimedRun]]
-) -> tuple[VariantRuns, ...]:
     return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
 
 
@@ -150,15 +139,21 @@ def _cache(folder: Path, variants: Sequence[Variant], variant: Variant) -> Path:
 
 
 def run_once(
-    command: Sequence[str], variant: Variant, folder: Path, *, cache: Path, seconds: float
+    command: Sequence[str],
+    variant: Variant,
+    folder: Path,
+    *,
+    cache: Path,
+    seconds: float,
+    agent: str = AGENT,
 ) -> TimedRun:
-    """Run the program once, with its compiled calls timed. Nothing is recorded."""
+    """Run the program once, with its compiled calls timed by `agent`. Nothing is recorded."""
     folder.mkdir(parents=True, exist_ok=True)
     orders = Orders(settings=variant.settings, code=variant.code)
     environment = {
         **environment_for(folder, os.environ, fresh=False),
         **private_cache.environment(cache),
-        **orders.environment(),
+        **orders.environment(agent),
         **variant.variables,
     }
     started = time.monotonic()

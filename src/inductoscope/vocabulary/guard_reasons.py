@@ -22,6 +22,8 @@ class FailedGuard:
 
     condition: str
     stack: tuple[Frame, ...] = ()
+    # Whether it is on a number that a module has for an attribute, which torch takes as constant.
+    is_of_module: bool = False
 
     @property
     def about(self) -> str:
@@ -36,6 +38,16 @@ class FailedGuard:
         return found["value"] if found else ""
 
     @property
+    def is_about_a_value(self) -> bool:
+        """Whether a value or a size changed, rather than a type or the number of arguments."""
+        return _SIZE.search(self.condition) is not None or bool(self.value)
+
+    @property
+    def is_number(self) -> bool:
+        """Whether a number changed."""
+        return _SIZE.search(self.condition) is not None or bool(_NUMBER.fullmatch(self.value))
+
+    @property
     def what_to_change(self) -> str:
         """Advice for this kind of condition."""
         size = _SIZE.search(self.condition)
@@ -44,6 +56,13 @@ class FailedGuard:
             return (
                 f"Before the first call: {call}. "
                 "torch.compile(dynamic=True) does it for every size."
+            )
+        if self.is_of_module:
+            name = self.about
+            return (
+                f"{name} is a number of a module, which torch takes for a constant. Make it a "
+                "tensor (register_buffer), or set "
+                "torch._dynamo.config.allow_unspec_int_on_nn_module = True."
             )
         value = _VALUE.match(self.condition)
         if value is None or "size" in value["name"] or not _is_plain(value["name"]):
@@ -71,4 +90,5 @@ def read_guard(reason: str) -> FailedGuard:
     """Read what torch says about one recompile: the condition, then the stack of its use."""
     first = next((line.strip() for line in reason.splitlines() if line.strip()), "")
     condition = _USE.sub("", _COMPILE.sub("", first))
-    return FailedGuard(_LOCAL.sub(r"\1", condition).strip(), frames_in(reason))
+    is_of_module = "integer attributes of the nn.Module" in first
+    return FailedGuard(_LOCAL.sub(r"\1", condition).strip(), frames_in(reason), is_of_module)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -149,6 +150,8 @@ class Outcome:
     shared: tuple[tuple[str, ...], ...]
     # For each output: the number of the first output that is the same object.
     same: tuple[int, ...] = ()
+    # How long the call took, with its backward pass.
+    seconds: float = field(default=0.0, compare=False)
 
     def named_values(self) -> Iterator[tuple[str, Any]]:
         """All values of the result, each with a name."""
@@ -179,15 +182,18 @@ def run(
     """
     copies = copy(inputs) if dtype is None else copy_values(inputs, dtype=dtype)
     with same_generators(), same_transforms():
+        started = time.perf_counter()
         with mode or contextlib.nullcontext():
             outputs = tuple(tree_leaves(function(*copies)))
         gradients = _gradients(outputs, copies, mode, keeps_graph) if backward else ()
+        seconds = time.perf_counter() - started
     return Outcome(
         tuple(_detached(value) for value in outputs),
         tuple(_detached(value) for value in gradients),
         tuple(_detached(value) for value in copies),
         _sharing(outputs, copies),
         tuple(_first_same(outputs, number) for number in range(len(outputs))),
+        seconds,
     )
 
 

@@ -13,11 +13,25 @@ class CallNotes:
     def __init__(self, compile_id: str) -> None:
         self._compile = compile_id
         self._noted: set[tuple[str, str]] = set()
+        # Seconds in eager and compiled of the call that is being checked.
+        self._took = (0.0, 0.0)
+
+    def took(self, eager: float, compiled: float) -> None:
+        """How long the call took that is being checked."""
+        self._took = (round(eager, 7), round(compiled, 7))
 
     def checked(self, call: int, verdict: str, text: str, *, is_exact: bool | None = None) -> None:
         """What came of comparing a call with eager."""
+        eager, compiled = self._took
+        self._took = (0.0, 0.0)
         event = CallChecked(
-            compile=self._compile, call=call, verdict=verdict, text=text, is_exact=is_exact
+            compile=self._compile,
+            call=call,
+            verdict=verdict,
+            text=text,
+            is_exact=is_exact,
+            eager=eager,
+            compiled=compiled,
         )
         SCOPE.emit(event)
 

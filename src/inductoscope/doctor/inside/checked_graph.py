@@ -239,6 +239,7 @@ class CheckedGraph:
             failure = self.failure_at_run(error)
             self._stop_if_device_is_lost(failure, error)
             return failure, None
+        self._notes.took(case.eager.seconds, outcome.seconds)
         comparison = judge(case, outcome)
         self._notes.differences(self.calls, comparison)
         counted = self.instructions.counts_of(self.compile_id)

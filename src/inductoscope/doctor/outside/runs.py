@@ -50,7 +50,7 @@ class Runs:
         listener: Listener,
         run: Callable[..., ProgramRun] = run_program,
     ) -> None:
-        self._command, self._limits, self._listener = command, limits, listener
+        self.command, self._limits, self._listener = command, limits, listener
         self._run_program = run
         self.cache = folder / CACHE
         self.place = folder / FOLDER
@@ -140,20 +140,20 @@ class Runs:
         """The program in eager under compute-sanitizer."""
         self.count += 1
         environment = {**os.environ, **Instructions(backend="off", inside=False).environment()}
-        return check_memory(self._command, Path.cwd(), environment)
+        return check_memory(self.command, Path.cwd(), environment)
 
     def _new_folder(self) -> Path:
         number = 1
         while (self.place / f"run-{number}").exists():
             number += 1
-        return create_recording(list(self._command), output=self.place / f"run-{number}")
+        return create_recording(list(self.command), output=self.place / f"run-{number}")
 
     def _run(
         self, instructions: Instructions, folder: Path, seconds: float | None = None
     ) -> ProgramRun:
         self.count += 1
         run = self._run_program(
-            self._command,
+            self.command,
             folder,
             self._completed(instructions) if instructions.inside else instructions,
             cache=self.cache,

@@ -8,11 +8,6 @@ from typing import Any
 
 from inductoscope.profiling.turns import Variant
 
-TORCH_NAMES = {
-    "torch._inductor.compile_fx": ("_compile_fx_inner",),
-    "torch._inductor.config": ("patch",),
-}
-
 
 @dataclass(frozen=True)
 class Flip:
@@ -36,6 +31,13 @@ class Flip:
     prediction: str = ""
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
+    # Whether it leaves an operation to eager: then it should be as fast as eager.
+    leaves_to_eager: bool = False
+
+    @property
+    def to_paste(self) -> str:
+        """What a user adds to the program; for what the program sets itself, in its place."""
+        return self.code.strip() or self.change
 
     @property
     def variant(self) -> Variant:

@@ -23,33 +23,13 @@ from inductoscope.model.kernel_place import KernelPlace, kernel_places
 from inductoscope.profiling.advice.flip import Flip
 from inductoscope.vocabulary.guard_reasons import read_guard
 
-TORCH_NAMES = {
-    "torch._dynamo.config": (
-        "allow_unspec_int_on_nn_module",
-        "assume_static_by_default",
-        "capture_scalar_outputs",
-    ),
-    "torch._inductor.config": (
-        "coordinate_descent_tuning",
-        "cpp.enable_tiling_heuristics",
-        "cpp.simdlen",
-        "cpp.threads",
-        "freezing",
-        "max_autotune",
-        "realize_opcount_threshold",
-        "triton.cudagraphs",
-    ),
-    "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("make_fallback",),
-}
-
 # No one waits for more than this many trials.
 MOST = 6
 _MOST_OPERATIONS = 3
 
 
 @dataclass(frozen=True)
-class Evidence:
+class RecordedEvidence:
     """What a recorded run of the program shows."""
 
     recording: Recording
@@ -64,12 +44,12 @@ class Evidence:
         return (finding for finding in self.findings if finding.rule in rules)
 
 
-Proposer = Callable[[Evidence], Iterator[Flip]]
+Proposer = Callable[[RecordedEvidence], Iterator[Flip]]
 
 
 def flips_for(recording: Recording) -> tuple[Flip, ...]:
     """The changes that are worth a trial, each once."""
-    evidence = Evidence(recording)
+    evidence = RecordedEvidence(recording)
     found: dict[str, Flip] = {}
     for propose in PROPOSERS:
         for flip in propose(evidence):
@@ -79,11 +59,10 @@ def flips_for(recording: Recording) -> tuple[Flip, ...]:
 
 # --- Dynamo ---------------------------------------------------------------------------------------
 
-_OF_MODULE = re.compile(r"integer attributes of the nn.Module|allow_unspec_int_on_nn_module")
 _SIZE = re.compile(r"size mismatch|\.size\(\)|shape\[")
 
 
-def _fewer_recompiles(evidence: Evidence) -> Iterator[Flip]:
+def _fewer_recompiles(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("recompiles"):
         again = [
             compile_
@@ -105,13 +84,13 @@ def _fewer_recompiles(evidence: Evidence) -> Iterator[Flip]:
             )
 
 
-def _function(finding: Finding, evidence: Evidence) -> str:
+def _function(finding: Finding, evidence: RecordedEvidence) -> str:
     found = (c.function for c in evidence.recording.compiles if c.id == finding.compile)
     return next(found, "")
 
 
 def _remedies(reasons: Sequence[str]) -> Iterator[tuple[str, str]]:
-    if any(_OF_MODULE.search(reason) for reason in reasons):
+    if any(read_guard(reason).is_of_module for reason in reasons):
         name = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
         yield name, f"import torch._dynamo\n{name}"
     if any(_SIZE.search(read_guard(reason).condition) for reason in reasons):
@@ -121,7 +100,7 @@ def _remedies(reasons: Sequence[str]) -> Iterator[tuple[str, str]]:
         )
 
 
-def _no_break_at_item(evidence: Evidence) -> Iterator[Flip]:
+def _no_break_at_item(evidence: RecordedEvidence) -> Iterator[Flip]:
     name = "torch._dynamo.config.capture_scalar_outputs = True"
     for compile_ in evidence.recording.compiles:
         for item in compile_.breaks:
@@ -138,7 +117,7 @@ def _no_break_at_item(evidence: Evidence) -> Iterator[Flip]:
 # --- Inductor's settings --------------------------------------------------------------------------
 
 
-def _vectorized(evidence: Evidence) -> Iterator[Flip]:
+def _vectorized(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("scalar_loop"):
         if SIMDLEN.rpartition("config.")[2] in finding.title:
             yield _setting("cpp.simdlen", None, finding, overrules=True)
@@ -146,12 +125,12 @@ def _vectorized(evidence: Evidence) -> Iterator[Flip]:
             yield _setting("cpp.enable_tiling_heuristics", False, finding)
 
 
-def _values_kept(evidence: Evidence) -> Iterator[Flip]:
+def _values_kept(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("recomputed"):
         yield _setting("realize_opcount_threshold", 4, finding)
 
 
-def _limit_lifted(evidence: Evidence) -> Iterator[Flip]:
+def _limit_lifted(evidence: RecordedEvidence) -> Iterator[Flip]:
     if not any(evidence.about("kept_apart")):
         return
     for compile_ in evidence.recording.compiles:
@@ -163,13 +142,13 @@ def _limit_lifted(evidence: Evidence) -> Iterator[Flip]:
                     yield _setting(setting, value, finding, overrules=True)
 
 
-def _weights_converted_once(evidence: Evidence) -> Iterator[Flip]:
+def _weights_converted_once(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("layout_copies"):
         if "freezing" in finding.advice:
             yield _setting("freezing", True, finding)
 
 
-def _other_launches(evidence: Evidence) -> Iterator[Flip]:
+def _other_launches(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("register_spills"):
         yield _setting("coordinate_descent_tuning", True, finding)
     for finding in evidence.about("tiny_kernels"):
@@ -202,7 +181,7 @@ for overload in torch.ops.aten.{name}.overloads():
 """
 
 
-def _left_to_eager(evidence: Evidence) -> Iterator[Flip]:
+def _left_to_eager(evidence: RecordedEvidence) -> Iterator[Flip]:
     """Operations of a kernel that a rule names, then others that Inductor takes apart."""
     named = {finding.compile: finding for finding in evidence.about(*_OPERATION)}
     found: dict[str, Finding | None] = {}
@@ -221,6 +200,7 @@ def _left_to_eager(evidence: Evidence) -> Iterator[Flip]:
             reason.rule if reason else "",
             reason.source if reason else "",
             code=LEAVE.format(name=name),
+            leaves_to_eager=reason is not None,
         )
 
 

@@ -55,7 +55,8 @@ class CallChecked(Event):
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
     call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
     nan-refused, if nan_asserts raised because of the program's own NaN; nan-likely, if there is
-    such NaN, but it may not be what it raised for; is_exact: the same to the last bit.
+    such NaN, but it may not be what it raised for; is_exact: the same to the last bit; eager,
+    compiled: seconds of the call, with its backward pass.
     """
 
     kind = "check"
@@ -64,6 +65,8 @@ class CallChecked(Event):
     verdict: str
     text: str
     is_exact: bool | None = None
+    eager: float = 0.0
+    compiled: float = 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

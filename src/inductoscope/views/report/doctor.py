@@ -111,7 +111,8 @@ def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
         return
     printer.line()
     printer.heading("Workaround")
-    state = "the program is correct with it" if found["verified"] else "did not help the program"
+    works = "measured" if view["verdict"] == v.SLOW else "the program is correct with it"
+    state = works if found["verified"] else "did not help the program"
     cost = (
         f"; the compiled call takes {found['slowdown']:.2f} times as long"
         if found["slowdown"]
