@@ -44,7 +44,8 @@ from inductoscope.profiling.machine.limits import (
 )
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import CallTimes, ProcessTimes
-from inductoscope.views.report.profile import headline, profile_view, seconds_text
+from inductoscope.views.report.profile import headline, profile_view
+from inductoscope.views.report.times import seconds_text
 from support.examples import stored
 from support.json_schema import violations
 

@@ -114,7 +114,8 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.profiling.kernels.running import profile_of, run_profiled
     from inductoscope.recording.location import create_recording
-    from inductoscope.views.report.profile import print_profile, profile_view
+    from inductoscope.views.report.profile import profile_view
+    from inductoscope.views.report.profile_text import print_profile
     from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
 

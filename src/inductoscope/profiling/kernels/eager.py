@@ -38,7 +38,7 @@ class EagerTimes:
 
 
 @dataclass(frozen=True)
-class Region:
+class ComparedRegion:
     """Kernels and operations that do the same work."""
 
     graph: str
@@ -112,9 +112,11 @@ def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
     return graph.calls > 0 and low > high and graph.seconds.median > _CLEARLY * eager.median
 
 
-def regions_of(kernels: Sequence[KernelProfile], times: Iterable[EagerTimes]) -> tuple[Region, ...]:
+def regions_of(
+    kernels: Sequence[KernelProfile], times: Iterable[EagerTimes]
+) -> tuple[ComparedRegion, ...]:
     """Regions of forward graphs, those that lose most time against eager first."""
-    found: list[Region] = []
+    found: list[ComparedRegion] = []
     for eager in times:
         rows = [
             row
@@ -126,7 +128,7 @@ def regions_of(kernels: Sequence[KernelProfile], times: Iterable[EagerTimes]) ->
             if not names or not all(name in eager.operations for name in names):
                 continue
             found.append(
-                Region(
+                ComparedRegion(
                     group[0].graph,
                     tuple(row.kernel for row in group),
                     tuple(names),

@@ -7,8 +7,9 @@ from typing import Any
 
 from inductoscope.profiling.settings.trials import SettingTrial, SettingTrials
 from inductoscope.profiling.statistics import FASTER, FEWEST_RUNS, SLOWER, TOO_FEW
-from inductoscope.views.report.profile import sample_view, time_text
+from inductoscope.views.report.profile import sample_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.views.report.times import time_text
 
 _STYLES = {FASTER: GOOD, SLOWER: BAD}
 
