@@ -14,7 +14,7 @@ import inductoscope
 from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.doctor.alarm import read_alarms
 from inductoscope.doctor.compare.values import same_generators
-from inductoscope.doctor.inside.kept_call import in_float32
+from inductoscope.doctor.inside.kept_call import in_precision
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.sentinel.inductor_dropout import (
     CannotRepeat,
@@ -216,15 +216,18 @@ def test_errors_of_the_same_call_are_alike_and_of_another_are_not() -> None:
     assert abs(other.value) < 0.1
 
 
-def test_a_kept_call_can_be_examined_in_float32_where_rounding_hides_nothing() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_kept_call_can_be_examined_in_a_precision_where_rounding_hides_nothing(
+    dtype: torch.dtype,
+) -> None:
     def low(x: torch.Tensor) -> torch.Tensor:
         with torch.autocast("cpu", torch.bfloat16):
             y = x @ x
         return y.to(torch.bfloat16).exp().bfloat16()
 
     x = numbers(4, 4)
-    candidate = in_float32(Candidate(captured(low, x), (x,)))
-    assert candidate.module(*candidate.inputs)[0].dtype is torch.float32
+    candidate = in_precision(Candidate(captured(low, x), (x,)), dtype)
+    assert candidate.module(*candidate.inputs)[0].dtype is dtype
 
 
 def test_a_folder_without_alarms_has_none(tmp_path: Path) -> None:

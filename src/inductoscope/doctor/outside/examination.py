@@ -186,7 +186,7 @@ class Doctor:
 def _why_not_proven(run: ProgramRun, found: Found | None) -> str:
     """Why the call that the sentinel kept proves nothing."""
     if found is not None and found.is_kept_call:
-        return "the kept call alone does not show it beyond rounding, not even in float32"
+        return "the kept call alone does not show it beyond rounding, not even in float64"
     if found is not None:
         return "the kept call was not examined: the graph is another one, or its inputs are missing"
     if not run.ended_well:
