@@ -6,6 +6,7 @@
 # make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
 # make bench-logs      reading large logs, beside tlparse
 # make bench-sentinel  what the sentinel costs, and how soon it notices a fault
+# make bench-profile   what profiling costs, and whether its times and floors hold
 # make bench-report    the page of 2,000 kernels, beside tlparse's
 # make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
@@ -19,7 +20,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report battery cases models endings recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report bench-profile battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -66,6 +67,9 @@ bench-logs: $(VENV)/.installed
 
 bench-sentinel: $(VENV)/.installed
 	$(BIN)/python -m bench.sentinel --json bench-results/sentinel.json
+
+bench-profile: $(VENV)/.installed
+	$(BIN)/python -m bench.profile --json bench-results/profile.json
 
 bench-report: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet tlparse || true
