@@ -68,6 +68,16 @@ def test_a_stage_that_alone_takes_longer_than_whole_plain_compiles_is_out_of_pro
     assert (found.stage, round(found.times)) == (stages.CODEGEN, 15)
 
 
+def test_a_stage_that_is_slow_for_every_graph_is_slow_beside_the_other_stages() -> None:
+    """Then plain graphs are slow, too, and must not be what to expect."""
+    everywhere = [
+        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 30.0}, (2.5,)) for n in (3, 240)
+    ]
+    found = explosion_of([CompileCost(8, {stages.LOWERING: 0.1, stages.CODEGEN: 30.0})], everywhere)
+    assert found is not None
+    assert (found.stage, round(found.times)) == (stages.CODEGEN, 10)
+
+
 def test_an_explosion_is_named_while_it_is_small_if_it_grows_steeply() -> None:
     """Quadratic, most of the time, and already longer than a whole plain compile."""
     costs = [

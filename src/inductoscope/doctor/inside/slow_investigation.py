@@ -41,7 +41,7 @@ from inductoscope.profiling.compile_time.judging import (
 from inductoscope.vocabulary import stages
 
 _PLAIN_SECONDS = 120.0
-_SHRINK_SECONDS = 75.0
+_SHRINK_SECONDS = 60.0
 # So many sizes show how compile time grows.
 _ENOUGH = 3
 # A part that takes this much of its stage is what the stage spends its time on.
@@ -106,8 +106,9 @@ class SlowInvestigation:
         self._plain = measure_plain(self._whole, nodes, self._forks, seconds=_PLAIN_SECONDS)
         if not self._plain:
             return None
-        self._limit = 2 * seconds_to_be_slow(self._plain, nodes, TIMES_PLAIN)
-        until = self._until(self._suspected.stage)
+        stage = self._suspected.stage
+        self._limit = 2 * seconds_to_be_slow(self._plain, nodes, TIMES_PLAIN, stage)
+        until = self._until(stage)
         costs: list[CompileCost] = []
         measured = None
         for part in self._parts():
@@ -151,14 +152,17 @@ class SlowInvestigation:
     def _shrink(self) -> None:
         stage = self._found.failure.stage
         forks = Forks(uses_gpu=bool(self._whole.device))
-        forks.seconds = seconds_to_be_slow(self._plain, self._part.size, TIMES_SMALLEST)
+        forks.seconds = seconds_to_be_slow(self._plain, self._part.size, TIMES_SMALLEST, stage)
         oracle = SlowOracle(forks, stage=stage, plain=self._plain)
-        oracle.deadline = time.monotonic() + _SHRINK_SECONDS
-        subject = Subject(self._part, self._found.failure, [])
-        for progress in shrink(subject, oracle, SHRINK_PASSES):
-            self._smallest = progress.candidate
-            if progress.text:
-                self._say(progress.text)
+        self._smallest = self._part
+        # What is left is made readable, however long the search for few nodes has taken.
+        for passes in (SHRINK_PASSES[:1], SHRINK_PASSES[1:-1], SHRINK_PASSES[-1:]):
+            oracle.deadline = time.monotonic() + _SHRINK_SECONDS / len(passes)
+            subject = Subject(self._smallest, self._found.failure, [])
+            for progress in shrink(subject, oracle, passes):
+                self._smallest = progress.candidate
+                if progress.text:
+                    self._say(progress.text)
         self._forks.count += forks.count
         if not all(self._smallest.recipes):
             self._smallest = with_exact_inputs(self._smallest)

@@ -59,7 +59,7 @@ def script_text(
         packaged,
         _run(candidate, failure, state),
         "\n".join(_FILL_FREE_MEMORY) if _needs_filled_memory(candidate, failure) else "",
-        _main(candidate, failure),
+        _main(candidate, failure, own_passes),
     ]
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
@@ -261,13 +261,13 @@ def _compile(candidate: Candidate) -> str:
     return f"torch.compile(fn{extra})"
 
 
-def _main(candidate: Candidate, failure: Failure) -> str:
+def _main(candidate: Candidate, failure: Failure, own_passes: str) -> str:
     compiled = _compile(candidate)
     if failure.kind == ERROR:
         lines = ["run(fn)", 'print("eager: ok")', f"run({compiled})", 'print("compiled: ok")']
         return _under_main(lines)
     if failure.kind == SLOW:
-        return slow_compile_text(candidate, compiled)
+        return slow_compile_text(candidate, compiled, own_passes)
     if failure.kind in (SIGNAL, HANG):
         return _watched(compiled, hangs=failure.kind == HANG)
     lines = [

@@ -9,6 +9,7 @@ from types import FunctionType, ModuleType
 from typing import Any
 
 from inductoscope.doctor.repro.own_passes import own_passes_text
+from inductoscope.doctor.repro.slow_compile_text import REPLACE
 from inductoscope.doctor.repro.source_parts import SourceParts
 from inductoscope.doctor.search.stack_samples import function_name
 from inductoscope.errors import ToolFailure
@@ -56,7 +57,7 @@ def _text(found: dict[str, FunctionType]) -> str:
     imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
     lines = [f"{place.replace(':', '.')} = {each.__name__}" for place, each in found.items()]
     head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
-    settings = "\n".join(lines)
+    settings = "\n    ".join([f"def {REPLACE}():", *lines])
     return f"{head}\n\n\n{parts.definitions}\n\n\n{settings}"
 
 

@@ -44,7 +44,7 @@ class SlowOracle(Oracle):
         return Failure(SLOW, text, stage=self.stage)
 
 
-def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float) -> float:
+def seconds_to_be_slow(plain: Sequence[CompileCost], nodes: int, times: float, stage: str) -> float:
     """How long a fork with a graph of so many nodes may take, until it is slow for certain."""
-    python, native = between(plain, nodes)
+    python, native = between(plain, nodes, stage)
     return _ROOM * (times + 1) * (python + native) + 1.0

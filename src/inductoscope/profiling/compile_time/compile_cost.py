@@ -64,14 +64,21 @@ class CompileCost:
         return max(every, key=lambda name: every[name], default="")
 
 
-def between(costs: Sequence[CompileCost], nodes: int) -> tuple[float, float]:
+def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[float, float]:
     """Seconds in torch's own code and in the native compiler that so many nodes would cost.
 
     A straight line through the smallest and the largest graph that was measured; never less than
-    the smallest one took.
+    the smallest one took. `stage` is the one that is judged: where it is slow for every graph, even
+    for these, it counts only as much as the slowest of the others.
     """
     small, large = min(costs, key=lambda c: c.nodes), max(costs, key=lambda c: c.nodes)
     share = (nodes - small.nodes) / (large.nodes - small.nodes) if large.nodes > small.nodes else 0
-    python = small.python_seconds + share * (large.python_seconds - small.python_seconds)
+    least, most = _usual_seconds(small, stage), _usual_seconds(large, stage)
+    python = least + share * (most - least)
     native = small.slowest_native + share * (large.slowest_native - small.slowest_native)
-    return max(python, small.python_seconds), max(native, small.slowest_native)
+    return max(python, least), max(native, small.slowest_native)
+
+
+def _usual_seconds(cost: CompileCost, stage: str) -> float:
+    others = [seconds for name, seconds in cost.in_python.items() if name != stage]
+    return sum(others) + min(cost.in_python.get(stage, 0.0), max(others, default=0.0))

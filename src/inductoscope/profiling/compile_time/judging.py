@@ -53,9 +53,8 @@ def explosion_of(
     if not stage:
         return None
     found = against_plain(largest, plain, stage)
-    least = min(plain, key=lambda cost: cost.nodes)
     finished = [cost for cost in costs if not cost.ended_in]
-    growth = growth_of(stage, finished, least.seconds_of(stage))
+    growth = growth_of(stage, finished, _least(plain, stage))
     growth = growth if growth is not None and growth.is_known else None
     found = Explosion(
         stage, found.nodes, found.seconds, found.plain_seconds, growth, found.is_at_least
@@ -72,12 +71,19 @@ def is_out_of_proportion(found: Explosion) -> bool:
 
 def against_plain(cost: CompileCost, plain: Sequence[CompileCost], stage: str) -> Explosion:
     """A stage of one compile beside the whole compile of as many plain nodes."""
-    python, native = between(plain, cost.nodes)
+    python, native = between(plain, cost.nodes, stage)
     # A native compiler is only compared with itself: how fast Python is says nothing about it.
     whole = native if stage in stages.NATIVE_COMPILES else python + native
     return Explosion(
         stage, cost.nodes, cost.seconds_of(stage), whole, is_at_least=bool(cost.ended_in)
     )
+
+
+def _least(plain: Sequence[CompileCost], stage: str) -> float:
+    """What the stage costs for next to nothing, unless that is out of proportion, too."""
+    small = min(plain, key=lambda cost: cost.nodes)
+    others = [seconds for name, seconds in small.in_python.items() if name != stage]
+    return min(small.seconds_of(stage), max(others, default=0.0))
 
 
 def _is_steep(growth: StageGrowth | None) -> bool:
