@@ -5,6 +5,9 @@ from __future__ import annotations
 import signal
 
 import pytest
+import torch
+import torch._inductor.config
+from torch._inductor.kernel.custom_op import CustomOpConfig, register_custom_op_autotuning
 
 from inductoscope.doctor.failure import (
     ERROR,
@@ -15,6 +18,7 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
+from inductoscope.doctor.search.error_location import is_benchmark
 from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.doctor.search.forks import ForkAnswer
 from inductoscope.recording.codec import encode
@@ -161,3 +165,41 @@ def test_a_kernel_complains_alike_in_a_package_and_without_one() -> None:
     )
     assert alone.text == packaged.text == f"RuntimeError: {said}"
     assert alone.is_same_as(packaged)
+
+
+# --- while choices are timed ----------------------------------------------------------------------
+
+
+@torch.library.custom_op("signature::pick", mutates_args=())
+def pick(table: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    if int(place.min()) < 1:
+        raise ValueError("places count from 1")
+    return table[place - 1]
+
+
+@pick.register_fake
+def _(table: torch.Tensor, place: torch.Tensor) -> torch.Tensor:
+    return table.new_empty(place.shape[0], table.shape[1])
+
+
+def test_an_operator_that_refuses_the_inputs_of_a_benchmark() -> None:
+    """Inductor makes up inputs to time choices with; its integers are zeros."""
+    register_custom_op_autotuning(
+        pick, configs=[CustomOpConfig(lambda table, place: table.index_select(0, place - 1))]
+    )
+    table, place = torch.randn(5, 4), torch.tensor([1, 5])
+    assert torch.equal(torch.ops.signature.pick(table, place), table[[0, 4]])
+    with (
+        torch._inductor.config.patch(force_disable_caches=True),
+        pytest.raises(Exception, match="places count from 1") as raised,
+    ):
+        torch.compile(torch.ops.signature.pick)(table, place)
+    failure = failure_of_error(raised.value)
+    assert failure.kind == ERROR
+    assert is_benchmark(failure.functions)
+
+
+def test_an_operator_that_refuses_the_programs_own_inputs_is_no_benchmark() -> None:
+    with pytest.raises(ValueError, match="places count from 1") as raised:
+        torch.ops.signature.pick(torch.randn(5, 4), torch.tensor([0]))
+    assert not is_benchmark(failure_of_error(raised.value).functions)

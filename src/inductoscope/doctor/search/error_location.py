@@ -36,6 +36,11 @@ TORCH_NAMES = {
     "torch._inductor.runtime.cache_dir_utils": ("cache_dir",),
 }
 
+_IN_BENCHMARK = (
+    "Inductor called it only to time it, on inputs that it made up, whose integers are all zero: "
+    "the benchmark is at fault, not what the program calls it with. For an operator of your own, "
+    "register_custom_op_autotuning takes input_gen_fns that make inputs it accepts"
+)
 _KERNEL_CALL = re.compile(r"\s*(?:\w+ = )?((?:cpp_|triton_|extern_kernels\.|torch\.ops\.)[\w.]+)\(")
 
 
@@ -70,6 +75,8 @@ def locate_error(candidate: Candidate, failure: Failure, forks: Forks) -> Locati
     if any(name.startswith("_load_triton_kernel") for name in functions):
         how = "the generated Triton code cannot even be loaded"
         return replace(place, stage=stages.TRITON_COMPILE, how=how)
+    if stage == stages.AUTOTUNE and failure.kind == ERROR and is_benchmark(functions):
+        return replace(place, how=_IN_BENCHMARK)
     if stage == stages.TRITON_COMPILE and failure.detail.startswith("triton_"):
         place = replace(place, kernel=failure.detail)
     if stage != stages.AOT:
@@ -92,6 +99,12 @@ def _at_kernel(candidate: Candidate, failure: Failure, forks: Forks) -> Location
     if failure.kind == ERROR and wrapper:
         return Location()  # What raised in a Python wrapper is on the stack.
     return replace(found, stage=failure.stage, text=failure.text) if found.kernel else found
+
+
+def is_benchmark(functions: Sequence[str]) -> bool:
+    """Whether Inductor was timing choices when an error was raised."""
+    timing = ("benchmark_choice (", "benchmark_choices (")
+    return any(name.startswith(timing) for name in functions)
 
 
 def _how_launched(functions: Sequence[str]) -> str:
