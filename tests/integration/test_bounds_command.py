@@ -11,6 +11,7 @@ from pathlib import Path
 from inductoscope.analysis.bounds.kernels import judge_recording
 from inductoscope.analysis.bounds.verdicts import Broken
 from inductoscope.analysis.rules import diagnose
+from support.examples import stored
 from support.json_schema import violations
 from support.programs import Workplace
 
@@ -210,3 +211,41 @@ def test_indices_of_32_bits_that_no_guard_protects_are_found(workplace: Workplac
     assert findings
     assert all("do not fit into 32 bits" in finding.title for finding in findings)
     assert all("and the guards admit that" in finding.evidence[0] for finding in findings)
+
+
+# Wrong for 17 rows, and for no other number of them.
+WRONG_AT_17 = """
+import torch
+from torch._inductor import ir
+
+def relu(x):
+    load, ops, size = x.make_loader(), m.ops, list(x.get_size())
+
+    def body(index):
+        rows = ops.index_expr(size[0], torch.int64)
+        is_17 = ops.eq(rows, ops.constant(17, torch.int64))
+        one = ops.constant(1.0, torch.float32)
+        value = ops.relu(load(index))
+        return ops.where(is_17, ops.add(value, one), value)
+
+    return ir.Pointwise.create(
+        device=x.get_device(), dtype=x.get_dtype(), inner_fn=body, ranges=size
+    )
+
+m.lowerings[torch.ops.aten.relu.default] = relu
+"""
+
+
+def test_a_program_that_is_wrong_at_one_size_only(workplace: Workplace) -> None:
+    """It was exported for 2 to 64 rows. Those that are tried before 17 are right."""
+    planted = workplace.plant("torch._inductor.lowering", WRONG_AT_17)
+    words = [sys.executable, "-m", "inductoscope", "bounds", str(stored("exported_package"))]
+    done = workplace.call([*words, "--sizes", "--json", "-"], **planted)
+    assert done.returncode == 1, done.stderr
+    found = json.loads(done.stdout)
+    assert violations("bounds", found) == []
+    (trial,) = found["trials"]
+    assert trial["fails"]
+    assert trial["sizes"] == {"s77": 17}
+    assert "= 17, one more than 16, where vectors and tiles end (2 to 64): " in trial["text"]
+    assert "differs from eager" in trial["text"]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from inductoscope.analysis.bounds.context import Context, NameRange
+from inductoscope.analysis.bounds.edge_sizes import edge_sizes
 from inductoscope.analysis.bounds.evaluation import value_of
 from inductoscope.analysis.bounds.expressions import read_expression
 from inductoscope.analysis.bounds.judging import judge_parts
@@ -298,3 +299,32 @@ def least(goal: object, values: dict[str, int]) -> int:
         return value_of(written(goal), values)
     except NoValue:
         return 0
+
+
+# --- sizes to try ---------------------------------------------------------------------------------
+
+
+def edges(symbol: SizeSymbol, *assumed: str, index: str = "p0") -> dict[int, str]:
+    sizes = AdmittedSizes(GraphMemory({}, {"s0": symbol}, {}, assumed))
+    return {edge.value: edge.why for edge in edge_sizes(sizes, [read_expression(index)])}
+
+
+def test_both_ends_of_a_range_and_where_vectors_end_are_tried() -> None:
+    found = edges(SizeSymbol("2", "50", "8"))
+    assert found[2] == "the smallest that is admitted"
+    assert found[50] == "the largest that is admitted"
+    assert {3, 49, 7, 9, 15, 16, 17, 31, 32, 33} <= found.keys()
+    assert 8 not in found  # The run had it.
+
+
+def test_sizes_around_what_the_code_divides_by_are_tried() -> None:
+    found = edges(SizeSymbol("2", "int_oo", "100"), index="p0 + ((s0 + 1)//12)")
+    assert found[97] == "one more than a multiple of 12, by which the code divides it"
+    assert {95, 96} <= found.keys()
+
+
+def test_only_sizes_that_the_guards_admit_are_tried() -> None:
+    assert all(value % 8 == 0 for value in edges(ANY, "Eq(Mod(s0, 8), 0)"))
+    assert max(edges(SizeSymbol("2", "int_oo", "8"))) <= 4096
+    assert 0 in edges(SizeSymbol("0", "9", "8"))
+    assert edges(SizeSymbol("0", "9", "")) == {}  # Not known before the run.

@@ -72,6 +72,19 @@ def judge_index_types(
                 yield judged, kernel
 
 
+def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expression]:
+    """Every index in the loop bodies of a graph."""
+    for node in read_schedule(recording, graph.scheduled_after or graph.scheduled_before):
+        for leaf in node.leaves:
+            try:
+                body = read_body(recording.payload(leaf.body)) if leaf.body else None
+            except (NotUnderstood, *FAILURES):
+                continue
+            if body is not None:
+                yield from (access.index for access in body.accesses)
+                yield from body.ranges.values()
+
+
 def judge_graph(
     recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
 ) -> JudgedGraph:

@@ -87,6 +87,11 @@ class AdmittedSizes:
         """The range of each symbol."""
         return {name: _span(symbol) for name, symbol in self.memory.symbols.items()}
 
+    def ends(self, name: str) -> tuple[int | None, int | None]:
+        """The smallest and the largest value of a symbol; None where there is no such end."""
+        symbol = self.memory.symbols[name]
+        return _end(symbol.lower), _end(symbol.upper)
+
     def unknown(self, names: Iterable[str]) -> list[str]:
         """Those of the names of which no range is known."""
         return sorted(name for name in names if name not in self.memory.symbols)
@@ -141,8 +146,7 @@ class AdmittedSizes:
 
     def _choices(self, name: str) -> list[int]:
         symbol = self.memory.symbols[name]
-        low = _end(symbol.lower)
-        high = _end(symbol.upper)
+        low, high = self.ends(name)
         lowest = 0 if low is None else max(low, 0)
         usual = [int(symbol.value)] if symbol.value.isdecimal() else []
         found = [*usual, *(lowest + step for step in _STEPS), *_VALUES]

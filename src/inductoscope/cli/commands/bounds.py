@@ -30,18 +30,29 @@ if TYPE_CHECKING:
     help="Compile the graph again and run it at a size that breaks.",
 )
 @click.option(
+    "--sizes",
+    "edges",
+    is_flag=True,
+    help="Compile every graph again and run it at the ends of its sizes' ranges.",
+)
+@click.option(
     "--timeout",
     type=click.FloatRange(min=1),
     default=300.0,
     show_default=True,
     metavar="SECONDS",
-    help="With --try: stop one graph after this long.",
+    help="With --try or --sizes: stop one graph after this long.",
 )
 @pager_option
 @json_option("every access")
 @quiet_option
 def command(
-    recording: Path | None, trying: bool, timeout: float, json_path: str | None, quiet: bool
+    recording: Path | None,
+    trying: bool,
+    edges: bool,
+    timeout: float,
+    json_path: str | None,
+    quiet: bool,
 ) -> None:
     """Prove that kernels stay inside their buffers.
 
@@ -54,9 +65,10 @@ def command(
     inductoscope bounds RECORDING --try
 
     --try runs the graph at such a size on the CPU, in a child process, with made-up inputs in
-    guarded memory, and compares with eager.
+    guarded memory, and compares with eager. --sizes does so for every graph whose sizes may vary,
+    at both ends of each range, and around multiples and vectors.
 
-    Exit code: 0 nothing is broken, 1 an access or an index is broken, 2 unreadable input.
+    Exit code: 0 nothing is broken, 1 an access, an index or a run is, 2 unreadable input.
     """
     from inductoscope.analysis.bounds.kernels import judge_recording
     from inductoscope.model.fold import load
@@ -67,24 +79,36 @@ def command(
     loaded = load(recording or last_recording())
     judged = list(judge_recording(loaded))
     view = bounds_view(loaded, judged)
-    if trying:
-        view["trials"] = _trials(loaded, judged, timeout=timeout, quiet=quiet)
+    if trying or edges:
+        wanted = (trying, edges)
+        view["trials"] = _trials(loaded, judged, wanted, timeout=timeout, quiet=quiet)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
         with long_output() as printer:
             print_bounds(printer, view)
-    sys.exit(1 if is_broken(view) else 0)
+    sys.exit(1 if is_broken(view) or any(t["fails"] for t in view["trials"]) else 0)
 
 
 def _trials(
-    recording: Recording, judged: list[JudgedGraph], *, timeout: float, quiet: bool
+    recording: Recording,
+    judged: list[JudgedGraph],
+    wanted: tuple[bool, bool],
+    *,
+    timeout: float,
+    quiet: bool,
 ) -> list[dict[str, Any]]:
     from dataclasses import asdict
 
-    from inductoscope.doctor.search.size_trials import try_broken_sizes
+    from inductoscope.doctor.search.size_trials import try_broken_sizes, try_edge_sizes
     from inductoscope.views.report.progress import ProgressLine
 
     with ProgressLine(quiet=quiet) as progress:
-        trials = list(try_broken_sizes(recording, judged, seconds=timeout, say=progress.say))
+        ways = (try_broken_sizes, try_edge_sizes)
+        trials = [
+            trial
+            for way, is_wanted in zip(ways, wanted, strict=True)
+            if is_wanted
+            for trial in way(recording, judged, seconds=timeout, say=progress.say)
+        ]
     return [asdict(trial) for trial in trials]

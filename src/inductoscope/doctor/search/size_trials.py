@@ -11,14 +11,15 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from inductoscope.analysis.bounds.edge_sizes import EdgeSize, edge_sizes
 from inductoscope.analysis.bounds.evaluation import NoValue, value_of
 from inductoscope.analysis.bounds.expressions import NotUnderstood
-from inductoscope.analysis.bounds.kernels import JudgedGraph
+from inductoscope.analysis.bounds.kernels import JudgedGraph, judged_indices
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
 from inductoscope.analysis.bounds.verdicts import Broken, JudgedAccess
 from inductoscope.model.entities import Recording
@@ -26,6 +27,7 @@ from inductoscope.model.memory import GraphMemory
 from inductoscope.processes.limited import ChildLimits, ChildProgram, ChildResult, run_child
 from inductoscope.recording.values import members
 from inductoscope.targets.recompile.work_list import GraphOrder, captured_graphs
+from inductoscope.vocabulary.counting import count_of
 
 _CHILD = Path(__file__).with_name("size_trial_child.py")
 
@@ -44,10 +46,11 @@ class SizeTrial:
 
 @dataclass(frozen=True)
 class TrialOrder:
-    """For the child: a graph as it was recorded, and with the size in place of the symbols."""
+    """For the child: a graph as it was recorded, and with sizes in place of the symbols."""
 
     recorded: GraphOrder
-    sized: GraphOrder
+    # Called one after the other, up to the first that shows a fault.
+    sized: tuple[GraphOrder, ...]
     # Values that inputs must hold somewhere, by the input's name.
     values: Mapping[str, int]
 
@@ -58,8 +61,8 @@ class TrialOrder:
 def trial_order_from(text: str) -> TrialOrder:
     """The order that `to_json` wrote."""
     data = json.loads(text)
-    graphs = {name: GraphOrder(**data[name]) for name in ("recorded", "sized")}
-    return TrialOrder(values=data["values"], **graphs)
+    sized = tuple(GraphOrder(**graph) for graph in data["sized"])
+    return TrialOrder(GraphOrder(**data["recorded"]), sized, data["values"])
 
 
 def try_broken_sizes(
@@ -96,18 +99,22 @@ def _try(
     if graph is None:
         return "the captured graph is not in the recording, so it cannot be run", False
     try:
-        order = trial_order(graph, found.memory, broken)
+        order = trial_order(graph, found.memory, [all_sizes(found.memory, broken)], broken.values)
     except (NotUnderstood, NoValue):
         return "the inputs have sizes that cannot be computed from the recording", False
+    text, fails, _ = _outcome(_ended(order, seconds))
+    return text, fails
+
+
+def _ended(order: TrialOrder, seconds: float) -> ChildResult:
     with tempfile.TemporaryDirectory(prefix="inductoscope-size-") as name:
         (path := Path(name, "order.json")).write_text(order.to_json(), "utf-8")
-        ended = run_child(
+        return run_child(
             ChildProgram(_CHILD, (str(path),), _environment(Path(name))),
             ChildLimits(seconds=seconds),
             Path(name),
             lambda event: None,
         )
-    return _outcome(ended)
 
 
 def _environment(scratch: Path) -> dict[str, str]:
@@ -122,17 +129,70 @@ def _environment(scratch: Path) -> dict[str, str]:
     }
 
 
-def _outcome(ended: ChildResult) -> tuple[str, bool]:
+def _outcome(ended: ChildResult) -> tuple[str, bool, int]:
+    """What is said, whether it shows a fault, and how many sizes were called."""
+    calls = sum(event.get("event") == "calling" for event in ended.events)
     said = next((e for e in reversed(ended.events) if e.get("event") == "ran"), None)
     if said is not None:
-        return str(said.get("text", "")), said.get("fails") is True
-    started = any(event.get("event") == "calling" for event in ended.events)
-    if ended.signal and started:
-        return f"the compiled graph dies of {ended.signal} at this size", True
+        return str(said.get("text", "")), said.get("fails") is True, calls
+    if ended.signal and calls:
+        return f"the compiled graph dies of {ended.signal} at this size", True, calls
     if ended.exit_code is None:
-        return "the time was up before the graph had run", False
+        return "the time was up before the graph had run", False, calls
     last = ended.output.strip().splitlines()[-1:] or ["no word of why"]
-    return f"the graph could not be run here: {last[0][:300]}", False
+    return f"the graph could not be run here: {last[0][:300]}", False, calls
+
+
+# --- sizes that nothing speaks against ------------------------------------------------------------
+
+
+def try_edge_sizes(
+    recording: Recording,
+    judged: list[JudgedGraph],
+    *,
+    seconds: float,
+    say: Callable[[str], None] = lambda text: None,
+) -> Iterator[SizeTrial]:
+    """Every graph with sizes that may vary, at the ends of their ranges and where code changes."""
+    graphs = {graph.compile: graph for graph in captured_graphs(recording, exported=True)}
+    seen = set()
+    for found in judged:
+        graph = graphs.get(found.compile.id)
+        edges = list(
+            edge_sizes(AdmittedSizes(found.memory), judged_indices(recording, found.graph))
+        )
+        if graph is None or not edges or found.compile.id in seen:
+            continue
+        seen.add(found.compile.id)
+        say(f"running {found.graph.key} at {count_of(len(edges), 'unusual size')}")
+        yield _at_edges(graph, found, edges, seconds)
+
+
+def _at_edges(
+    graph: GraphOrder, found: JudgedGraph, edges: list[EdgeSize], seconds: float
+) -> SizeTrial:
+    """One child for all of them: the graph is compiled once."""
+    key = found.graph.key
+    try:
+        order = trial_order(graph, found.memory, [edge.sizes for edge in edges], {})
+    except (NotUnderstood, NoValue):
+        return SizeTrial(key, "", "", {}, False, "the sizes of its inputs cannot be computed")
+    text, fails, calls = _outcome(_ended(order, seconds))
+    last = edges[max(calls - 1, 0)]
+    if fails:
+        where = f"{_told(found.memory, last)}: {text}"
+        return SizeTrial(key, "", "", last.sizes, True, where)
+    done = ", ".join(f"{edge.symbol} = {edge.value}" for edge in edges[:calls])
+    return SizeTrial(key, "", "", {}, False, f"{text} ({done})" if done else text)
+
+
+def _told(memory: GraphMemory, edge: EdgeSize) -> str:
+    """Which size it is, what is special about it, and what was said of it."""
+    symbol = memory.symbols[edge.symbol]
+    low, high = AdmittedSizes(memory).ends(edge.symbol)
+    admitted = f"{low or 0} or more" if high is None else f"{low or 0} to {high}"
+    name = f"{edge.symbol} ({symbol.source})" if symbol.source else edge.symbol
+    return f"{name} = {edge.value}, {edge.why} ({admitted})"
 
 
 # --- the graph at a size --------------------------------------------------------------------------
@@ -148,16 +208,25 @@ def all_sizes(memory: GraphMemory, broken: Broken) -> dict[str, int]:
     return {**usual, **broken.sizes}
 
 
-def trial_order(graph: GraphOrder, memory: GraphMemory, broken: Broken) -> TrialOrder:
+def trial_order(
+    graph: GraphOrder,
+    memory: GraphMemory,
+    choices: Sequence[Mapping[str, int]],
+    given: Mapping[str, int],
+) -> TrialOrder:
     """What the child needs; raises where a size of an input is not known."""
-    sizes, values = AdmittedSizes(memory), all_sizes(memory, broken)
+    return TrialOrder(graph, tuple(_at(graph, memory, sizes) for sizes in choices), dict(given))
+
+
+def _at(graph: GraphOrder, memory: GraphMemory, values: Mapping[str, int]) -> GraphOrder:
+    sizes = AdmittedSizes(memory)
 
     def number(text: Any) -> int:
         return text if type(text) is int else value_of(sizes.read(str(text)), values)
 
     data = dict(graph.graph)
     data["nodes"] = [_sized(node, number) for node in data.get("nodes") or []]
-    return TrialOrder(graph, replace(graph, graph=data), dict(broken.values))
+    return replace(graph, graph=data)
 
 
 def _sized(node: Any, number: Callable[[Any], int]) -> Any:
