@@ -320,6 +320,27 @@ with tempfile.TemporaryDirectory() as folder:
         ),
     ),
     ProgramEnding(
+        "called-package",
+        "AOTInductor makes a package, and the program calls it",
+        """\
+import tempfile, torch
+from torch.export.pt2_archive._package import load_pt2
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.relu(x) * 2
+exported = torch.export.export(Model(), (torch.ones(8),))
+with tempfile.TemporaryDirectory() as folder:
+    path = f"{folder}/m.pt2"
+    torch._inductor.aoti_compile_and_package(exported, package_path=path)
+    print(load_pt2(path).aoti_runners["model"](torch.ones(8)).sum())
+""",
+        _said(
+            Said(0, r"^inductoscope: the program ended with exit code 0"),
+            Said(0, r"^clean: Nothing found on this machine .*: 1 call of 1 compiled graph"),
+            _ENDED,
+        ),
+    ),
+    ProgramEnding(
         "subprocess",
         "a child process fails, and its parent says so",
         "import subprocess, sys\ncode = '''"

@@ -9,6 +9,8 @@ import pytest
 
 from inductoscope.doctor.outside.hypotheses import refused_nan, verdict_of_first
 from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
+from inductoscope.doctor.outside.not_checked import has_cpp_wrapper
+from inductoscope.model.fold import load
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import (
     NAN_LIKELY,
@@ -23,6 +25,7 @@ from inductoscope.recording.events.checking import (
 from inductoscope.recording.events.compiling import CompileEnd, CompileStart
 from inductoscope.recording.events.process import ExceptionUncaught
 from inductoscope.vocabulary.nan_checks import refused_variable
+from support.examples import stored
 from support.program_cases import ENDS_WELL, FAILS, End, written_case
 
 MADE_HERE = CompileStart(compile="aoti/0", function="Model", flow="AOTInductor")
@@ -322,3 +325,9 @@ def test_torchs_check_for_nan_is_told_by_its_line_or_its_message() -> None:
     assert refused_variable("RuntimeError", "At least one INF in arg0_1", "") == "arg0_1"
     assert refused_variable("AssertionError", "", "    assert not x.any()\n") == ""
     assert refused_variable("ValueError", "At least one INF in arg0_1", line) == ""
+
+
+def test_a_wrapper_in_cpp_is_told_from_one_in_python() -> None:
+    """Buffers that it allocates itself are not surrounded by other bytes in the first call."""
+    assert has_cpp_wrapper(load(stored("exported_package")))
+    assert not has_cpp_wrapper(load(stored("training_step")))

@@ -6,6 +6,10 @@ Nothing here imports torch, which is still being imported when they are installe
 from __future__ import annotations
 
 import functools
+import os
+import re
+import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +22,7 @@ from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 _COMPILE = TorchName("torch._inductor.compile_fx", "compile_fx_aot")
 _PACKAGE = TorchName("torch._inductor.package.package", "package_aoti")
 _LOAD = TorchName("torch._inductor.package.package", "load_package")
+_LOAD_FROM_ARCHIVE = TorchName("torch.export.pt2_archive._package", "_load_aoti")
 _CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
 _LOAD_LIBRARY = TorchName("torch._export", "aot_load")
 # Of the function that compiles.
@@ -57,10 +62,30 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
         ),
         Hook(
             stage=stages.RUNTIME,
+            records="packages of AOTInductor that load_pt2 loads",
+            wraps=(Wrap(_LOAD_FROM_ARCHIVE, _loading),),
+        ),
+        Hook(
+            stage=stages.RUNTIME,
             records="libraries of AOTInductor: loaded and called",
             wraps=(Wrap(_LOAD_LIBRARY, _loading_library),),
         ),
     )
+
+
+class _Loads(threading.local):
+    """Whether this thread is loading a package."""
+
+    is_inside = False
+
+
+_loads = _Loads()
+
+
+def _is_torchs_copy(path: Any) -> bool:
+    """Torch writes a package that is given as a stream to a file, which says nothing of it."""
+    folder, name = os.path.split(path) if isinstance(path, str) else ("", "")
+    return folder == tempfile.gettempdir() and bool(re.fullmatch(r"tmp\w{8}\.pt2", name))
 
 
 def _is_watched() -> bool:
@@ -83,14 +108,19 @@ def _packaging(original: Callable[..., Any]) -> Callable[..., Any]:
 def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def load_package(path: Any, model_name: str = "model", *args: Any, **kwargs: Any) -> Any:
-        if not _is_watched():
+        # One of the functions that load a package calls the other.
+        if not _is_watched() or _loads.is_inside or _is_torchs_copy(path):
             return original(path, model_name, *args, **kwargs)
         from inductoscope.doctor.inside.checked_package import PACKAGES
         from inductoscope.doctor.inside.torchs_cpp_library import before_loading
 
         def load() -> Any:
             SCOPE.guard(before_loading, path, model_name)
-            return original(path, model_name, *args, **kwargs)
+            _loads.is_inside = True
+            try:
+                return original(path, model_name, *args, **kwargs)
+            finally:
+                _loads.is_inside = False
 
         model = PACKAGES.loaded(load, path, model_name)
         SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)

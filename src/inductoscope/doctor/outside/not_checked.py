@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.model.entities import Recording
+from inductoscope.model.wrapper_calls import run_function
 from inductoscope.recording.events.checking import OUTSIDE
 from inductoscope.vocabulary.counting import count_of
 
@@ -20,7 +22,7 @@ def what_was_not_checked(case: ProgramCase) -> list[str]:
         *_graphs_never_called(case),
         *_python_code(case),
         *_random_values(case),
-        *_memory_of_packages(case),
+        *_memory_of_cpp_wrappers(case),
         *_own_mistakes(case),
     ]
 
@@ -64,14 +66,25 @@ def _random_values(case: ProgramCase) -> list[str]:
     return [f"the random numbers that compiled code draws by itself ({names})"]
 
 
-def _memory_of_packages(case: ProgramCase) -> list[str]:
-    """Other calls are repeated in memory where such a read shows."""
-    if not any(compile_.flow for compile_ in case.recording.compiles):
+def _memory_of_cpp_wrappers(case: ProgramCase) -> list[str]:
+    """Calls of other graphs are repeated in memory where such a read shows."""
+    recording = case.recording
+    if any(compile_.flow for compile_ in recording.compiles):
+        who, owner = "a kernel of a package", "the package"
+    elif has_cpp_wrapper(recording):
+        who, owner = "a kernel", "a wrapper in C++ (cpp_wrapper=True)"
+    else:
         return []
     return [
-        "whether a kernel of a package reads past the end of a buffer that the package itself "
-        "allocates, and is right by chance (see also: inductoscope bounds)"
+        f"whether {who} reads past the end of a buffer that {owner} itself allocates, and is right "
+        "by chance (see also: inductoscope bounds)"
     ]
+
+
+def has_cpp_wrapper(recording: Recording) -> bool:
+    """Whether a graph was compiled with a wrapper in C++."""
+    wrappers = (graph.wrapper for one in recording.compiles for graph in one.inductor)
+    return any(run_function(recording.payload(digest)) for digest in wrappers if digest)
 
 
 def _own_mistakes(case: ProgramCase) -> list[str]:
