@@ -55,7 +55,7 @@ _NOTHING_MEASURED = 4
     show_default=True,
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="With --try: stop one run of the program after this long.",
+    help="With --try and --advise: stop one run of the program after this long.",
 )
 @click.option(
     "--compile",
@@ -69,6 +69,11 @@ _NOTHING_MEASURED = 4
     metavar="N",
     help="With --compile: repeat the largest graph up to N times, and say how each stage grows.",
 )
+@click.option(
+    "--advise",
+    is_flag=True,
+    help="Say what would be faster: try what rules suggest in the program, and measure it.",
+)
 @quiet_option
 @program_argument
 def command(
@@ -81,6 +86,7 @@ def command(
     time_limit: float,
     compile_time: bool,
     grow: int | None,
+    advise: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -107,6 +113,12 @@ def command(
     \b
     inductoscope profile --compile --grow 8 bench.py
 
+    --advise runs it once to see what may make it slow, then with each change that may help, every
+    second call of a compiled function in eager, and shows what each change saves.
+
+    \b
+    inductoscope profile --advise bench.py
+
     The machine's limits are measured once and kept in ~/.cache/inductoscope/machine.
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
@@ -124,6 +136,9 @@ def command(
     to_run = resolve_command(words)
     if tries:
         _compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
+        return
+    if advise:
+        _advise(to_run, output, time_limit, json_path, quiet=quiet)
         return
     if compile_time:
         _profile_compile(to_run, output, grow or 0, json_path, quiet=quiet)
@@ -178,6 +193,42 @@ def _profile_compile(
     if profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
+
+
+def _advise(
+    to_run: list[str], output: Path | None, time_limit: float, json_path: str | None, *, quiet: bool
+) -> None:
+    """Run the program once, then with each change that may help, and print what it saves."""
+    import tempfile
+
+    from inductoscope.capture.launch import run_recorded
+    from inductoscope.model.fold import load
+    from inductoscope.profiling.advice.flips import flips_for
+    from inductoscope.profiling.advice.trials import Budget, try_flips
+    from inductoscope.recording.location import create_recording
+    from inductoscope.views.report.advice import advice_view, print_advice
+    from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.report.terminal import Printer, write_json
+
+    folder = create_recording(to_run, output=output, fresh=True).absolute()
+    ending = run_recorded(to_run, folder, fresh=True, stdout=STANDARD_ERROR)
+    if ending.exit_code != 0:
+        end_as(ending.exit_code, ending.signal)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    flips = flips_for(load(folder))
+    with (
+        tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
+        ProgressLine(quiet=quiet) as progress,
+    ):
+        budget = Budget(seconds=time_limit)
+        results = try_flips(to_run, flips, Path(trials), budget, progress.say)
+    view = advice_view(results, to_run, str(folder))
+    if json_path:
+        write_json(view, json_path)
+    if json_path != "-":
+        print_advice(Printer(sys.stderr), view)
+    if results.base is None and not results.trials:
+        sys.exit(_NOTHING_MEASURED)
 
 
 def _compare_settings(
