@@ -1,0 +1,167 @@
+"""Which changes are worth a trial, and how what came of them is shown."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.profiling.advice.alternating import IN_EAGER, AlternatingClock
+from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.flips import flips_for
+from inductoscope.profiling.advice.trials import AgainstEager, FlipTrial, TrialResults
+from inductoscope.profiling.statistics import Sample, compare
+from inductoscope.profiling.timings import FUNCTION, GRAPH
+from inductoscope.views.report.advice import advice_view, print_advice
+from inductoscope.views.report.terminal import Printer
+from support.examples import NAMES, stored, write_recording
+
+KERNELS = Path(__file__).resolve().parents[1] / "data" / "cpp_kernels"
+ABOUT: dict[str, Any] = {"compile": "0/0", "graph": "0/0 inference"}
+GRAPH_TEXT, KERNEL = (f"{n:032x}" for n in range(2))
+
+
+def recorded(
+    folder: Path, kernel: str, *nodes: tuple[str, str], settings: dict[str, str] | None = None
+) -> tuple[Flip, ...]:
+    """The changes that a recording of one kernel suggests, whose nodes are operation and origin."""
+    graph = [
+        {"name": f"n{number}", "op": "call_function", "target": f"aten.{name}.default",
+         "aten": f"aten.{origin}.default"}
+        for number, (name, origin) in enumerate(nodes)
+    ]  # fmt: skip
+    path = write_recording(
+        folder,
+        {"kind": "compile-start", "compile": "0/0", "function": "f", "file": "/model.py"},
+        {"kind": "settings", "compile": "0/0", "config": settings or {}},
+        {"kind": "inductor-start", "phase": "inference", **ABOUT},
+        {"kind": "graph", "stage": "post-grad", "payload": GRAPH_TEXT, **ABOUT},
+        {"kind": "kernel", "name": "cpp_fused_0", "language": "C++", "payload": KERNEL,
+         "origins": [node["name"] for node in graph], **ABOUT},
+        payloads={GRAPH_TEXT: {"nodes": graph}, KERNEL: (KERNELS / kernel).read_text()},
+    )  # fmt: skip
+    return flips_for(load(path))
+
+
+def test_a_setting_of_the_program_is_overruled(tmp_path: Path) -> None:
+    setting = {"torch._inductor.config.cpp.simdlen": "1"}
+    (flip,) = recorded(tmp_path / "r", "no_simd.cpp", ("sin", "sin"), settings=setting)
+    assert flip.change == "torch._inductor.config.cpp.simdlen = None"
+    # The program sets it after torch is imported, so the change comes just before the compile.
+    assert "torch._inductor.config.patch({'cpp.simdlen': None})" in flip.variant.code
+
+
+@pytest.mark.parametrize(
+    ("kernel", "nodes", "change"),
+    [
+        ("group_norm.cpp", ("var_mean", "native_group_norm"), "leave native_group_norm to eager"),
+        ("index_add.cpp", ("index_put_", "index_add"), "leave index_add to eager"),
+        ("i1e.cpp", ("special_i1e", "special_i1e"), "leave special_i1e to eager"),
+    ],
+)
+def test_an_operation_is_left_to_eager(
+    tmp_path: Path, kernel: str, nodes: tuple[str, str], change: str
+) -> None:
+    flips = recorded(tmp_path / "r", kernel, nodes, ("relu", "relu"))
+    assert [flip.change for flip in flips] == [change]
+    assert flips[0].leaves_to_eager
+
+
+@pytest.mark.parametrize("name", ["relu_add_sum", "training_step"])
+def test_nothing_is_tried_on_healthy_programs(name: str) -> None:
+    assert name in NAMES
+    assert flips_for(load(stored(name))) == ()
+
+
+# --- calls in turns -------------------------------------------------------------------------------
+
+
+class HeldClock(AlternatingClock):
+    """Time goes by one step per look, so that no call takes longer than another."""
+
+    def __init__(self) -> None:
+        self._now = 0
+        super().__init__(self._tick)
+
+    def _tick(self) -> int:
+        self._now += 1
+        return self._now
+
+
+def test_every_second_call_of_a_warm_function_is_made_in_eager(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stances: list[str] = []
+
+    def in_eager(function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            stances.append("eager")
+            return function(*args)
+
+        return call
+
+    module = "inductoscope.profiling.advice.alternating._in_eager"
+    monkeypatch.setattr(module, in_eager)
+    clock = HeldClock()
+
+    def work(number: int) -> int:
+        stances.append(f"call {number}")
+        if number == 0:
+            clock.compile_begins()
+        return number
+
+    timed = clock.timed(work, "f")
+    assert [timed(number) for number in range(6)] == list(range(6))
+    # Compiled, warmed up, then in turns.
+    assert stances == [
+        "call 0", "call 1", "eager", "call 2", "call 3", "eager", "call 4", "call 5"
+    ]  # fmt: skip
+    counts = {(calls.kind, calls.name): calls.count for calls in clock.as_data(1).calls}
+    assert counts == {(FUNCTION, "f"): 2, (IN_EAGER, "f"): 1}
+
+
+def test_graphs_are_left_alone() -> None:
+    def graph() -> None:
+        pass
+
+    assert HeldClock().timed(graph, "graph", GRAPH) is graph
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def sample(middle: float) -> Sample:
+    return Sample(tuple(middle * (1 + part / 100) for part in range(-4, 5)))
+
+
+def test_what_helps_is_shown_with_what_was_predicted() -> None:
+    base = AgainstEager(sample(3.0), sample(1.0), seconds=0.5, calls=20)
+    helps = Flip("leave x to eager", "why", predicted=1.0, prediction="lost", code="paste = me")
+    useless = Flip("y = 1", "why not")
+    trials = (
+        FlipTrial(helps, base.compiled, sample(1.0), 1.1, compare(sample(3.0), sample(1.0))),
+        FlipTrial(useless, base.compiled, sample(3.0), 0.0, compare(sample(3.0), sample(3.0))),
+    )
+    view = advice_view(TrialResults(trials, base, runs=4), ["python", "x.py"], "/recording")
+    assert json.loads(json.dumps(view, allow_nan=False)) == view
+    assert [row["change"] for row in view["advice"]] == ["leave x to eager"]
+    assert [row["change"] for row in view["without_effect"]] == ["y = 1"]
+    page = io.StringIO()
+    print_advice(Printer(page), view)
+    text = " ".join(page.getvalue().split())
+    assert "compiled calls take 3.00 times as long as in eager" in text
+    assert "saves 1.10 s per run (predicted: 1.00 s, lost); 0.33 of the time is left" in text
+    assert "no help: y = 1" in text
+    assert max(map(len, page.getvalue().splitlines())) <= 80
+
+
+def test_a_program_without_enough_calls_gets_no_advice() -> None:
+    view = advice_view(TrialResults((), None, "No compiled function is called."), ["x"], "/r")
+    page = io.StringIO()
+    print_advice(Printer(page), view)
+    assert "No compiled function is called." in page.getvalue()
+    assert "Nothing that helps was found" in page.getvalue()
