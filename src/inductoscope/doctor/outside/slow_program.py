@@ -1,4 +1,4 @@
-"""The verdict slow, and what was tried against it."""
+"""What was tried against a slow program."""
 
 from __future__ import annotations
 
@@ -8,15 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.verdict import Verdict, Workaround
+from inductoscope.doctor.verdict import Workaround
 from inductoscope.profiling.advice.trials import FlipTrial
-from inductoscope.vocabulary import verdicts as v
-from inductoscope.vocabulary.verdicts import Confidence
-
-
-def slow_verdict(stage: str, why: str, confidence: Confidence) -> Verdict:
-    """Slow; `why` goes on with what the word means."""
-    return Verdict(v.SLOW, stage, f"{v.headline(v.SLOW)}{why}", confidence)
 
 
 def as_workaround(trial: FlipTrial) -> Workaround:

@@ -27,7 +27,7 @@ _PROMISING = 0.95
 # A change saves at least so much to be worth a line of code.
 _WORTHWHILE = 0.95
 # Runs that compile from scratch; how often something is compiled does not vary by chance.
-_COLD_RUNS = 2
+COLD_RUNS = 2
 _WITHOUT_RECOMPILES = 0.8
 
 
@@ -155,7 +155,7 @@ def try_flips(
     if not cold:
         return results
     trials = (*results.trials, *try_cold(command, cold, folder, budget, say))
-    runs = results.runs + _COLD_RUNS * (1 + len(cold))
+    runs = results.runs + COLD_RUNS * (1 + len(cold))
     return TrialResults(_ranked(trials), results.base, results.error, runs)
 
 
@@ -272,9 +272,9 @@ def try_cold(
     """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
     variants = [BASE, *(flip.variant for flip in flips)]
     runs: list[list[TimedRun]] = [[] for _ in variants]
-    for turn in range(_COLD_RUNS):
+    for turn in range(COLD_RUNS):
         for number, variant in enumerate(variants):
-            say(f"{variant.name}: from scratch, run {turn + 1} of {_COLD_RUNS}")
+            say(f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}")
             place = folder / f"cold-{number}-{turn}"
             run = run_once(command, variant, place, cache=place / "cache", seconds=budget.seconds)
             runs[number].append(run)

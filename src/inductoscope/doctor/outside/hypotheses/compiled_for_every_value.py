@@ -16,12 +16,13 @@ from __future__ import annotations
 
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_program import as_workaround, slow_verdict, trials_in
+from inductoscope.doctor.outside.slow_program import as_workaround, trials_in
 from inductoscope.doctor.outside.slowness import WastedCompiles, wasted_compiles
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import Budget, try_cold
+from inductoscope.profiling.advice.trials import COLD_RUNS, Budget, try_cold
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
 
 
@@ -31,7 +32,7 @@ def _applies(case: ProgramCase) -> bool:
 
 def _examine(case: ProgramCase) -> Verdict | None:
     found = max(wasted_compiles(case.recording), key=lambda one: one.seconds)
-    result = slow_verdict(stages.DYNAMO, _summary(found), "proven")
+    result = Verdict(v.SLOW, stages.DYNAMO, _summary(found), "proven")
     result.culprit.function = found.compiles[0].function
     result.culprit.source = found.finding.source or None
     for text in found.finding.evidence:
@@ -45,6 +46,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
         case.say("a setting may avoid the recompiles; running the program with it")
         with trials_in(case) as folder:
             trials = try_cold(case.runs.command, flips, folder, Budget(), case.say)
+        case.runs.count += COLD_RUNS * (1 + len(flips))
         for trial in trials:
             result.add(f"{trial.flip.change}: {trial.how}", "runs of the program in turns")
             if trial.helps and result.workaround is None:
@@ -55,7 +57,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
 def _summary(found: WastedCompiles) -> str:
     limit = f" until torch's {found.limit} was reached" if found.limit else ""
     return (
-        f": {found.compiles[0].function} is compiled again on every call{limit}, "
+        f"{found.compiles[0].function} is compiled again on every call{limit}, "
         f"{count_of(len(found.compiles), 'time')} in {found.seconds:.1f} s, because "
         f"{found.guard.about} changes. {found.guard.what_to_change}"
     )

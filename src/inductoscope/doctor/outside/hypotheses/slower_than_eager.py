@@ -18,7 +18,7 @@ from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_program import as_workaround, slow_verdict, trials_in
+from inductoscope.doctor.outside.slow_program import as_workaround, trials_in
 from inductoscope.doctor.outside.slowness import may_be_slower
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.profiling.advice.flips import flips_for
@@ -31,6 +31,7 @@ from inductoscope.profiling.advice.trials import (
 )
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary import verdicts as v
 
 # A program is slow if it takes so many times as long as in eager; nobody minds less.
 _SLOW = 1.2
@@ -63,14 +64,15 @@ def _verdict(case: ProgramCase, results: TrialResults, base: AgainstEager) -> Ve
     finding = _cause(case, helps)
     per_call = base.seconds / base.calls
     why = (
-        f": its compiled calls take {base.ratio:.1f} times as long as in eager "
+        f"Compiled calls take {base.ratio:.1f} times as long as in eager "
         f"({_milliseconds(per_call * base.ratio)} per call, in eager {_milliseconds(per_call)})"
     )
     if finding is not None:
         why += f". {finding.title}"
     elif helps is not None:
         why += f". {helps.flip.why}"
-    result = slow_verdict(finding.stage if finding else stages.CODEGEN, f"{why}.", "proven")
+    stage = finding.stage if finding else stages.CODEGEN
+    result = Verdict(v.SLOW, stage, f"{why}.", "proven")
     result.culprit.source = (finding.source if finding else "") or case.last_compiled
     result.add(results.how, "runs of the program without checks")
     if finding is not None:
