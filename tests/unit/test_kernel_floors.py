@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -344,3 +345,11 @@ def test_kernels_and_operations_of_the_same_work_are_compared_with_eager() -> No
     assert not faster.is_slower
     # An operation that eager could not time says nothing of its region.
     assert regions_of([row_of("k3", 5, "custom")], [eager]) == ()
+
+
+def test_noise_accuses_no_kernel_of_being_slower_than_eager() -> None:
+    noisy = replace(row_of("k", 0, "mm"), seconds=Sample((50e-9, 300e-9, 90e-9, 200e-9)))
+    eager = EagerTimes("0/0", Sample(()), Sample(()), {"mm": Sample((40e-9,) * 5)})
+    (region,) = regions_of([noisy], [eager])
+    assert region.compiled > 2 * region.eager
+    assert not region.is_slower

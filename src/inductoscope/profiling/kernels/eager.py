@@ -47,11 +47,13 @@ class ComparedRegion:
     places: tuple[str, ...]
     compiled: float
     eager: float
+    # Whether one of the times varies so much that nothing can be said.
+    is_noisy: bool = False
 
     @property
     def is_slower(self) -> bool:
         """Whether eager is clearly faster."""
-        return self.compiled > _CLEARLY * self.eager
+        return not self.is_noisy and self.compiled > _CLEARLY * self.eager
 
 
 def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
@@ -109,6 +111,8 @@ def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
     """Whether compiled calls are clearly slower: their faster half against eager's slower half."""
     low, _ = graph.seconds.quartiles
     _, high = eager.quartiles
+    if graph.seconds.is_noisy or eager.is_noisy:
+        return False  # They ran at different times, when the machine may have been busier.
     return graph.calls > 0 and low > high and graph.seconds.median > _CLEARLY * eager.median
 
 
@@ -135,6 +139,8 @@ def regions_of(
                     tuple(dict.fromkeys(place for row in group for place in row.places)),
                     sum(row.seconds.median for row in group),
                     sum(eager.operations[name].median for name in names),
+                    any(row.seconds.is_noisy or not row.calls for row in group)
+                    or any(eager.operations[name].is_noisy for name in names),
                 )
             )
     return tuple(sorted(found, key=lambda region: region.eager - region.compiled))

@@ -15,8 +15,10 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-# A measurement goes on for so long, in each of so many rounds.
+# A measurement goes on for so long, and for so many calls, in each of so many rounds.
 _SECONDS = 0.015
+_LEAST_CALLS = 6
+_PATIENCE = 0.2
 _ROUNDS = 4
 _CPU_SIZES = tuple(1 << power for power in range(15, 29))
 _GPU_SIZES = tuple(1 << power for power in range(20, 32))
@@ -167,14 +169,14 @@ class _Measuring:
 
 
 def _shortest(call: Callable[[], Any]) -> float:
-    best, ends = float("inf"), time.perf_counter() + _SECONDS
+    best, calls, ends = float("inf"), 0, time.perf_counter() + _SECONDS
     call()
     while True:
         started = time.perf_counter()
         call()
         now = time.perf_counter()
-        best = min(best, now - started)
-        if now > ends:
+        best, calls = min(best, now - started), calls + 1
+        if now > ends and (calls >= _LEAST_CALLS or now > ends + _PATIENCE):
             return best
 
 

@@ -53,7 +53,7 @@ def _print_calls(printer: Printer, view: Mapping[str, Any]) -> None:
             printer.line(
                 f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: kernels "
                 f"{seconds_text(graph['kernel_seconds'])}, {_between_text(graph)} "
-                f"{time_text(graph['between_kernels'])} ({share:.0%} of it)",
+                f"{time_text(graph['between_kernels'])} ({_percent(share)} of it)",
                 indent=2,
             )
 
@@ -105,6 +105,8 @@ def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
         ratio = graph["seconds"]["median"] / eager["median"] if eager["median"] else 0.0
         is_slower = eager["slower_than_eager"]
         about = "slower than eager" if is_slower else f"{ratio:.2f} of eager's time"
+        if graph["seconds"]["noisy"] or eager["noisy"]:
+            about = "too noisy to compare"
         printer.line(
             f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: "
             f"{time_text(graph['seconds'])} compiled, {time_text(eager)} in eager: {about}",
@@ -114,8 +116,9 @@ def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
     for region in [r for r in view["regions"] if r["slower_than_eager"]][:_MOST_SLOWER]:
         where = ", ".join(_short(place) for place in region["places"][:3])
         printer.line(
-            f"{', '.join(region['kernels'])}: {seconds_text(region['compiled'])}; in eager "
-            f"{', '.join(region['operations'])} take {seconds_text(region['eager'])} ({where})",
+            f"slower than eager: {', '.join(region['kernels'])}, "
+            f"{seconds_text(region['compiled'])}; eager needs {seconds_text(region['eager'])} for "
+            f"{', '.join(region['operations'])} ({where})",
             indent=2,
             style=WARN,
         )
