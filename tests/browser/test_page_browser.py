@@ -244,6 +244,47 @@ def test_autotuning_choices_come_with_the_fastest_first(visitor: Callable[..., V
     assert any("OutOfResources" in row for row in rows)
 
 
+def test_a_compile_that_raised_is_marked_as_an_error(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "compiles")
+    assert guest.all(".badge-error")[0] == "raised"
+    assert "raised" not in guest.all(".badge-good")
+
+
+def test_what_an_operation_led_to_is_outlined(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=scheduler&op=var_mean")
+    assert guest.marked("scheduler") == ["op0: SchedulerNode(ComputedBuffer)"]
+    assert guest.all(".cm-line.led-to") == ["op1: SchedulerNode"]
+    assert "what it led to" in guest.all(".summary")[0]
+
+
+def test_back_button_retraces_selections(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=python,kernel")
+    guest.page.keyboard.press("j")
+    guest.page.keyboard.press("j")
+    assert guest.parameters()["op"] == ["sub"]
+    guest.page.go_back()
+    assert guest.parameters()["op"] == ["var_mean"]
+    guest.page.go_back()
+    assert "op" not in guest.parameters()
+
+
+def test_native_form_stays_when_something_else_is_chosen(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=kernel,native&op=relu&form=ttir")
+    guest.page.get_by_text("tt.return").wait_for()
+    guest.choose_line("kernel", 15)
+    assert guest.parameters()["form"] == ["ttir"]
+    assert guest.page.get_by_label("Form", exact=True).input_value() == "ttir"
+
+
+def test_escape_in_the_help_keeps_the_selection(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "explorer?panes=kernel&op=relu")
+    guest.page.keyboard.press("?")
+    guest.page.get_by_role("dialog").wait_for()
+    guest.page.keyboard.press("Escape")
+    guest.page.get_by_role("dialog").wait_for(state="hidden")
+    assert guest.parameters()["op"] == ["relu"]
+
+
 def test_guards_are_inflated_only_when_asked_for(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("realistic", "compiles?kind=recompiles")
     assert "size mismatch at index 0" in guest.all(".details")[0]

@@ -123,7 +123,20 @@ def large(lines: int = 8) -> PageData:
     template = chunks["graph-0"]
     index["graphs"] = [_large_graph(index["graphs"][0], number) for number in range(graphs)]
     index["kernels"]["rows"] = [
-        [f"triton_fused_{g}_{k}", "Triton", g, f"relu_{k}, add_{k}", 40 + k, k / 50, 20, 0, 0]
+        [
+            f"triton_fused_{g}_{k}",
+            f"triton_fused_{g}_{k}",
+            "Triton",
+            "compiled",
+            1,
+            g,
+            f"relu_{k}, add_{k}",
+            40 + k,
+            k / 50,
+            20,
+            0,
+            0,
+        ]
         for g in range(graphs)
         for k in range(kernels)
     ]

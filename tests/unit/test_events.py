@@ -37,6 +37,7 @@ _FILLED: dict[str, Any] = {
     "Any": {"class": "Pointwise"},
     "tuple[str, ...]": ("a", "b"),
     "tuple[tuple[str, str, str], ...]": (("op0", "load", "x = y"),),
+    "tuple[tuple[str, str, int], ...]": (("op0", "load", 12),),
     "tuple[tuple[str, float], ...]": (("ttir", 0.5),),
     "tuple[Mapping[str, Any], ...]": ({"name": "x"},),
     "Mapping[str, Any]": {"gate": [1]},

@@ -113,6 +113,46 @@ def test_a_form_without_line_numbers_has_no_links() -> None:
     assert source_links("ttir", "#loc1 = loc(#loc1)\n%0 = tt.load loc(#loc1)") == {}
 
 
+def test_what_an_operation_merely_led_to_is_apart_from_what_computes_it() -> None:
+    """torch lists gelu's multiplications as origins of the product that reads their result."""
+    graph = chunk("training_step", "graph-0")
+    chosen = {item["name"]: item for item in graph["operations"]}
+    wrapper = next(p for p in graph["panes"] if p["id"] == "wrapper")["text"].split("\n")
+    computed, led_to = (
+        [wrapper[number - 1] for number in chosen["mul_2"][which].get("wrapper", ())]
+        for which in ("lines", "leads")
+    )
+    assert [line.strip().partition("(")[0] for line in computed] == ["cpp_fused_gelu_1"]
+    assert all("extern_kernels" in line for line in led_to)
+
+
+def test_a_kernel_that_is_called_twice_is_shown_once() -> None:
+    for name in NAMES:
+        recording = load(stored(name))
+        for number, graph in enumerate(recording.graphs):
+            kernels = as_sent(Contents(recording).chunks[f"graph-{number}"]())["kernels"]
+            ids = [kernel["id"] for kernel in kernels]
+            assert len(set(ids)) == len(ids)
+            generated = {k.name for k in graph.kernels if k.language != "extern"}
+            assert len([k for k in kernels if k["name"] in generated]) == len(generated)
+
+
+def test_a_compile_is_counted_once_however_many_kernels_it_served() -> None:
+    recording = load(stored("training_step"))
+    table = as_sent(Contents(recording).index)["kernels"]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    total = sum(native.seconds or 0.0 for native in recording.natives)
+    assert sum(row["seconds"] or 0.0 for row in rows) <= total + 0.01
+    assert {row["made"] for row in rows} <= {"compiled", "reused", "library call", ""}
+
+
+def test_a_traceback_is_shown_and_not_its_digest() -> None:
+    compiles = as_sent(Contents(load(stored("refused_by_compiler"))).index)["compiles"]
+    (error,) = [error for one in compiles for error in one["errors"]]
+    assert error["traceback"].startswith("Traceback (most recent call last):")
+    assert "InductorError" in error["traceback"]
+
+
 # --- the rest -------------------------------------------------------------------------------------
 
 

@@ -318,8 +318,11 @@ export const readGraph: Reader<Graph> = object<Graph>({
 });
 
 export interface KernelRow {
+  id: string;
   name: string;
   language: string;
+  made: string;
+  calls: number;
   graph: number | null;
   operations: string;
   lines: number;
@@ -330,8 +333,11 @@ export interface KernelRow {
 }
 
 export const readKernelRow: Reader<KernelRow> = object<KernelRow>({
+  id: text,
   name: text,
   language: text,
+  made: text,
+  calls: count,
   graph: whole,
   operations: text,
   lines: count,
@@ -441,12 +447,14 @@ export interface Operation {
   name: string;
   label: string;
   lines: Map<string, number[]>;
+  leads: Map<string, number[]>;
 }
 
 export const readOperation: Reader<Operation> = object<Operation>({
   name: text,
   label: text,
   lines: byName(lineNumbers),
+  leads: byName(lineNumbers),
 });
 
 export interface FormHead {
@@ -462,6 +470,7 @@ export const readFormHead: Reader<FormHead> = object<FormHead>({
 });
 
 export interface PaneKernel {
+  id: string;
   name: string;
   first_line: number;
   last_line: number;
@@ -471,6 +480,7 @@ export interface PaneKernel {
 }
 
 export const readPaneKernel: Reader<PaneKernel> = object<PaneKernel>({
+  id: text,
   name: text,
   first_line: count,
   last_line: count,

@@ -56,13 +56,20 @@ export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, fo
     if (pane === NATIVE && line) return operationsOfForm(chunk, lines, form, kernel, line);
     if (pane && line) return lines.get(pane)?.get(line) ?? [];
     if (names.size) return positions((operation) => names.has(operation.name));
-    const found = chunk.kernels.find((one) => one.name === kernel);
+    const found = kernelById(chunk, kernel);
     return found ? operationsOfKernel(chunk, found) : [];
   }
 
   function positions(wanted: (operation: LinkedPanes["operations"][number]) => boolean): number[] {
     return chunk.operations.flatMap((operation, place) => (wanted(operation) ? [place] : []));
   }
+}
+
+/** Two library calls may have the same name; then only the id says which is meant. */
+export function kernelById(chunk: LinkedPanes, id: string): PaneKernel | null {
+  const exact = chunk.kernels.find((one) => one.id === id);
+  const named = chunk.kernels.filter((one) => one.name === id);
+  return exact ?? (named.length === 1 ? named[0]! : null);
 }
 
 export function operationsOfKernel(chunk: LinkedPanes, kernel: PaneKernel): number[] {
@@ -79,7 +86,7 @@ function operationsOfForm(
   name: string,
   line: number,
 ): number[] {
-  const kernel = chunk.kernels.find((one) => one.name === name) ?? chunk.kernels[0];
+  const kernel = kernelById(chunk, name) ?? chunk.kernels[0];
   const found = new Set<number>();
   if (!kernel || !form) return [];
   for (const source of sourcesOf(form, line)) {
@@ -94,15 +101,27 @@ function sourcesOf(form: FormText, line: number): number[] {
 
 /** The kernel whose native forms are shown: the one asked for, or one that the selection is in. */
 export function kernelOf(chunk: LinkedPanes, selection: Selection, operations: number[]): PaneKernel | null {
-  const named = chunk.kernels.find((one) => one.name === selection.kernel);
+  const named = kernelById(chunk, selection.kernel);
   if (named) return named;
   const lines = operations.flatMap((place) => chunk.operations[place]?.lines.get("kernel") ?? []);
   const touched = chunk.kernels.find((one) => lines.some((line) => line >= one.first_line && line <= one.last_line));
   return touched ?? chunk.kernels.find((one) => one.forms.length > 0) ?? chunk.kernels[0] ?? null;
 }
 
+/** Lines that chosen operations merely led to: their results are read there, or seen as a view. */
+function leadLines(chunk: LinkedPanes, pane: string, selection: Selection): number[] {
+  return selection.operations.flatMap((place) => chunk.operations[place]?.leads.get(pane) ?? []);
+}
+
+interface Marked {
+  chunk: LinkedPanes;
+  lines: Lines;
+  selection: Selection;
+  kernel: PaneKernel | null;
+}
+
 /** Classes of the lines of one pane. */
-export function markPane(pane: string, lines: Lines, selection: Selection, kernel: PaneKernel | null): Marks {
+export function markPane(pane: string, { chunk, lines, selection, kernel }: Marked): Marks {
   const marks: Marks = new Map();
   const chosen = new Set(selection.operations);
   const quiet = !isNothing(selection);
@@ -110,6 +129,9 @@ export function markPane(pane: string, lines: Lines, selection: Selection, kerne
     const hit = operations.find((operation) => chosen.has(operation));
     if (hit !== undefined) marks.set(line, `mark mark-${colourOf(hit)}`);
     else marks.set(line, `${quiet ? "bar" : "tint"} tint-${colourOf(operations[0]!)}`);
+  }
+  for (const line of leadLines(chunk, pane, selection)) {
+    if (!marks.get(line)?.startsWith("mark")) marks.set(line, `${marks.get(line) ?? ""} led-to`);
   }
   if (pane === "kernel" && selection.kernel && kernel) frameKernel(marks, kernel);
   if (pane === selection.pane && selection.line) {
@@ -145,11 +167,15 @@ export function markForm(form: FormText, kernel: PaneKernel, lines: Lines, selec
   return marks;
 }
 
-/** Where a pane has to scroll to: its first marked line. */
+/** Where a pane has to scroll to: its first marked line, or else the first that was led to. */
 export function firstMarked(marks: Marks): number | null {
+  return firstWith(marks, /\bmark\b/) ?? firstWith(marks, /\bled-to\b/);
+}
+
+function firstWith(marks: Marks, pattern: RegExp): number | null {
   let first: number | null = null;
   for (const [line, classes] of marks) {
-    if (classes.includes("mark") && (first === null || line < first)) first = line;
+    if (pattern.test(classes) && (first === null || line < first)) first = line;
   }
   return first;
 }

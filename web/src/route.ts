@@ -40,8 +40,11 @@ export function go(view: string, parameters: Parameters = {}): void {
   window.location.hash = address(view, parameters);
 }
 
-/** Change parameters of the view that is shown; typing leaves no trail for the back button. */
-export function adjust(parameters: Parameters, trail = false): void {
+/** What is typed: one step of the back button would be one letter. */
+const TYPED = new Set(["q", "words"]);
+
+/** Change parameters of the view that is shown. The back button retraces every step but typing. */
+export function adjust(parameters: Parameters): void {
   const [path = "", query = ""] = window.location.hash.replace(/^#\/?/, "").split("?", 2);
   const present = new URLSearchParams(query);
   const merged: Parameters = {};
@@ -49,11 +52,8 @@ export function adjust(parameters: Parameters, trail = false): void {
   Object.assign(merged, parameters);
   const target = address(path || "overview", merged);
   if (target === window.location.hash) return;
-  if (trail) {
-    window.location.hash = target;
-    return;
-  }
-  window.history.replaceState(null, "", target);
+  if (Object.keys(parameters).every((name) => TYPED.has(name))) window.history.replaceState(null, "", target);
+  else window.history.pushState(null, "", target);
   window.dispatchEvent(new Event(CHANGED));
 }
 

@@ -25,8 +25,8 @@ function collect(index: Index): Hit[] {
   const operations = new Set<string>();
   for (const row of index.kernels) {
     const { graph } = row;
-    const kernel = address("explorer", { graph, kernel: row.name });
-    hits.push({ kind: "kernel", name: row.name, note: key(graph), address: kernel });
+    const kernel = address("explorer", { graph, kernel: row.id || row.name });
+    hits.push({ kind: "kernel", name: row.id || row.name, note: key(graph), address: kernel });
     for (const name of row.operations.split(/,\s*/)) {
       const known = `${graph} ${name}`;
       if (!name || operations.has(known)) continue;

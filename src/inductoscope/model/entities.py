@@ -128,6 +128,8 @@ class Kernel:
     writes: tuple[str, ...]
     # (scheduler node, operation in its loop body, line that was written for it)
     lines: tuple[tuple[str, str, str], ...] = ()
+    # The same with the number of the line, from 1; empty in old recordings.
+    numbered: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True)

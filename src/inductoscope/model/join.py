@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterable
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
@@ -89,19 +89,36 @@ class GraphJoin:
         return self._texts[digest]
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
-        """The scheduler nodes that an operation is part of, before fusion.
+        """The scheduler nodes that compute an operation, before fusion.
 
-        torch lists the operation as an origin of nodes that merely read its result, too.
+        They have lines for it in their loop bodies, or make a buffer that holds its result.
         """
-        listed = self._leaves_by_origin.get(node.name, [])
-        return [leaf for leaf in listed if not self._only_reads(leaf, node, listed)]
+        return [
+            leaf for leaf in self._leaves_by_origin.get(node.name, ()) if self._is_in(leaf, node)
+        ]
 
-    def _only_reads(self, leaf: ScheduledNode, node: FxNode, listed: list[ScheduledNode]) -> bool:
-        """Whether another node computes the operation, and this one takes it from there."""
-        results = {buffer.name for other in listed if other is not leaf for buffer in other.buffers}
-        if not results & set(leaf.reads) or any(b.origin == node.name for b in leaf.buffers):
-            return False
-        return not self.steps(node, [leaf])
+    def led_to(self, node: FxNode) -> list[ScheduledNode]:
+        """The scheduler nodes that an operation merely led to.
+
+        torch lists it as an origin of nodes that read its result, and of those that take a view of
+        something where it is one: a view computes nothing.
+        """
+        listed = self._leaves_by_origin.get(node.name, ())
+        return [leaf for leaf in listed if not self._is_in(leaf, node)]
+
+    def _is_in(self, leaf: ScheduledNode, node: FxNode) -> bool:
+        if any(buffer.origin == node.name for buffer in leaf.buffers):
+            return True
+        return bool(leaf.body and self.steps(node, [leaf]))
+
+    @cached_property
+    def computed(self) -> dict[str, tuple[str, ...]]:
+        """The operations that each scheduler node computes, in the order of the graph."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for node in self.final.calls if self.final else ():
+            for leaf in self.leaves(node):
+                found[leaf.name].append(node.name)
+        return {name: tuple(nodes) for name, nodes in found.items()}
 
     def groups(self, leaves: list[ScheduledNode]) -> list[ScheduledNode]:
         """The final nodes that scheduler nodes ended up in."""
@@ -121,10 +138,10 @@ class GraphJoin:
             leaf = self._final_leaves.get(name)
             if leaf is None:
                 continue
-            stored = [buffer.name for buffer in leaf.buffers if buffer.origin == node.name]
-            ends_here = bool(stored) and leaf.loops.endswith("Reduction")
+            stores = [buffer.name for buffer in leaf.buffers if buffer.origin == node.name]
+            ends_here = bool(stores) and leaf.loops.endswith("Reduction")
             body = self.text(leaf.body)
-            steps = matching_steps(body, own, stores=stored, reduces=ends_here)
+            steps = matching_steps(body, own, stores=stores, reduces=ends_here)
             if steps:
                 found[name] = steps
         return found
@@ -135,10 +152,26 @@ class GraphJoin:
         return own_expressions(self._functions.get(node.name, ""), below)
 
 
-def lines_of_steps(kernel: Kernel, steps: Steps) -> set[str]:
-    """The texts of the kernel's lines that were written for loop body lines."""
+def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
+    """The numbers, from 1, of the kernel's lines that were written for loop body lines."""
     names = {(owner, step.name) for owner, found in steps.items() for step in found}
-    return {line for owner, operation, line in kernel.lines if (owner, operation) in names}
+    numbered = kernel.numbered or _found_by_text(kernel.lines, source)
+    return {number for owner, operation, number in numbered if (owner, operation) in names}
+
+
+@lru_cache(maxsize=512)
+def _found_by_text(
+    lines: tuple[tuple[str, str, str], ...], source: str
+) -> tuple[tuple[str, str, int], ...]:
+    """Old recordings have no line numbers: a line is known only if its text occurs once."""
+    numbers: dict[str, list[int]] = defaultdict(list)
+    for number, text in enumerate(source.splitlines(), start=1):
+        numbers[text.strip()].append(number)
+    return tuple(
+        (owner, operation, numbers[text][0])
+        for owner, operation, text in lines
+        if len(numbers.get(text, ())) == 1
+    )
 
 
 def final_graph(compile_: Compile, graph: InductorGraph) -> str:

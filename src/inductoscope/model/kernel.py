@@ -17,4 +17,5 @@ def kernel(event: KernelDefined) -> Kernel:
         reads=event.reads,
         writes=event.writes,
         lines=event.lines,
+        numbered=event.numbered,
     )

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -45,7 +45,10 @@ _LONGEST_OPERAND = 80
 
 @dataclass(frozen=True)
 class Step:
-    """One line of a loop body: its variable, its text and what it computes."""
+    """One line of a loop body: its variable, its text and what it computes.
+
+    In a masked part of the body, the name of that part precedes: 'masked_subblock1.load'.
+    """
 
     name: str
     text: str
@@ -75,14 +78,27 @@ def steps_of(source: str) -> tuple[Step, ...]:
     """The computing lines of an IR function or a loop body. Lines that do not parse are passed."""
     known: dict[str, str] = {}
     steps: list[Step] = []
-    for line in source.split("\n"):
+    for name, line in named_lines(source):
         text = line.strip()
         found = _parse(text)
         expression = _expression(found[1], known) if found else None
         if found and expression is not None:
             known[found[0]] = _short(expression)
-            steps.append(Step(found[0], text, expression))
+            steps.append(Step(name, text, expression))
     return tuple(steps)
+
+
+_BLOCK = re.compile(r"def (\w+)\(")
+
+
+def named_lines(source: str) -> Iterator[tuple[str, str]]:
+    """The lines of a loop body, each after the name that it gives, with its part of the body."""
+    block = ""
+    for line in source.split("\n"):
+        begins = _BLOCK.match(line)
+        if begins:
+            block = "" if begins[1] == "body" else f"{begins[1]}."
+        yield block + line.strip().partition(" = ")[0], line
 
 
 _FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")
@@ -172,6 +188,8 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
         inner = [_value(operand, known) for operand in operands]
         # Index arithmetic combines names that are not values.
         return f"{name}({', '.join(inner)})" if set(inner) & set(known.values()) else None
+    if name == "index_expr" and operands and _NUMBER.fullmatch(str(operands[0])):
+        name = "constant"  # The scheduler writes an index that is a number as one.
     if name == "load":
         return f"load({_plain(operands[0])})" if operands else "load()"
     if name in _STORES:

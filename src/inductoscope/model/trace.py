@@ -113,7 +113,7 @@ def _trace_graph(join: GraphJoin, select: Selector) -> Iterator[OperationTrace]:
 
 
 def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> OperationTrace:
-    leaves = join.leaves(node)
+    leaves = join.leaves(node) or join.led_to(node)
     steps = join.steps(node, leaves)
     return OperationTrace(
         compile=join.compile,
@@ -145,10 +145,12 @@ def _captured_nodes(captured: FxGraph | None, node: FxNode) -> tuple[FxNode, ...
 
 
 def _kernel_lines(recording: Recording, kernel: Kernel, steps: Steps) -> KernelLines:
-    wanted = lines_of_steps(kernel, steps)
-    source = recording.payload(kernel.digest).splitlines()
+    source = recording.payload(kernel.digest)
+    wanted = lines_of_steps(kernel, source, steps)
     lines = tuple(
-        (number, text) for number, text in enumerate(source, start=1) if text.strip() in wanted
+        (number, text)
+        for number, text in enumerate(source.splitlines(), start=1)
+        if number in wanted
     )
     return KernelLines(kernel, lines, compile_of_kernel(recording, kernel))
 

@@ -48,13 +48,27 @@ def _called_in_python(
     named: dict[str, list[Kernel]] = {}
     for kernel in kernels:
         named.setdefault(kernel.name, []).append(kernel)
+    places: dict[str, list[tuple[int, set[str]]]] = {}
     for at, line in enumerate(lines):
         words = set(_WORD.findall(line))
-        called = [k for word in words & named.keys() for k in named[word]]
-        # The same kernel may be called more than once: its outputs identify each call.
-        found = [k for k in called if len(called) == 1 or words & set(k.writes)]
-        if found:
-            yield at, tuple(found)
+        for name in {word.removesuffix(".run") for word in words} & named.keys():
+            places.setdefault(name, []).append((at, words))
+    found: dict[int, tuple[Kernel, ...]] = {}
+    for name, calls in places.items():
+        for at, kernel in _each_with_its_call(calls, named[name]):
+            found[at] = (*found.get(at, ()), kernel)
+    yield from found.items()
+
+
+def _each_with_its_call(
+    calls: Sequence[tuple[int, set[str]]], kernels: Sequence[Kernel]
+) -> Iterator[tuple[int, Kernel]]:
+    """Calls are written in the order of the nodes; if some are missing, what they write decides."""
+    if len(calls) == len(kernels):
+        yield from ((at, kernel) for (at, _), kernel in zip(calls, kernels, strict=True))
+        return
+    for at, words in calls:
+        yield from ((at, k) for k in kernels if len(kernels) == 1 or words & set(k.writes))
 
 
 def _called_in_cpp(

@@ -40,7 +40,7 @@ function Searches({ index, searches, route }: { index: Index; searches: Search[]
           height={44}
           chosen={new Set([place])}
           active={place}
-          onChoose={(_, chosen) => adjust({ search: chosen }, true)}
+          onChoose={(_, chosen) => adjust({ search: chosen })}
           show={(one) => (
             <span class="two-lines">
               <span class="mono">{brief(one.operation, 80)}</span>

@@ -27,7 +27,7 @@ function preferredPanes(): string[] {
 }
 
 /** Forget what was chosen in the graph that was shown. */
-const NOTHING = { op: null, pane: null, line: null, kernel: null, form: null, config: null };
+const NOTHING = { op: null, pane: null, line: null, kernel: null };
 
 export function Explorer({ index, route }: Properties): JSX.Element {
   const graph = chosenGraph(index, route);
@@ -158,7 +158,9 @@ function useSelection(
 
 function clearOnEscape(): () => void {
   const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key === "Escape" && !event.defaultPrevented) adjust(NOTHING);
+    // In a dialog, Escape closes it and nothing else.
+    if (event.key !== "Escape" || event.defaultPrevented || document.querySelector("dialog[open]")) return;
+    adjust(NOTHING);
   };
   window.addEventListener("keydown", onKeyDown);
   return () => window.removeEventListener("keydown", onKeyDown);

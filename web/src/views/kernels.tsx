@@ -6,11 +6,13 @@ import { type Route, adjust, go } from "../route";
 import type { KernelRow } from "../contract";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
-import { bytes, decimal, duration } from "../text";
+import { bytes, decimal, duration, plural } from "../text";
 
 function columns(index: Index): Column<KernelRow>[] {
   return [
-    { id: "name", title: "Kernel", width: 38, value: (row) => row.name },
+    { id: "name", title: "Kernel", width: 38, value: (row) => row.id || row.name },
+    { id: "made", title: "How", width: 12, value: (row) => row.made },
+    { id: "calls", title: "Calls", width: 8, numeric: true, value: (row) => row.calls, show: (row) => decimal(row.calls) },
     { id: "language", title: "Language", width: 11, value: (row) => row.language },
     {
       id: "graph",
@@ -50,6 +52,7 @@ export function Kernels({ index, route }: { index: Index; route: Route }): JSX.E
   return (
     <div class="fill">
       <h1>Kernels</h1>
+      <p class="muted">{counts(index.kernels)}</p>
       <DataTable
         label="Kernels"
         rows={index.kernels}
@@ -64,7 +67,24 @@ export function Kernels({ index, route }: { index: Index; route: Route }): JSX.E
   );
 }
 
+/** Compiled, reused and library calls counted apart; compile time once per compile. */
+function counts(rows: KernelRow[]): string {
+  const made = (wanted: string): number => rows.filter((row) => row.made === wanted).length;
+  const generated = rows.filter((row) => row.language !== "extern");
+  const calls = generated.reduce((sum, row) => sum + row.calls, 0);
+  const seconds = rows.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
+  return [
+    `${plural(generated.length, "generated kernel")}, called ${plural(calls, "time")}`,
+    made("compiled") > 0 && `${plural(made("compiled"), "kernel")} compiled in ${duration(seconds)}`,
+    made("reused") > 0 && `${made("reused")} reused from another graph`,
+    made("from a cache") > 0 && `${made("from a cache")} from a cache`,
+    made("library call") > 0 && plural(made("library call"), "library call"),
+  ]
+    .filter(Boolean)
+    .join("; ");
+}
+
 export function open(row: KernelRow): void {
-  if (row.graph !== null) go("explorer", { graph: row.graph, kernel: row.name });
+  if (row.graph !== null) go("explorer", { graph: row.graph, kernel: row.id || row.name });
 }
 

@@ -87,13 +87,13 @@ function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }
   const forms = kernel?.forms ?? [];
   const names = [...new Set(forms.map((one) => one.name))];
   const configs = forms.filter((one) => one.name === form?.name).map((one) => one.config);
-  const keep = { kernel: kernel?.name, pane: null, line: null };
+  const keep = { kernel: kernel?.id, pane: null, line: null };
   return (
     <div class="selectors">
       <Select
         label="Kernel"
-        value={kernel?.name ?? ""}
-        options={chunk.kernels.map((one) => [one.name, one.name])}
+        value={kernel?.id ?? ""}
+        options={chunk.kernels.map((one) => [one.id, one.id])}
         onChoose={(name) => adjust({ ...keep, op: null, kernel: name })}
       />
       {names.length > 0 && (

@@ -11,7 +11,7 @@ import { adjust } from "../route";
 import { brief, plural } from "../text";
 
 export function chooseOperation(operation: Operation): void {
-  adjust({ op: [operation.name], pane: null, line: null, kernel: null, form: null, config: null });
+  adjust({ op: [operation.name], pane: null, line: null, kernel: null });
 }
 
 interface Properties {
@@ -84,9 +84,11 @@ function OperationEntry({ operation, place }: { operation: Operation; place: num
 
 function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selection }): JSX.Element {
   const chosen = selection.operations.length;
+  const leads = selection.operations.some((place) => (chunk.operations[place]?.leads.size ?? 0) > 0);
   return (
     <p class="summary" role="status">
       {chosen > 0 && `${plural(chosen, "operation")} selected.`}
+      {leads && " Dashed lines do not compute it: they are what it led to."}
       {chosen === 0 && selection.line > 0 && "No recorded operation belongs to this line."}
       {chosen === 0 && selection.line === 0 && `${plural(chunk.operations.length, "operation")}. Select one, or a line.`}
     </p>

@@ -96,7 +96,7 @@ interface StageProperties {
 
 export function StagePane({ pane, chunk, lines, selection, revealed }: StageProperties): JSX.Element {
   const kernel = kernelOf(chunk, selection, selection.operations);
-  const marks = useMemo(() => markPane(pane.id, lines, selection, kernel), [pane, lines, selection]);
+  const marks = useMemo(() => markPane(pane.id, { chunk, lines, selection, kernel }), [pane, chunk, lines, selection]);
   const inThisPane = selection.pane === pane.id;
   const wholeKernel = pane.id === "kernel" && selection.kernel && kernel ? kernel.first_line : null;
   return (
@@ -110,7 +110,7 @@ export function StagePane({ pane, chunk, lines, selection, revealed }: StageProp
           marks={marks}
           line={inThisPane ? selection.line : (wholeKernel ?? firstMarked(marks))}
           revealed={revealed}
-          onLine={(line) => adjust({ pane: pane.id, line, op: null, kernel: null, form: null, config: null })}
+          onLine={(line) => adjust({ pane: pane.id, line, op: null, kernel: null })}
         />
       ) : (
         <Empty>{pane.missing ? paragraph(pane.missing) : "Nothing was recorded at this stage."}</Empty>

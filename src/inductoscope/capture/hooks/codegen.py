@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.capture.hooks.inductor import written_wrappers
+from inductoscope.capture.hooks.kernel_lines import forget_writing, numbered_lines, take_lines
 from inductoscope.capture.hooks.scheduler import origin_names
 from inductoscope.capture.observe import (
     Arguments,
@@ -30,26 +30,12 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 TORCH_NAMES = {
+    "torch._inductor.virtualized": ("V.graph.cpp_wrapper",),
     "torch._inductor.utils": ("Placeholder.DESCRIPTIVE_NAME", "Placeholder.KERNEL_NAME"),
 }
 
 _SCHEDULER = "torch._inductor.scheduler"
 _WRAPPER = "torch._inductor.codegen.wrapper"
-
-
-class _Writing(threading.local):
-    """What is being generated on this thread."""
-
-    def __init__(self) -> None:
-        # Lines that each operation of a loop body became: (scheduler node, operation, line). torch
-        # also writes code that it throws away; the model keeps lines that the kernel has.
-        self.lines: dict[tuple[str, str, str], None] = {}
-        # The kernel under construction and the parts that code is written to.
-        self.kernel: Any = None
-        self.buffers: list[Any] = []
-
-
-_writing = _Writing()
 
 
 def _defined(language: str) -> Replacement:
@@ -58,6 +44,7 @@ def _defined(language: str) -> Replacement:
     def after(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
         source, nodes = args[1], list(_scheduler_nodes(args[2]))
         name = str(result)
+        lines = take_lines({node.get_name() for node in nodes})
         SCOPE.emit(
             KernelDefined(
                 graph=SCOPE.graph,
@@ -68,7 +55,8 @@ def _defined(language: str) -> Replacement:
                 origins=_unique(origin for node in nodes for origin in origin_names(node.node)),
                 reads=_unique(dep.name for node in nodes for dep in node.read_writes.reads),
                 writes=_unique(dep.name for node in nodes for dep in node.read_writes.writes),
-                lines=_take_lines({node.get_name() for node in nodes}),
+                lines=lines,
+                numbered=numbered_lines(str(source), lines),
             )
         )
 
@@ -97,13 +85,6 @@ def _final_source(source: str, name: str, language: str) -> str:
 
 def _unique(names: Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(names))
-
-
-def _take_lines(nodes: set[str]) -> tuple[tuple[str, str, str], ...]:
-    taken = [key for key in _writing.lines if key[0] in nodes]
-    for key in taken:
-        del _writing.lines[key]
-    return tuple(taken)
 
 
 KERNELS = Hook(
@@ -157,62 +138,6 @@ EXTERN_KERNELS = Hook(
     wraps=(
         Wrap(TorchName(_SCHEDULER, "Scheduler.codegen_extern_call"), watch(after=_extern_call)),
     ),
-)
-
-
-# --- loop body operation → lines of the kernel ----------------------------------------------------
-
-
-def _written_so_far(args: Arguments, kwargs: Keywords) -> Any:
-    from torch._inductor.virtualized import V
-
-    kernel = V.kernel
-    if kernel is not _writing.kernel:
-        found = (getattr(kernel, name, None) for name in _CODE_BUFFERS)
-        _writing.kernel = kernel
-        _writing.buffers = [buffer for buffer in found if hasattr(buffer, "_lines")]
-    return [(buffer, len(buffer._lines)) for buffer in _writing.buffers]
-
-
-def _operation_written(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
-    from torch._inductor.virtualized import V
-
-    body_node = getattr(V.interpreter, "current_node", None)
-    if body_node is None:
-        return
-    scheduler_node = getattr(V.kernel, "current_node", None)
-    owner = "" if scheduler_node is None else scheduler_node.get_name()
-    for buffer, length in token:
-        for line in buffer._lines[length:]:
-            text = getattr(line, "line", line)
-            if isinstance(text, str) and text.strip():
-                _writing.lines[owner, body_node.name, text.strip()] = None
-
-
-_CODEGEN_COMMON = "torch._inductor.codegen.common"
-
-# Parts of a kernel under construction; C++ and Triton kernels have some of them each.
-_CODE_BUFFERS = (
-    "loads",
-    "compute",
-    "stores",
-    "body",
-    "reduction_prefix",
-    "reduction_suffix",
-    "post_loop_combine",
-    "post_loop_store",
-)
-
-_written = watch(before=_written_so_far, after=_operation_written)
-
-LINES = Hook(
-    stage=stages.CODEGEN,
-    records="which lines of a kernel each loop body operation became",
-    wraps=tuple(
-        Wrap(TorchName(_CODEGEN_COMMON, f"CSEProxy.{method}"), _written)
-        for method in ("_default", "load", "store", "reduction", "store_reduction")
-    ),
-    reads=(TorchName("torch._inductor.virtualized", "V"),),
 )
 
 
@@ -307,7 +232,7 @@ def _codegen_start(args: Arguments, kwargs: Keywords) -> Any:
 
 def _codegen_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     leave_stage(frame)
-    _writing.kernel, _writing.buffers = None, []
+    forget_writing()
 
 
 WRAPPER = Hook(

@@ -12,7 +12,8 @@ from inductoscope.recording.events.base import Event
 class KernelDefined(Event):
     """A kernel was generated, or a library call in its place.
 
-    language: C++, Triton, extern; lines: scheduler node, operation of its loop body, line.
+    language: C++, Triton, extern; lines: scheduler node, operation of its loop body, line;
+    numbered: the same with the number of the line, from 1, for lines that the kernel kept.
     """
 
     kind = "kernel"
@@ -25,6 +26,7 @@ class KernelDefined(Event):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     lines: tuple[tuple[str, str, str], ...] = ()
+    numbered: tuple[tuple[str, str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

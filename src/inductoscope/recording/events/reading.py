@@ -54,6 +54,7 @@ COERCIONS: dict[str, Coercion] = {
     "Any": lambda value: value,
     "tuple[str, ...]": values.texts,
     "tuple[tuple[str, str, str], ...]": lambda value: values.rows(value, (str, str, str)),
+    "tuple[tuple[str, str, int], ...]": lambda value: values.rows(value, (str, str, values.whole)),
     "tuple[tuple[str, float], ...]": lambda value: values.rows(value, (str, values.real)),
     "tuple[Mapping[str, Any], ...]": values.objects,
     "Mapping[str, Any]": values.members,

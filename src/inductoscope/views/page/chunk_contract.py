@@ -27,11 +27,12 @@ class PagePane:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Operation:
-    """An operation, and its lines in each pane."""
+    """An operation, its lines in each pane, and the lines of what it merely led to."""
 
     name: str
     label: str
     lines: Mapping[str, tuple[LineNumber, ...]]
+    leads: Mapping[str, tuple[LineNumber, ...]]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -45,8 +46,9 @@ class FormHead:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PaneKernel:
-    """A kernel, and its place in the kernel pane."""
+    """A kernel, and its place in the kernel pane. The id of a library call says what it makes."""
 
+    id: str
     name: str
     first_line: int
     last_line: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable
 from functools import cached_property
 from typing import Any
 
@@ -12,13 +12,12 @@ from inductoscope.analysis.fusion.ledger import ledger
 from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.counts import generated, library_calls
+from inductoscope.model.counts import generated
 from inductoscope.model.entities import (
     Compile,
     CompileError,
     InductorGraph,
     Kernel,
-    NativeCompile,
     Recording,
 )
 from inductoscope.model.join import GraphJoin
@@ -47,6 +46,7 @@ from inductoscope.views.page.contract import (
     StageTime,
     TimelineHead,
 )
+from inductoscope.views.page.kernel_rows import kernel_rows
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -87,16 +87,11 @@ class Contents:
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
-            kernels=PageTable.of(KernelRow, self._kernels()),
+            kernels=PageTable.of(KernelRow, kernel_rows(recording, self._natives)),
             ledger=_ledger_head(self._ledger),
             autotune=_autotune(recording),
             timeline=TimelineHead("timeline", len(self._timeline.spans)),
         )
-
-    def _kernels(self) -> Iterator[KernelRow]:
-        for number, (_, graph) in enumerate(self._graphs):
-            for kernel in (*generated(graph), *library_calls(graph)):
-                yield _kernel(number, self._recording, kernel, self._natives.of(kernel))
 
     @cached_property
     def chunks(self) -> dict[str, Chunk]:
@@ -283,18 +278,18 @@ def _compile(recording: Recording, position: int, graphs: tuple[int, ...]) -> Pa
         guards=f"guards-{position}" if compile_.guards else "",
         package=f"package-{position}" if _package_of(recording, compile_) else "",
         caches=compile_.caches,
-        errors=tuple(map(_failure, compile_.errors)),
+        errors=tuple(_failure(recording, error) for error in compile_.errors),
     )
 
 
-def _failure(error: CompileError) -> PageFailure:
+def _failure(recording: Recording, error: CompileError) -> PageFailure:
     return PageFailure(
         stage=error.stage,
         type=error.type,
         message=error.message,
         source=error.source,
         detail=error.detail,
-        traceback=error.traceback,
+        traceback=recording.payload(error.traceback),
     )
 
 
@@ -313,27 +308,6 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
         passes=f"passes-{number}",
         schedule=f"schedule-{number}",
     )
-
-
-def _kernel(
-    number: int, recording: Recording, kernel: Kernel, natives: tuple[NativeCompile, ...]
-) -> KernelRow:
-    seconds = [native.seconds for native in natives if native.seconds is not None]
-    return KernelRow(
-        name=kernel.name,
-        language=kernel.language,
-        graph=number,
-        operations=", ".join(kernel.origins),
-        lines=recording.payload(kernel.digest).count("\n"),
-        seconds=round(sum(seconds), 3) if seconds else None,
-        registers=_most(native.registers for native in natives),
-        spills=_most(native.spills for native in natives),
-        shared=_most(native.shared for native in natives),
-    )
-
-
-def _most(values: Any) -> int | None:
-    return max((value for value in values if value is not None), default=None)
 
 
 def _chunks_of_graph(

@@ -232,10 +232,14 @@ class PageGraph:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class KernelRow:
-    """One kernel. `graph` is a position in the index."""
+    """One kernel, or one library call. `graph` is a position in the index."""
 
+    id: str
     name: str
     language: str
+    # compiled, reused (compiled for another graph), from a cache, library call; empty if unknown
+    made: str
+    calls: int
     graph: int | None
     operations: str
     lines: int

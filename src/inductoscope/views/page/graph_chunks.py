@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
 from inductoscope.kernels.assembly import kernel_assembly
+from inductoscope.model.counts import calls_by_name, generated
 from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph
 from inductoscope.model.join import GraphJoin
@@ -26,7 +27,7 @@ from inductoscope.views.page.chunk_contract import (
     ScheduleGroup,
     ScheduleNode,
 )
-from inductoscope.views.page.panes import LinkedGraph
+from inductoscope.views.page.panes import LinkedGraph, kernel_id
 from inductoscope.views.report.graph_stages import node_text
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -58,7 +59,7 @@ def forms_of(
 ) -> list[Form]:
     """All native forms of a graph's kernels; assembly only for those in `assembled`."""
     found: list[Form] = []
-    for kernel in graph.kernels:
+    for kernel in generated(graph):
         if kernel in assembled:
             found.append(Form(kernel, "asm", "", "", f"form-{number}-{len(found)}"))
         for native in natives.of(kernel):
@@ -97,7 +98,7 @@ def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequ
 
 def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPanes:
     """The linked panes of a graph."""
-    graph = LinkedGraph(join)
+    graph, calls = LinkedGraph(join), calls_by_name(join.graph)
     by_kernel: dict[str, list[Form]] = {}
     for form in forms:
         by_kernel.setdefault(form.kernel.name, []).append(form)
@@ -106,6 +107,7 @@ def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPa
         operations=graph.operations(),
         kernels=tuple(
             PaneKernel(
+                id=kernel_id(kernel),
                 name=kernel.name,
                 first_line=first,
                 last_line=last,
@@ -114,7 +116,7 @@ def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPa
                     for form in by_kernel.get(kernel.name, ())
                 ),
                 forms_missing=_no_forms(kernel),
-                facts=_facts(natives.of(kernel)),
+                facts=_facts(natives.of(kernel), calls[kernel.name]),
             )
             for kernel, first, last in graph.kernels
         ),
@@ -154,12 +156,12 @@ def _no_forms(kernel: Kernel) -> str:
     return "Not compiled in this recording: from a cache, or Triton is not installed."
 
 
-def _facts(natives: Iterable[NativeCompile]) -> dict[str, float]:
+def _facts(natives: Iterable[NativeCompile], calls: int) -> dict[str, float]:
     found = list(natives)
     names = ("registers", "spills", "shared", "seconds")
     values = {name: [getattr(native, name) for native in found] for name in names}
     known = {name: [v for v in items if v is not None] for name, items in values.items()}
-    return {name: max(items) for name, items in known.items() if items}
+    return {"calls": calls, **{name: max(items) for name, items in known.items() if items}}
 
 
 # --- passes ---------------------------------------------------------------------------------------
@@ -193,9 +195,11 @@ def schedule(join: GraphJoin) -> Schedule:
     """Nodes, edges with their buffers, and groups."""
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
-    kernel_of = {name: kernel.name for kernel in join.graph.kernels for name in kernel.nodes}
+    kernel_of = {name: kernel_id(kernel) for kernel in join.graph.kernels for name in kernel.nodes}
     return Schedule(
-        nodes=tuple(_node(leaf, group_of, kernel_of) for leaf in leaves),
+        nodes=tuple(
+            _node(leaf, join.computed.get(leaf.name, ()), group_of, kernel_of) for leaf in leaves
+        ),
         edges=tuple(_edges(leaves, group_of)),
         groups=tuple(
             ScheduleGroup(
@@ -210,14 +214,17 @@ def schedule(join: GraphJoin) -> Schedule:
 
 
 def _node(
-    leaf: ScheduledNode, groups: Mapping[str, str], kernels: Mapping[str, str]
+    leaf: ScheduledNode,
+    computed: tuple[str, ...],
+    groups: Mapping[str, str],
+    kernels: Mapping[str, str],
 ) -> ScheduleNode:
     sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
     return ScheduleNode(
         id=leaf.name,
         kind=leaf.kind,
-        label=", ".join(leaf.origins) or leaf.kernel or leaf.kind,
-        operations=leaf.origins,
+        label=", ".join(computed) or leaf.kernel or leaf.kind,
+        operations=computed or leaf.origins,
         group=groups.get(leaf.name, ""),
         kernel=kernels.get(leaf.name, ""),
         bytes=sum(size for size in sizes if size is not None) or None,

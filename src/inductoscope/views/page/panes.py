@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.model.counts import LIBRARY, generated, library_calls
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
+from inductoscope.model.loops import named_lines
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
 from inductoscope.views.report.graph_stages import node_text
@@ -122,19 +124,18 @@ class LinkedGraph:
                 body = self._join.text(leaf.body)
                 if body:
                     bodies.add(f"# {leaf.name}", leaf.name)
-                    for line in body.split("\n"):
-                        name = line.strip().partition(" = ")[0]
+                    for name, line in named_lines(body):
                         bodies.add(line, (leaf.name, name))
 
     def _fill_kernels(self) -> None:
         pane = self.panes["kernel"]
-        for kernel in self._join.graph.kernels:
+        for kernel in (*generated(self._join.graph), *library_calls(self._join.graph)):
             first = len(pane.lines) + 1
-            text = self._join.recording.payload(kernel.digest)
-            head = f"// {kernel.name}" if kernel.language == "C++" else f"# {kernel.name}"
+            text = self._join.text(kernel.digest)
+            head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
             pane.add(head, *_whole(kernel))
-            for line in text.splitlines():
-                pane.add(line, (kernel.name, line.strip()), *_whole(kernel))
+            for number, line in enumerate(text.splitlines(), start=1):
+                pane.add(line, (kernel.digest, number), *_whole(kernel))
             self.kernels.append((kernel, first, len(pane.lines)))
 
     def _fill_wrapper(self) -> None:
@@ -151,9 +152,10 @@ class LinkedGraph:
         return tuple(self._operation(node) for node in nodes)
 
     def _operation(self, node: FxNode) -> Operation:
-        leaves = self._join.leaves(node)
+        leaves, led_to = self._join.leaves(node), self._join.led_to(node)
         steps = self._join.steps(node, leaves)
         kernels = self._join.kernels(leaves)
+        others = [kernel for kernel in self._join.kernels(led_to) if kernel not in kernels]
         place = node.place
         keys: dict[str, Iterable[Any]] = {
             "python": [(place.file, place.line)] if place else [],
@@ -167,18 +169,34 @@ class LinkedGraph:
             "kernel": self._kernel_keys(kernels, steps),
             "wrapper": [kernel.nodes for kernel in kernels],
         }
-        lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
+        leads: dict[str, Iterable[Any]] = {
+            "scheduler": [leaf.name for leaf in led_to],
+            "fused": [leaf.name for leaf in led_to],
+            "kernel": [key for kernel in others for key in _whole(kernel)],
+            "wrapper": [kernel.nodes for kernel in others],
+        }
         return Operation(
             name=node.name,
             label=node.target,
-            lines={name: found for name, found in lines.items() if found},
+            lines=self._lines_by_pane(keys),
+            leads=self._lines_by_pane(leads),
         )
+
+    def _lines_by_pane(
+        self, keys: Mapping[str, Iterable[Any]]
+    ) -> dict[str, tuple[LineNumber, ...]]:
+        lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
+        return {name: found for name, found in lines.items() if found}
 
     def _is_in_aot(self, node: FxNode) -> bool:
         return bool(self.panes["aot"].places.get(node.name))
 
     def _kernel_keys(self, kernels: list[Kernel], steps: Steps) -> list[Any]:
-        keys = [(kernel.name, line) for kernel in kernels for line in lines_of_steps(kernel, steps)]
+        keys = [
+            (kernel.digest, number)
+            for kernel in kernels
+            for number in lines_of_steps(kernel, self._join.text(kernel.digest), steps)
+        ]
         return [*keys, *(key for kernel in kernels for key in _whole(kernel))]
 
     def _lines(self, name: str, keys: Iterable[Any]) -> tuple[LineNumber, ...]:
@@ -207,9 +225,16 @@ class LinkedGraph:
         return "triton" if name == "kernel" and is_triton else LANGUAGES[name]
 
 
+def kernel_id(kernel: Kernel) -> str:
+    """A name that tells a kernel from all others of its graph, and a library call from the next."""
+    if kernel.language != LIBRARY or not kernel.writes:
+        return kernel.name
+    return f"{kernel.name} → {kernel.writes[0]}"
+
+
 def _whole(kernel: Kernel) -> list[tuple[str, ...]]:
     """The key of a whole kernel: only a library call, which has no lines of code, has one."""
-    return [(kernel.name, *kernel.nodes)] if kernel.language == "extern" else []
+    return [(kernel.name, *kernel.nodes)] if kernel.language == LIBRARY else []
 
 
 def _aot_graph(join: GraphJoin) -> FxGraph | None:
