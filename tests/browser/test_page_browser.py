@@ -26,9 +26,29 @@ def test_findings_come_first_and_the_worst_before_the_others(
 ) -> None:
     guest = visitor("realistic")
     assert guest.all(".finding .badge") == ["error", "warning", "note"]
-    assert "sigmoid and mul gives other values" in guest.all(".verdict-line")[0]
+    (verdict,) = guest.all(".verdict-line")
+    assert "sigmoid and mul gives other values" in verdict
     assert guest.page.title() == "train.py: Overview"
-    assert guest.page.evaluate("window.inflated") == 0
+    # Only the graph that the verdict is about.
+    assert guest.page.evaluate("window.inflated") == 1
+
+
+def test_verdict_opens_the_code_that_it_is_about(visitor: Callable[..., Visitor]) -> None:
+    """Three panes under the sentence, at the operation that the trail ends in."""
+    guest = visitor("realistic")
+    assert guest.all(".place-panes h3") == ["Python", "Loop body", "Kernels"]
+    marked = guest.all(".place-panes .cm-line.mark")
+    assert "gate = torch.sigmoid(x)" in [line.strip() for line in marked]
+    assert "tmp1 = tl.sigmoid(tmp0)" in [line.strip() for line in marked]
+    guest.page.get_by_role("link", name="aten.sigmoid.default").first.click()
+    guest.page.wait_for_selector("[data-pane=kernel] .cm-line.mark")
+    assert guest.parameters()["op"] == ["sigmoid"]
+
+
+def test_costs_say_what_was_measured_and_what_is_a_model(visitor: Callable[..., Visitor]) -> None:
+    compiling, running = visitor("realistic").all(".costs h2")
+    assert compiling.endswith("in all stages, measured")
+    assert running == "Running: at least 384 KiB moved, modelled"
 
 
 def test_reproducer_is_copied_as_it_is(visitor: Callable[..., Visitor]) -> None:
@@ -175,7 +195,6 @@ def test_search_finds_operations_of_graphs_that_were_not_opened(
 def test_ledger_sorts_and_filters_and_leads_to_both_nodes(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("realistic", "ledger")
     first = "tbody tr:not(.space) td:first-child"
-    guest.page.get_by_role("button", name="Bytes", exact=True).click()
     assert guest.all(first)[-1] == "op0 + op1"
     assert guest.page.locator("th[aria-sort=descending]").inner_text().startswith("Bytes")
     guest.page.get_by_role("button", name="Never tried 1").click()
@@ -210,6 +229,17 @@ def test_upper_bound_of_the_ledger_reads_at_most(visitor: Callable[..., Visitor]
     assert "triton_per_fused_native_layer_norm_0" in details
 
 
+def test_ledger_adds_up_what_each_cause_costs(visitor: Callable[..., Visitor]) -> None:
+    guest = visitor("realistic", "ledger")
+    causes = guest.page.get_by_label("Cause", exact=True)
+    texts = causes.locator("option").all_inner_texts()
+    assert texts[0] == "all causes"
+    assert any(text.startswith("512 B, 1 pair: The loops differ") for text in texts)
+    causes.select_option(index=texts.index(next(t for t in texts if "The loops differ" in t)))
+    assert guest.page.locator("tbody tr, [role=row]").count() >= 1
+    assert "The loops differ" in guest.parameters()["cause"][0]
+
+
 def test_scheduler_picture_before_and_after_fusion(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("realistic", "scheduler")
     guest.page.wait_for_selector(".node")
@@ -228,11 +258,26 @@ def test_scheduler_picture_before_and_after_fusion(visitor: Callable[..., Visito
 
 def test_passes_are_shown_as_diffs(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("realistic", "passes")
-    assert "aten.clone" in guest.all(".cm-merge-a .cm-changedLine")[0]
-    guest.page.get_by_role("button", name="Unified").click()
-    assert "aten.clone" in guest.all(".cm-deletedChunk")[0]
+    (removed,) = guest.all(".cm-line.diff-removed")
+    assert removed.startswith("-")
+    assert "aten.clone" in removed
+    assert guest.all(".diff-head .muted") == ["1 node removed"]
     guest.page.get_by_role("option", name="reorder_for_locality").click()
-    assert guest.all(".cm-changedLine")[-1].strip() == "# reordered"
+    assert "# reordered" in guest.all(".cm-line.diff-added")[-1]
+
+
+def test_a_pass_that_changes_a_few_nodes_of_many_shows_these(browser: Any, tmp_path: Path) -> None:
+    index, chunks = pages.realistic()
+    before = [f"%mul_{n} = aten.mul.Tensor(arg0_1, {n})" for n in range(1000)]
+    after = [*before[:400], "%new = aten.neg.default(mul_399)", *before[401:]]
+    after[600] = "%mul_600 = aten.mul.Tensor(new, 600)"
+    chunks["passes-0"][0].update(before="\n".join(before), after="\n".join(after))
+    guest = Visitor(browser, pages.write((index, chunks), tmp_path / "passes.html"))
+    guest.visit("passes")
+    assert guest.all(".diff-head .muted") == ["1 node removed, 1 node added, 1 node changed"]
+    assert [line[:8] for line in guest.all(".cm-line.diff-removed")] == ["- %mul_4", "- %mul_6"]
+    assert guest.troubles == []
+    guest.context.close()
 
 
 def test_autotuning_choices_come_with_the_fastest_first(visitor: Callable[..., Visitor]) -> None:
@@ -328,7 +373,9 @@ def test_colours_can_be_chosen(visitor: Callable[..., Visitor]) -> None:
 
 def test_hostile_text_stays_text(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("hostile")
-    elements = guest.page.locator("img, script:not([type]), iframe, a[href^=javascript]").count()
+    elements = guest.page.locator(
+        "img:not(.cm-widgetBuffer), script:not([type]), iframe, a[href^=javascript]"
+    ).count()
     assert elements == 1, "the bundle is the only script"
     assert any("<img src=x" in text for text in guest.all("#root *"))
     for view in VIEWS:

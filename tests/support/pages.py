@@ -132,6 +132,7 @@ def large(lines: int = 8) -> PageData:
             g,
             f"relu_{k}, add_{k}",
             40 + k,
+            4096 * k,
             k / 50,
             20,
             0,

@@ -326,6 +326,7 @@ export interface KernelRow {
   graph: number | null;
   operations: string;
   lines: number;
+  bytes: number | null;
   seconds: number | null;
   registers: number | null;
   spills: number | null;
@@ -341,6 +342,7 @@ export const readKernelRow: Reader<KernelRow> = object<KernelRow>({
   graph: whole,
   operations: text,
   lines: count,
+  bytes: whole,
   seconds: number,
   registers: whole,
   spills: whole,

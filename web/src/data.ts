@@ -26,6 +26,8 @@ class Source {
   index: Index;
   /** Why the index could not be read, or why a live page no longer follows. */
   trouble = "";
+  /** How often something has been announced. */
+  news = 0;
   private indexText = "";
   private generation = 0;
   private failures = 0;
@@ -52,6 +54,7 @@ class Source {
   }
 
   private announce(): void {
+    this.news += 1;
     for (const listener of [...this.listeners]) listener();
   }
 
@@ -149,7 +152,13 @@ export const source = new Source();
 /** Draw again whenever new data has come. */
 export function useSource(): Source {
   const [, redraw] = useState(0);
-  useEffect(() => source.subscribe(() => redraw((drawn) => drawn + 1)), []);
+  const drawn = source.news;
+  useEffect(() => {
+    const again = (): void => redraw((times) => times + 1);
+    // Something may have come after this was drawn and before anyone listened.
+    if (source.news !== drawn) again();
+    return source.subscribe(again);
+  }, []);
   return source;
 }
 

@@ -22,6 +22,7 @@ function columns(index: Index): Column<KernelRow>[] {
     },
     { id: "operations", title: "Operations", width: 30, value: (row) => row.operations },
     { id: "lines", title: "Lines", width: 8, numeric: true, value: (row) => row.lines, show: (row) => decimal(row.lines) },
+    counted("bytes", "Bytes, modelled", (row) => row.bytes, bytes),
     {
       id: "seconds",
       title: "Compile",

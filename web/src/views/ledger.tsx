@@ -10,7 +10,7 @@ import { Badge, Choices, Empty, Loaded, Select, Sureness } from "../parts";
 import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
-import { amount, brief, bytes, decimal, duration, paragraph } from "../text";
+import { amount, brief, bytes, decimal, duration, paragraph, plural } from "../text";
 
 const NONE =
   "No pair of nodes was considered for fusion: a graph with one node has no pairs, and a graph from the cache is not scheduled.";
@@ -90,11 +90,16 @@ function Rows({ index, rows, route }: { index: Index; rows: Decision[]; route: R
   const outcome = route.get("outcome");
   const graph = route.get("key");
   const node = route.get("node");
-  const kept = useMemo(() => rows.filter((row) => fits(row, outcome, graph, node)), [rows, outcome, graph, node]);
+  const cause = route.get("cause");
+  const kept = useMemo(
+    () => rows.filter((row) => fits(row, outcome, graph, node) && (!cause || causeOf(row) === cause)),
+    [rows, outcome, graph, node, cause],
+  );
   const chosen = rows[route.position("row") ?? -1];
   return (
     <div class="with-details">
       <DataTable
+        sortedBy={{ id: "bytes", desc: true }}
         label="Fusion decisions"
         rows={kept}
         columns={COLUMNS}
@@ -102,7 +107,7 @@ function Rows({ index, rows, route }: { index: Index; rows: Decision[]; route: R
         onFilter={(q) => adjust({ q })}
         onOpen={(row) => adjust({ row: row.row })}
         chosen={(row) => row === chosen}
-        controls={<Controls index={index} rows={rows} outcome={outcome} graph={graph} node={node} />}
+        controls={<Controls index={index} rows={rows} outcome={outcome} graph={graph} node={node} cause={cause} />}
         empty="No decision matches these filters."
         minWidth={1280}
       />
@@ -117,15 +122,50 @@ function fits(row: Decision, outcome: string, graph: string, node: string): bool
   return !node || row.first === node || row.second === node;
 }
 
+/** Why a pair is not one kernel: numbers and names differ between pairs of one cause. */
+function causeOf(row: Decision): string {
+  if (row.outcome === "fused") return "";
+  return row.reason.replace(/\b(?:op|buf)\w*\d\w*\b/g, "…").replace(/\d[\d,.]*/g, "N") || "no reason recorded";
+}
+
+interface Cause {
+  name: string;
+  pairs: number;
+  bytes: number;
+  atMost: boolean;
+}
+
+/** What each cause costs, the costliest first. */
+function causesOf(rows: Decision[]): Cause[] {
+  const found = new Map<string, Cause>();
+  for (const row of rows) {
+    const name = causeOf(row);
+    if (!name) continue;
+    const cause = found.get(name) ?? { name, pairs: 0, bytes: 0, atMost: false };
+    cause.pairs += 1;
+    cause.bytes += row.bytes ?? 0;
+    cause.atMost ||= row.at_most && Boolean(row.bytes);
+    found.set(name, cause);
+  }
+  return [...found.values()].sort((left, right) => right.bytes - left.bytes);
+}
+
+function causeText(cause: Cause): string {
+  const cost = cause.bytes ? `${cause.atMost ? "≤ " : ""}${bytes(cause.bytes)}, ` : "";
+  return `${cost}${plural(cause.pairs, "pair")}: ${brief(cause.name, 90)}`;
+}
+
 interface ControlProperties {
   index: Index;
   rows: Decision[];
   outcome: string;
   graph: string;
   node: string;
+  cause: string;
 }
 
-function Controls({ index, rows, outcome, graph, node }: ControlProperties): JSX.Element {
+function Controls({ index, rows, outcome, graph, node, cause }: ControlProperties): JSX.Element {
+  const causes = useMemo(() => causesOf(rows), [rows]);
   const keys = useMemo(() => [...new Set(rows.map((row) => row.graph))], [rows]);
   const { fused, refused, never } = index.ledger;
   return (
@@ -147,6 +187,14 @@ function Controls({ index, rows, outcome, graph, node }: ControlProperties): JSX
           value={graph}
           options={[["", "all graphs"], ...keys.map((key): [string, string] => [key, key])]}
           onChoose={(key) => adjust({ key, row: null })}
+        />
+      )}
+      {causes.length > 0 && (
+        <Select
+          label="Cause"
+          value={cause}
+          options={[["", "all causes"], ...causes.map((one): [string, string] => [one.name, causeText(one)])]}
+          onChoose={(name) => adjust({ cause: name, row: null })}
         />
       )}
       {node && (
@@ -175,6 +223,9 @@ function DecisionDetails({ index, decision }: { index: Index; decision: Decision
         {brief([decision.relation, decision.kind].filter(Boolean).join(", "), 80)}{" "}
         <Sureness confidence={decision.confidence} />
       </p>
+      {endsTogether(decision) && (
+        <p class="prose">All the same, both ended up in one function: {brief(decision.kernels[0] ?? "", 120)}.</p>
+      )}
       {graph && <Leads graph={graph.index} decision={decision} />}
       <dl class="facts-list narrow">
         <Fact name="Reason" value={decision.reason} />
@@ -196,6 +247,12 @@ function DecisionDetails({ index, decision }: { index: Index; decision: Decision
       </dl>
     </aside>
   );
+}
+
+/** C++ code has one function for nodes that share no loop. */
+function endsTogether(decision: Decision): boolean {
+  const [first, second] = decision.kernels;
+  return decision.outcome !== "fused" && Boolean(first) && first === second;
 }
 
 function unique(names: string[]): string[] {

@@ -8,15 +8,16 @@ import type { Finding, Program as ProgramFacts, StageTime } from "../contract";
 import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable } from "./compile_table";
-import { VerdictLine, VerdictSection } from "./verdict";
+import { Costs } from "./costs";
+import { VerdictSection } from "./verdict";
 
 export function Overview({ index }: { index: Index }): JSX.Element {
   return (
     <div class="overview">
       <h1>{brief(index.title, 120) || "Recording"}</h1>
-      {index.verdict && <VerdictLine verdict={index.verdict} />}
+      {index.verdict && <VerdictSection index={index} verdict={index.verdict} />}
       <Findings findings={index.findings} />
-      {index.verdict && <VerdictSection verdict={index.verdict} />}
+      <Costs index={index} />
       <Program index={index} />
       <Stages stages={index.stages} />
       <div class="section">

@@ -1,19 +1,17 @@
 /** What each pass did to the graph, as a diff. */
 
-import { MergeView, unifiedMergeView } from "@codemirror/merge";
-import { EditorState } from "@codemirror/state";
-import { EditorView } from "@codemirror/view";
 import type { JSX } from "preact";
-import { useEffect, useRef } from "preact/hooks";
+import { useMemo } from "preact/hooks";
+import { Code } from "../code";
 import { type Pass, readPassesChunk } from "../contract";
 import { useChunk } from "../data";
-import { readOnly, showText } from "../editor";
 import { GraphPicker, chosenGraph } from "../graphs";
 import { Listbox } from "../listbox";
-import { Choices, CopyButton, Empty, Loaded } from "../parts";
+import { type NodeDiff, diffNodes } from "../node_diff";
+import { CopyButton, Empty, Loaded } from "../parts";
 import { type Route, adjust, go } from "../route";
 import type { Graph, Index } from "../schema";
-import { brief, duration } from "../text";
+import { brief, duration, plural } from "../text";
 
 const NONE = "No pass changed this graph, or its passes were not recorded.";
 
@@ -25,7 +23,6 @@ export function Passes({ index, route }: { index: Index; route: Route }): JSX.El
 
 function PassesOfGraph({ index, route, graph }: { index: Index; route: Route; graph: Graph }): JSX.Element {
   const chunk = useChunk(graph.passes, readPassesChunk);
-  const style = route.get("style") === "unified" ? "unified" : "split";
   return (
     <div class="fill">
       <h1>Passes</h1>
@@ -33,28 +30,20 @@ function PassesOfGraph({ index, route, graph }: { index: Index; route: Route; gr
         <GraphPicker
           index={index}
           graph={graph}
-          onChoose={(one) => go("passes", { graph: one.index, style: route.get("style") })}
-        />
-        <Choices
-          label="Form of the diff"
-          value={style}
-          choices={[
-            { value: "split", label: "Side by side" },
-            { value: "unified", label: "Unified" },
-          ]}
-          onChoose={(value) => adjust({ style: value })}
+          onChoose={(one) => go("passes", { graph: one.index })}
         />
       </div>
       <Loaded chunk={chunk} none={NONE}>
-        {(passes) => (passes.length ? <PassList passes={passes} route={route} style={style} /> : <Empty>{NONE}</Empty>)}
+        {(passes) => (passes.length ? <PassList passes={passes} route={route} /> : <Empty>{NONE}</Empty>)}
       </Loaded>
     </div>
   );
 }
 
-function PassList({ passes, route, style }: { passes: Pass[]; route: Route; style: string }): JSX.Element {
+function PassList({ passes, route }: { passes: Pass[]; route: Route }): JSX.Element {
   const place = Math.min(route.position("pass") ?? 0, passes.length - 1);
   const pass = passes[place]!;
+  const diff = useMemo(() => diffNodes(pass.before, pass.after), [pass]);
   return (
     <div class="split">
       <aside class="side" aria-label="Passes that changed the graph">
@@ -78,54 +67,43 @@ function PassList({ passes, route, style }: { passes: Pass[]; route: Route; styl
       <section class="diff-holder" aria-label={`Pass ${brief(pass.name, 60)}`}>
         <div class="diff-head">
           <h2 class="mono">{brief(pass.name, 120)}</h2>
-          <span class="muted">{style === "split" && "before on the left, after on the right"}</span>
+          <span class="muted">{counts(diff)}</span>
           <CopyButton text={pass.before} label="Copy before: the graph before the pass" title="Copy before" />
           <CopyButton text={pass.after} label="Copy after: the graph after the pass" title="Copy after" />
         </div>
-        <Diff key={style} pass={pass} style={style} />
+        <Diff pass={pass} diff={diff} />
       </section>
     </div>
   );
 }
 
-function Diff({ pass, style }: { pass: Pass; style: string }): JSX.Element {
-  const parent = useRef<HTMLDivElement>(null);
-  useEffect(() => {
-    const view = style === "unified" ? unified(pass, parent.current!) : sideBySide(pass, parent.current!);
-    return () => view.destroy();
-  }, [pass, style]);
-  return <div class={`diff diff-${style}`} ref={parent} tabIndex={-1} />;
+function Diff({ pass, diff }: { pass: Pass; diff: NodeDiff }): JSX.Element {
+  return (
+    <div class="diff">
+      <Code
+        label="What the pass did: lines with a minus are removed, with a plus added"
+        language="fx"
+        text={diff.text}
+        labels={useMemo(() => diff.text.split("\n").map(() => ""), [diff])}
+        marks={diff.marks}
+        line={firstLine(diff)}
+        revealed={pass.name}
+      />
+    </div>
+  );
 }
 
-// Very different texts would take the exact algorithm minutes.
-const BOUNDED = { scanLimit: 1000, timeout: 400 };
-const FOLDED = { margin: 3, minSize: 8 };
-
-function side(text: string, label: string) {
-  const shown = showText(text);
-  return { doc: shown.document, extensions: [readOnly({ label, language: "fx", labels: null }), shown.cuts] };
+function firstLine({ marks }: NodeDiff): number | null {
+  return [...marks].find(([, classes]) => classes !== "diff-folded")?.[0] ?? null;
 }
 
-function sideBySide(pass: Pass, parent: HTMLElement): MergeView {
-  return new MergeView({
-    a: side(pass.before, "Before the pass"),
-    b: side(pass.after, "After the pass"),
-    parent,
-    highlightChanges: true,
-    gutter: true,
-    collapseUnchanged: FOLDED,
-    diffConfig: BOUNDED,
-  });
-}
-
-function unified(pass: Pass, parent: HTMLElement): EditorView {
-  const after = side(pass.after, "After the pass, with what it removed");
-  const merge = unifiedMergeView({
-    original: showText(pass.before).document,
-    mergeControls: false,
-    gutter: true,
-    collapseUnchanged: FOLDED,
-    diffConfig: BOUNDED,
-  });
-  return new EditorView({ state: EditorState.create({ doc: after.doc, extensions: [after.extensions, merge] }), parent });
+function counts(diff: NodeDiff): string {
+  const parts: [number, string][] = [
+    [diff.removed, "removed"],
+    [diff.added, "added"],
+    [diff.changed, "changed"],
+    [diff.moved, "moved"],
+  ];
+  const said = parts.filter(([count]) => count > 0).map(([count, what]) => `${plural(count, "node")} ${what}`);
+  return said.join(", ") || "no node differs as it is printed";
 }

@@ -3,7 +3,10 @@
 import type { JSX } from "preact";
 import { Badge, CopyButton, Sureness } from "../parts";
 import type { Evidence, Reproducer, Verdict, Workaround } from "../contract";
+import { address } from "../route";
+import type { Index } from "../schema";
 import { brief, decimal, paragraph } from "../text";
+import { type Place, PlacePanes, culpritPlace, placeAddress } from "./place";
 import { TrailPicture } from "./trail";
 
 /** The verdict in one line, above everything else. */
@@ -18,35 +21,63 @@ export function VerdictLine({ verdict }: { verdict: Verdict }): JSX.Element {
   );
 }
 
-export function VerdictSection({ verdict }: { verdict: Verdict }): JSX.Element {
+interface SectionProperties {
+  index: Index;
+  verdict: Verdict;
+}
+
+/** What the verdict is about, what can be copied, then how it is known. */
+export function VerdictSection({ index, verdict }: SectionProperties): JSX.Element {
+  const place = culpritPlace(index, verdict);
   return (
     <section class="verdict" aria-labelledby="verdict-title">
       <h2 id="verdict-title">The doctor's verdict</h2>
       <VerdictLine verdict={verdict} />
       {verdict.partial && <p class="prose">The examination is not complete. This is what was known by then.</p>}
-      {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} />}
+      {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} place={place} />}
+      <Cures verdict={verdict} />
+      {place && <PlacePanes index={index} place={place} />}
       {verdict.trail && <TrailPicture trail={verdict.trail} />}
       <EvidenceList title="Evidence" items={verdict.evidence} />
       <EvidenceList title="Not checked" items={verdict.not_checked.map((what) => ({ what, where: "" }))} />
       <EvidenceList title="Differences from eager that are not failures" items={verdict.notes} />
-      {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
-      {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
-      {verdict.issue && <CopyBlock title="Issue text" text={verdict.issue} closed />}
     </section>
   );
 }
 
-function Culprit({ culprit }: { culprit: [string, string][] }): JSX.Element {
+/** The buttons that copy come right after the sentence. */
+function Cures({ verdict }: { verdict: Verdict }): JSX.Element {
+  return (
+    <>
+      {verdict.workaround && <WorkaroundBlock workaround={verdict.workaround} />}
+      {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
+      {verdict.issue && <CopyBlock title="Issue text" text={verdict.issue} closed />}
+    </>
+  );
+}
+
+// Parts of a culprit that stand somewhere in the linked panes.
+const SHOWN_IN_PANES = new Set(["op", "kernel", "source", "function"]);
+
+function Culprit({ culprit, place }: { culprit: [string, string][]; place: Place | null }): JSX.Element {
   return (
     <dl class="facts-list">
       {culprit.map(([name, value]) => (
         <div key={name}>
           <dt>{brief(name, 40)}</dt>
-          <dd class="mono">{brief(value)}</dd>
+          <dd class="mono">
+            <CulpritValue name={name} value={value} place={place} />
+          </dd>
         </div>
       ))}
     </dl>
   );
+}
+
+function CulpritValue({ name, value, place }: { name: string; value: string; place: Place | null }): JSX.Element {
+  if (name === "pass") return <a href={address("passes", { graph: place?.graph })}>{brief(value)}</a>;
+  if (!place || !SHOWN_IN_PANES.has(name)) return <>{brief(value)}</>;
+  return <a href={placeAddress(place)}>{brief(value)}</a>;
 }
 
 function EvidenceList({ title, items }: { title: string; items: Evidence[] }): JSX.Element | null {

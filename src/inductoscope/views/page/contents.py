@@ -46,7 +46,7 @@ from inductoscope.views.page.contract import (
     StageTime,
     TimelineHead,
 )
-from inductoscope.views.page.kernel_rows import kernel_rows
+from inductoscope.views.page.kernel_rows import costliest, kernel_rows
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -125,8 +125,10 @@ class Contents:
 
     @cached_property
     def _assembled(self) -> frozenset[Kernel]:
-        every = [k for _, graph in self._graphs for k in graph.kernels if k.language == "C++"]
-        return frozenset(every if self._live else every[: self._assembly])
+        if self._live:
+            every = [k for _, graph in self._graphs for k in generated(graph)]
+            return frozenset(k for k in every if k.language == "C++")
+        return frozenset(costliest(self._recording, self._assembly) if self._assembly else ())
 
     @cached_property
     def _ledger(self) -> tuple[LedgerRow, ...]:

@@ -243,6 +243,8 @@ class KernelRow:
     graph: int | None
     operations: str
     lines: int
+    # That all calls have to move at least: a model, not a measurement.
+    bytes: int | None
     seconds: float | None
     registers: int | None
     spills: int | None

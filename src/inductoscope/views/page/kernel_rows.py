@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from inductoscope.model.counts import calls_by_name, generated, library_calls
-from inductoscope.model.entities import Kernel, NativeCompile, Recording
+from inductoscope.model.counts import LIBRARY, generated
+from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.native import NativeIndex
+from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.contract import KernelRow
 from inductoscope.views.page.panes import kernel_id
 
@@ -15,16 +16,38 @@ from inductoscope.views.page.panes import kernel_id
 def kernel_rows(recording: Recording, natives: NativeIndex) -> Iterator[KernelRow]:
     """The kernels of all graphs. A compile is counted where it was first asked for."""
     counted: set[int] = set()
-    for number, graph in enumerate(recording.graphs):
-        calls = calls_by_name(graph)
+    graphs = [(compile_, graph) for compile_ in recording.compiles for graph in compile_.inductor]
+    for number, (compile_, graph) in enumerate(graphs):
+        moved = moved_bytes(recording, compile_, graph)
         for kernel in generated(graph):
             known = natives.of(kernel)
             fresh = tuple(native for native in known if id(native) not in counted)
             counted.update(map(id, fresh))
-            made = _made(known, fresh)
-            yield _kernel(number, recording, kernel, made, calls[kernel.name], fresh)
-        for kernel in library_calls(graph):
-            yield _kernel(number, recording, kernel, "library call", 1, ())
+            calls = [moved[at] for at, k in enumerate(graph.kernels) if k.name == kernel.name]
+            yield _kernel(number, recording, kernel, _made(known, fresh), calls, fresh)
+        for at, kernel in enumerate(graph.kernels):
+            if kernel.language == LIBRARY:
+                yield _kernel(number, recording, kernel, "library call", [moved[at]], ())
+
+
+def moved_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> list[int | None]:
+    """The bytes that each call of a graph has to move at least; None where that is not known."""
+    work = GraphWork(recording, compile_, graph)
+    return [work.of(kernel).bytes for kernel in graph.kernels]
+
+
+def costliest(recording: Recording, count: int) -> list[Kernel]:
+    """The C++ kernels that move the most bytes; those of which that is not known come last."""
+    found: dict[str, tuple[int, Kernel]] = {}
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            moved = moved_bytes(recording, compile_, graph)
+            for kernel, each in zip(graph.kernels, moved, strict=True):
+                if kernel.language == "C++":
+                    before, first = found.get(kernel.digest, (0, kernel))
+                    found[kernel.digest] = before + (each or 0), first
+    ordered = sorted(found.values(), key=lambda pair: -pair[0])
+    return [kernel for _, kernel in ordered[:count]]
 
 
 def _made(natives: tuple[NativeCompile, ...], fresh: tuple[NativeCompile, ...]) -> str:
@@ -40,7 +63,7 @@ def _kernel(
     recording: Recording,
     kernel: Kernel,
     made: str,
-    calls: int,
+    moved: list[int | None],
     natives: tuple[NativeCompile, ...],
 ) -> KernelRow:
     seconds = [native.seconds for native in natives if native.seconds is not None]
@@ -48,11 +71,12 @@ def _kernel(
         id=kernel_id(kernel),
         name=kernel.name,
         made=made,
-        calls=calls,
+        calls=len(moved),
         language=kernel.language,
         graph=number,
         operations=", ".join(kernel.origins),
         lines=recording.payload(kernel.digest).count("\n"),
+        bytes=sum(each for each in moved if each is not None) if any(moved) else None,
         seconds=round(sum(seconds), 3) if seconds else None,
         registers=_most(native.registers for native in natives),
         spills=_most(native.spills for native in natives),

@@ -1,0 +1,135 @@
+/** What a pass did to a graph, node by node: a text that moves is not a change of its neighbours. */
+
+import type { Marks } from "./editor";
+import { plural, splitLines } from "./text";
+
+export interface NodeDiff {
+  /** After the pass, with what it removed; long stretches that are the same are left out. */
+  text: string;
+  marks: Marks;
+  removed: number;
+  added: number;
+  changed: number;
+  moved: number;
+}
+
+interface Row {
+  text: string;
+  kind: "same" | "removed" | "added" | "moved";
+}
+
+// Lines of context around a change.
+const MARGIN = 3;
+
+export function diffNodes(before: string, after: string): NodeDiff {
+  const old = splitLines(before);
+  const now = splitLines(after);
+  const known = byName(old);
+  const left = byName(now);
+  const order = stayed(old.map(nameOf), now.map(nameOf));
+  const count = { removed: 0, added: 0, changed: 0, moved: 0 };
+  const rows: Row[] = [];
+  let place = 0;
+  for (const line of now) {
+    const name = nameOf(line);
+    if (order.has(name)) place = removals(old, place, name, left, rows, count);
+    const earlier = known.get(name);
+    if (earlier === undefined) {
+      count.added += 1;
+      rows.push({ text: line, kind: "added" });
+    } else if (earlier !== line) {
+      count.changed += 1;
+      rows.push({ text: earlier, kind: "removed" }, { text: line, kind: "added" });
+    } else if (order.has(name)) rows.push({ text: line, kind: "same" });
+    else {
+      count.moved += 1;
+      rows.push({ text: line, kind: "moved" });
+    }
+  }
+  removals(old, place, null, left, rows, count);
+  return { ...fold(rows), ...count };
+}
+
+/** Nodes that are gone, up to the node that is called `name`. */
+function removals(
+  old: string[],
+  start: number,
+  name: string | null,
+  left: Map<string, string>,
+  rows: Row[],
+  count: { removed: number },
+): number {
+  let place = start;
+  for (; place < old.length; place += 1) {
+    const line = old[place]!;
+    if (nameOf(line) === name) return place + 1;
+    if (left.has(nameOf(line))) continue;
+    count.removed += 1;
+    rows.push({ text: line, kind: "removed" });
+  }
+  return place;
+}
+
+/** The name that a line gives to a node; a line that gives none is its own name. */
+function nameOf(line: string): string {
+  return /^\s*(%?[\w.]+)\s*(?::[^=]*)?=/.exec(line)?.[1] ?? line;
+}
+
+function byName(lines: string[]): Map<string, string> {
+  return new Map(lines.map((line) => [nameOf(line), line]));
+}
+
+/** The nodes whose order is the same before and after: the longest increasing run of places. */
+function stayed(old: string[], now: string[]): Set<string> {
+  const places = new Map(old.map((name, place) => [name, place]));
+  const common = now.filter((name) => places.has(name));
+  const tails: number[] = [];
+  const previous: number[] = [];
+  const value = (at: number): number => places.get(common[at]!)!;
+  common.forEach((_, at) => {
+    let low = 0;
+    let high = tails.length;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (value(tails[middle]!) < value(at)) low = middle + 1;
+      else high = middle;
+    }
+    previous[at] = low > 0 ? tails[low - 1]! : -1;
+    tails[low] = at;
+  });
+  const found = new Set<string>();
+  for (let at = tails[tails.length - 1] ?? -1; at >= 0; at = previous[at]!) found.add(common[at]!);
+  return found;
+}
+
+const SIGNS = { same: "  ", removed: "- ", added: "+ ", moved: "~ " };
+
+/** As a text; what is far from any change is counted and left out. */
+function fold(rows: Row[]): { text: string; marks: Marks } {
+  const near = new Set<number>();
+  rows.forEach((row, at) => {
+    if (row.kind === "same") return;
+    for (let each = at - MARGIN; each <= at + MARGIN; each += 1) near.add(each);
+  });
+  const lines: string[] = [];
+  const marks: Marks = new Map();
+  let hidden = 0;
+  const flush = (): void => {
+    if (hidden > 0) {
+      lines.push(`… ${plural(hidden, "node")} unchanged`);
+      marks.set(lines.length, "diff-folded");
+    }
+    hidden = 0;
+  };
+  rows.forEach((row, at) => {
+    if (!near.has(at)) {
+      hidden += 1;
+      return;
+    }
+    flush();
+    lines.push(SIGNS[row.kind] + row.text);
+    if (row.kind !== "same") marks.set(lines.length, `diff-${row.kind}`);
+  });
+  flush();
+  return { text: lines.join("\n"), marks };
+}
