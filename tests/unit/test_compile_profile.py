@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.model.entities import Ending
@@ -137,6 +138,13 @@ def test_the_terminal_names_the_stage_that_explodes_in_80_columns(tmp_path: Path
     assert "scheduler          grows with n^2.1" in text
     assert "erf aten.erf.default" in text
     assert max(map(len, text.splitlines())) <= 80
+
+
+def test_a_busy_machine_is_said_to_be_busy(tmp_path: Path) -> None:
+    quiet = replace(profile_of(recorded(tmp_path / "out", *COMPILE)), load=1.0, cores=2)
+    assert "busy" not in compile_profile_view(quiet)["noise"]
+    busy = replace(quiet, load=9.0)
+    assert "(load 9 on 2 cores)" in compile_profile_view(busy)["noise"]
 
 
 def test_a_program_that_compiles_nothing_is_told_so() -> None:

@@ -301,7 +301,10 @@ def _native(recording: Recording, native: NativeCompile, kernel: str) -> TimedNa
 
 
 def _notes(recording: Recording) -> Iterator[str]:
-    """What the numbers leave out."""
+    """What the numbers leave out, or add up."""
+    compiling = {compile_.process for compile_ in recording.compiles}
+    if len(compiling) > 1:
+        yield f"{len(compiling)} processes compiled; their seconds are added up"
     unfinished = [native for native in recording.natives if native.seconds is None]
     if unfinished:
         yield f"{len(unfinished)} calls of a native compiler never ended"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
@@ -20,6 +20,8 @@ from inductoscope.recording.location import create_recording
 Say = Callable[[str], None]
 
 _WARM = "warm"
+# The program itself and its native compilers keep the cores busy, too.
+_BUSY = 1.5
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,14 @@ class CompileProfile:
     # None if the cold run failed, or compiled nothing.
     warm: ColdOrWarmRun | None = None
     growth: MeasuredGrowth | None = None
+    # How many processes wanted a core while it ran, and how many cores there are.
+    load: float = 0.0
+    cores: int = 1
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether other programs took so much of the machine that times say little."""
+        return self.load > _BUSY * self.cores
 
     @property
     def is_empty(self) -> bool:
@@ -77,12 +87,16 @@ def profile_compile(
         variables = private_cache.environment(Path(cache))
         cold = _run(command, folder, variables, stdout)
         if cold.ending.exit_code != 0 or not cold.costs.compiles:
-            return CompileProfile(cold)
+            return _with_load(CompileProfile(cold))
         say("running it again, served from the cache")
         place = create_recording(list(command), output=folder / _WARM)
         with open(os.devnull, "wb") as nowhere:
             warm = _run(command, place, variables, nowhere.fileno(), earlier=folder)
-    return CompileProfile(cold, warm)
+    return _with_load(CompileProfile(cold, warm))
+
+
+def _with_load(profile: CompileProfile) -> CompileProfile:
+    return replace(profile, load=round(os.getloadavg()[0], 1), cores=os.cpu_count() or 1)
 
 
 def _run(

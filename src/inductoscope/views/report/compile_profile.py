@@ -22,9 +22,9 @@ _MOST = 5
 _LEAST = 0.005
 _NAME = 44
 
-NOISE = (
-    "one cold and one warm run: on a busy machine the same compile may take twice as long. Times "
-    "were recorded, which costs up to a few percent"
+_NOISE = (
+    "one cold and one warm run: the same compile may take a quarter more or less another time. "
+    "Times were recorded, which costs a few percent"
 )
 
 
@@ -37,7 +37,7 @@ def compile_profile_view(profile: CompileProfile) -> dict[str, Any]:
         "cold": _run_view(profile.cold),
         "warm": None if profile.warm is None else _run_view(profile.warm),
         "growth": None if profile.growth is None else _growth_view(profile.growth),
-        "noise": NOISE,
+        "noise": noise(profile),
     }
 
 
@@ -76,6 +76,16 @@ def _growth_view(growth: MeasuredGrowth) -> dict[str, Any]:
     }
 
 
+def noise(profile: CompileProfile) -> str:
+    """How far the numbers can be trusted."""
+    if not profile.is_busy:
+        return _NOISE
+    return (
+        f"{_NOISE}. The machine was busy with other programs (load {profile.load:.0f} on "
+        f"{count_of(profile.cores, 'core')}): everything took longer than it needs to"
+    )
+
+
 def headline(profile: CompileProfile) -> str:
     """One sentence."""
     costs = profile.cold.costs
@@ -102,7 +112,7 @@ def print_compile_profile(printer: Printer, profile: CompileProfile) -> None:
     if profile.is_empty:
         return
     costs = profile.cold.costs
-    printer.line(f"noise: {NOISE}", style=FAINT)
+    printer.line(f"noise: {noise(profile)}", style=WARN if profile.is_busy else FAINT)
     _print_stages(printer, costs, profile.warm.costs if profile.warm else None)
     _print_parts(printer, costs)
     _print_caches(printer, "cold", costs)
