@@ -13,7 +13,7 @@ from inductoscope.vocabulary import stages
 
 # The first compile of a process loads the compiler, which takes about as long as two imports. Then
 # 30 to 100 nodes take as long as one import, depending on the operations.
-_TO_BEGIN, _PER_NODE = 2.5, 0.03
+_TO_BEGIN, _PER_NODE = 4.0, 0.03
 # A stage that takes so much longer than all others together stands out, in any graph.
 _STANDS_OUT = 2.0
 # A native compiler takes about as long for one kernel as torch takes to be imported.
