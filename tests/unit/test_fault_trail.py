@@ -14,7 +14,7 @@ from typing import cast
 
 import pytest
 
-from inductoscope.doctor.failure import ERROR, HANG, SIGNAL, WRONG, Failure
+from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -125,6 +125,26 @@ def test_the_doctor_says_what_is_wrong_at_both_ends_and_how_that_is_known(
     assert printed[start + 1].startswith("← buf6 (aten.mul.Tensor")
     assert "← kernel extern_kernels.addmm, call 2 of 5" in printed
     assert "here it goes wrong: buf1 is 5, in eager 3" in printed
+
+
+def test_nan_is_followed_back_past_the_kernels_that_only_pass_it_on() -> None:
+    """It shows in output 0, which the last kernel makes of what three others have computed."""
+    failure = Failure(NAN, "output 0 is nan at index [2, 1]", where=("output 0",))
+    text = "buf2 is nan at index [0, 3] where eager and float64 are finite"
+    place = Location(kernel="cpp_fused_relu_1", buffer="buf2", text=text, how="compared")
+    found = trail_of(found_in(place, failure), load(stored("exported_package")))
+    assert kernels(found) == [
+        "cpp_fused_add_mul_2",
+        "torch.ops.aten.topk.default",
+        "cpp_fused_relu_1",
+    ]
+    assert found is not None
+    assert found.reaches_fault
+    assert (found.fault, found.wrong) == (failure.text, text)
+    # What it reads is named, and not accused: nothing in it was NaN.
+    assert [(read.name, read.made_by) for read in found.steps[-1].reads] == [
+        ("buf1", "extern_kernels.addmm")
+    ]
 
 
 @pytest.mark.parametrize("kind", [SIGNAL, ERROR, HANG])
