@@ -22,10 +22,7 @@ TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.lowering": ("lowerings",),
 }
-_TABLES = (
-    ("torch._inductor.lowering", "lowerings"),
-    ("torch._inductor.decomposition", "decompositions"),
-)
+_TABLES = tuple((module, name) for module, names in TORCH_NAMES.items() for name in names)
 
 
 def replaced_functions_text(functions: Sequence[str]) -> str:
