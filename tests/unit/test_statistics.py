@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import time
 
 import pytest
 
@@ -13,6 +14,7 @@ from inductoscope.profiling.statistics import (
     SLOWER,
     TOO_FEW,
     Sample,
+    blocks_of,
     chance_of_ranks,
     compare,
 )
@@ -71,6 +73,25 @@ def test_two_samples_of_one_distribution_are_hardly_ever_called_different() -> N
         for _ in range(500)
     ]
     assert sum(verdicts) <= 0.03 * len(verdicts)
+
+
+@pytest.mark.parametrize("count", [40, 600, 4096])
+def test_as_many_values_as_a_run_keeps_are_compared_at_once(count: int) -> None:
+    draw = random.Random(2)
+    base = Sample(tuple(draw.lognormvariate(0, 0.3) for _ in range(count)))
+    started = time.monotonic()
+    found = compare(base, Sample(tuple(2 * draw.lognormvariate(0, 0.3) for _ in range(count))))
+    assert time.monotonic() - started < 1.0
+    assert (found.verdict, found.runs) == (SLOWER, (count, count))
+    assert 1.5 < found.low < found.ratio < found.high < 2.5
+    same = Sample(tuple(draw.lognormvariate(0, 0.3) for _ in range(count)))
+    assert compare(base, same).verdict == NO_DIFFERENCE
+
+
+def test_blocks_are_medians_of_neighbours() -> None:
+    assert blocks_of((1, 2, 9, 4, 5, 6), 2) == (2, 5)
+    assert blocks_of((3, 1), 20) == (3, 1)
+    assert blocks_of((), 20) == ()
 
 
 def test_a_reservoir_keeps_some_of_everything() -> None:

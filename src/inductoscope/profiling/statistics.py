@@ -10,6 +10,7 @@ belongs to the same test.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ SIGNIFICANT = 0.02
 FEWEST_RUNS = 5
 # A ratio that is nearer to 1 matters to nobody.
 LEAST_RATIO = 1.01
+# The exact test is for so many values of each side.
+MOST_VALUES = 20
 # Half of the values further apart than this, relative to their median: a noisy machine.
 NOISY = 0.2
 
@@ -102,17 +105,26 @@ class TimeComparison:
 def compare(base: Sample, other: Sample) -> TimeComparison:
     """Whether `other` is faster or slower than `base`, beyond noise.
 
-    Both hold one value per run, and the runs were made in turns.
+    Both hold one value per run, and the runs were made in turns. Of more values than an exact test
+    is meant for, the medians of as many blocks are compared: neighbours share their luck anyway.
     """
     runs = base.count, other.count
-    ratios = sorted(b / a for a in base.values for b in other.values if a > 0)
+    first, second = blocks_of(base.values, MOST_VALUES), blocks_of(other.values, MOST_VALUES)
+    ratios = sorted(b / a for a in first for b in second if a > 0)
     if not ratios:
         return TimeComparison(1.0, 0.0, math.inf, 1.0, TOO_FEW, runs)
     ratio = quantile(ratios, 0.5)
-    chance = chance_of_ranks(base.values, other.values)
-    edge = _interval_edge(*runs)
+    chance = chance_of_ranks(first, second)
+    edge = _interval_edge(len(first), len(second))
     low, high = ratios[min(edge, len(ratios) - 1)], ratios[max(len(ratios) - 1 - edge, 0)]
     return TimeComparison(ratio, low, high, chance, _verdict(runs, ratio, chance), runs)
+
+
+def blocks_of(values: Sequence[float], most: int) -> tuple[float, ...]:
+    """The medians of at most so many blocks of neighbours, all about as long."""
+    count = min(most, len(values))
+    edges = [len(values) * number // count for number in range(count + 1)] if count else []
+    return tuple(quantile(values[start:end], 0.5) for start, end in itertools.pairwise(edges))
 
 
 def _verdict(runs: tuple[int, int], ratio: float, chance: float) -> str:
@@ -129,26 +141,31 @@ def chance_of_ranks(first: Sequence[float], second: Sequence[float]) -> float:
     total = len(first) * len(second)
     extreme = math.floor(min(wins, total - wins))
     ways = math.comb(len(first) + len(second), len(first))
-    fewer = sum(_arrangements(len(first), len(second), u) for u in range(extreme + 1))
+    fewer = sum(_arrangements(len(first), len(second))[: extreme + 1])
     return min(1.0, 2 * fewer / ways)
 
 
 def _interval_edge(first: int, second: int) -> int:
     """How many of the extreme ratios of all pairs lie outside of the interval of 95 percent."""
     ways, below = math.comb(first + second, first), 0
-    for wins in range(first * second + 1):
-        below += _arrangements(first, second, wins)
+    for wins, orders in enumerate(_arrangements(first, second)):
+        below += orders
         if 2 * below / ways > 0.05:
             return wins
     return 0
 
 
-@functools.cache
-def _arrangements(first: int, second: int, wins: int) -> int:
-    """In how many orders of two samples exactly `wins` pairs have the first one's value above."""
-    if wins < 0 or first < 0 or second < 0:
-        return 0
-    if first == 0 or second == 0:
-        return int(wins == 0)
-    # The largest value is one of the first, above all of the second, or one of the second.
-    return _arrangements(first - 1, second, wins - second) + _arrangements(first, second - 1, wins)
+@functools.lru_cache(maxsize=32)
+def _arrangements(first: int, second: int) -> tuple[int, ...]:
+    """In how many orders of two samples 0, 1, 2, ... pairs have the first one's value above.
+
+    These are the coefficients of the Gaussian binomial: the product of (1 - q^(second + k)) over
+    that of (1 - q^k), for k from 1 to `first`.
+    """
+    counts = [1] + [0] * (first * second)
+    for k in range(1, first + 1):
+        for wins in range(len(counts) - 1, second + k - 1, -1):
+            counts[wins] -= counts[wins - second - k]
+        for wins in range(k, len(counts)):
+            counts[wins] += counts[wins - k]
+    return tuple(counts)
