@@ -22,7 +22,10 @@ TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.lowering": ("lowerings",),
 }
-_TABLES = tuple((module, name) for module, names in TORCH_NAMES.items() for name in names)
+_TABLES = (
+    "torch._inductor.lowering.lowerings",
+    "torch._inductor.decomposition.decompositions",
+)
 
 
 def replaced_functions_text(functions: Sequence[str]) -> str:
@@ -89,7 +92,8 @@ def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
 
 def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
     """Entries for operations: lowerings and decompositions that the program has replaced."""
-    for module, table in _TABLES:
+    for place in _TABLES:
+        module, _, table = place.rpartition(".")
         entries = getattr(sys.modules.get(module), table, {})
         for operation, value in list(entries.items()):
             function = _own_function(value, own)
