@@ -8,15 +8,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
+from click.core import ParameterSource
 
 from inductoscope.cli.commands.run import STANDARD_ERROR, end_as
 from inductoscope.cli.parameters import json_option, program_argument, quiet_option
+from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.views.report.progress import ProgressLine
 
 # The program ran, and nothing in it could be measured.
 _NOTHING_MEASURED = 4
+
+# What there is to profile, by the parameter that asks for it, and what else that heeds.
+_MODES = {
+    "tries": {"turns", "time_limit"},
+    "advise": {"output", "time_limit"},
+    "compile_time": {"output", "grow"},
+}
+_KERNELS = {"output", "measure_machine", "no_eager"}
+_ALWAYS = {"json_path", "quiet", "words"}
 
 
 @click.command(
@@ -65,7 +76,8 @@ _NOTHING_MEASURED = 4
 )
 @click.option(
     "--grow",
-    type=click.IntRange(min=2),
+    # A line through fewer than three sizes always fits.
+    type=click.IntRange(min=3),
     metavar="N",
     help="With --compile: repeat the largest graph up to N times, and say how each stage grows.",
 )
@@ -76,7 +88,9 @@ _NOTHING_MEASURED = 4
 )
 @quiet_option
 @program_argument
+@click.pass_context
 def command(
+    context: click.Context,
     json_path: str | None,
     output: Path | None,
     measure_machine: bool,
@@ -131,9 +145,10 @@ def command(
     from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
 
-    if grow and not compile_time:
-        raise click.UsageError("--grow repeats a graph to profile its compile: give --compile too.")
+    _refuse_what_would_be_ignored(context)
     to_run = resolve_command(words)
+    # Children and temporary folders go when the tool does; the program gets the signal itself.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     if tries:
         _compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
         return
@@ -160,6 +175,27 @@ def command(
     if found.profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
+
+
+def _refuse_what_would_be_ignored(context: click.Context) -> None:
+    """Refuse two modes at once, and options that the mode does not heed."""
+    options = {parameter.name: parameter for parameter in context.command.params}
+    given = [
+        name
+        for name in options
+        if name and context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+    ]
+    modes = [name for name in given if name in _MODES]
+    heeded = _MODES[modes[0]] | {modes[0]} if modes else _KERNELS
+    for name in given:
+        if name in heeded | _ALWAYS:
+            continue
+        option = options[name].opts[0]
+        if modes:
+            first = options[modes[0]].opts[0]
+            raise UsageError(f"{first} does not heed {option}. Remove one of them.")
+        needed = [options[mode].opts[0] for mode, heeds in _MODES.items() if name in heeds]
+        raise UsageError(f"{option} is for {' and '.join(needed)}: give that, too.")
 
 
 def _profile_compile(
@@ -211,10 +247,10 @@ def _advise(
     from inductoscope.views.report.terminal import Printer, write_json
 
     folder = create_recording(to_run, output=output, fresh=True).absolute()
-    ending = run_recorded(to_run, folder, fresh=True, stdout=STANDARD_ERROR)
+    stdout = STANDARD_ERROR if json_path == "-" else None
+    ending = run_recorded(to_run, folder, fresh=True, stdout=stdout)
     if ending.exit_code != 0:
         end_as(ending.exit_code, ending.signal)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     flips = flips_for(load(folder))
     with (
         tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
@@ -249,7 +285,6 @@ def _compare_settings(
     from inductoscope.views.report.setting_trials import print_trials, trials_view
     from inductoscope.views.report.terminal import Printer, write_json
 
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     variants = variants_of(tries, known_settings())
     with (
         tempfile.TemporaryDirectory(prefix="inductoscope-tries-") as folder,

@@ -24,6 +24,8 @@ from inductoscope.targets.recompile.work_list import captured_graphs
 _SECONDS = 120.0
 # Eager and compiled ran in different processes: a smaller difference says nothing.
 _CLEARLY = 1.1
+# Fewer calls have no quartiles worth the name.
+_FEWEST = 5
 
 
 @dataclass(frozen=True)
@@ -45,15 +47,24 @@ class ComparedRegion:
     kernels: tuple[str, ...]
     operations: tuple[str, ...]
     places: tuple[str, ...]
-    compiled: float
-    eager: float
-    # Whether one of the times varies so much that nothing can be said.
-    is_noisy: bool = False
+    # Of each kernel, and of each operation in eager.
+    compiled_times: tuple[Sample, ...]
+    eager_times: tuple[Sample, ...]
+
+    @property
+    def compiled(self) -> float:
+        """Seconds of all its kernels, each as long as its median."""
+        return sum(times.median for times in self.compiled_times)
+
+    @property
+    def eager(self) -> float:
+        """Seconds of all its operations in eager, each as long as its median."""
+        return sum(times.median for times in self.eager_times)
 
     @property
     def is_slower(self) -> bool:
         """Whether eager is clearly faster."""
-        return not self.is_noisy and self.compiled > _CLEARLY * self.eager
+        return _is_clearly_slower(self.compiled_times, self.eager_times)
 
 
 def measure_eager(recording: Recording, threads: int, notes: list[str]) -> tuple[EagerTimes, ...]:
@@ -108,12 +119,20 @@ def eager_of(graph: GraphProfile, times: Iterable[EagerTimes]) -> Sample | None:
 
 
 def is_slower_than_eager(graph: GraphProfile, eager: Sample) -> bool:
-    """Whether compiled calls are clearly slower: their faster half against eager's slower half."""
-    low, _ = graph.seconds.quartiles
-    _, high = eager.quartiles
-    if graph.seconds.is_noisy or eager.is_noisy:
-        return False  # They ran at different times, when the machine may have been busier.
-    return graph.calls > 0 and low > high and graph.seconds.median > _CLEARLY * eager.median
+    """Whether compiled calls are clearly slower than eager."""
+    return graph.calls > 0 and _is_clearly_slower([graph.seconds], [eager])
+
+
+def _is_clearly_slower(compiled: Sequence[Sample], eager: Sequence[Sample]) -> bool:
+    """Whether three quarters of the compiled times are longer than three quarters of eager's.
+
+    They ran in different processes, at times when the machine may have been busier.
+    """
+    if any(s.count < _FEWEST or s.is_noisy for s in (*compiled, *eager)):
+        return False
+    low, high = sum(s.quartiles[0] for s in compiled), sum(s.quartiles[1] for s in eager)
+    medians = sum(s.median for s in compiled), sum(s.median for s in eager)
+    return low > high and medians[0] > _CLEARLY * medians[1]
 
 
 def regions_of(
@@ -137,10 +156,8 @@ def regions_of(
                     tuple(row.kernel for row in group),
                     tuple(names),
                     tuple(dict.fromkeys(place for row in group for place in row.places)),
-                    sum(row.seconds.median for row in group),
-                    sum(eager.operations[name].median for name in names),
-                    any(row.seconds.is_noisy or not row.calls for row in group)
-                    or any(eager.operations[name].is_noisy for name in names),
+                    tuple(row.seconds for row in group),
+                    tuple(eager.operations[name] for name in names),
                 )
             )
     return tuple(sorted(found, key=lambda region: region.eager - region.compiled))

@@ -1,0 +1,33 @@
+"""`profile` as typed: options that would be ignored are refused before the program runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from inductoscope.cli.commands.profile import command
+from inductoscope.errors import UsageError
+
+
+@pytest.mark.parametrize(
+    ("options", "answer"),
+    [
+        (["--try", "max_autotune", "--compile"], "--try does not heed --compile"),
+        (["--try", "max_autotune", "--advise"], "--try does not heed --advise"),
+        (["--try", "max_autotune", "--output", "kept"], "--try does not heed --output"),
+        (["--advise", "--compile"], "--compile does not heed --advise"),
+        (["--compile", "--no-eager"], "--compile does not heed --no-eager"),
+        (["--turns", "7"], "--turns is for --try: give that, too"),
+        (["--time-limit", "7"], "--time-limit is for --try and --advise: give that, too"),
+        (["--grow", "8"], "--grow is for --compile: give that, too"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(options: list[str], answer: str) -> None:
+    with pytest.raises(UsageError, match=answer):
+        command.main([*options, "no_such_program.py"], standalone_mode=False)
+
+
+def test_two_sizes_show_no_growth(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        command.main(["--compile", "--grow", "2", "bench.py"])
+    assert ended.value.code == 2
+    assert "x>=3" in capsys.readouterr().err
