@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+
+import pytest
 
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.handover import Found, GraphWorkaround, SlowCompileFound
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
+from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 from inductoscope.profiling.compile_time.growth import Point, StageGrowth
 from inductoscope.profiling.compile_time.judging import Explosion
 from inductoscope.recording.events.base import Event
@@ -39,7 +43,19 @@ GROWTH = StageGrowth(
 EXPLOSION = Explosion(stages.SCHEDULER, 24, 21.0, 3.0, GROWTH)
 
 
-def found(explosion: Explosion | None) -> Found:
+class WrittenProofs(FreshProcesses):
+    """Fresh processes of which so many are slow, without starting them."""
+
+    def __init__(self, slow: int, of: int = 3) -> None:
+        self._outcome = Verification(slow, of, "eager: ok")
+
+    def verify(
+        self, script: Path, expected: Sequence[str], *, seconds: float = 180.0
+    ) -> Verification:
+        return self._outcome
+
+
+def found(explosion: Explosion | None, script: str = "the reproducer") -> Found:
     """What an investigation inside the program hands over."""
     if explosion is None:
         return Found("0/0", Failure(SLOW, "", stages.SCHEDULER), is_complete=True)
@@ -52,6 +68,7 @@ def found(explosion: Explosion | None) -> Found:
         operations=["aten.sin.default"],
         sources=["model.py:4"],
         nodes=8,
+        script=script,
         workarounds=[GraphWorkaround("max_fusion_size = 8", "pass", before=8.0, after=0.8)],
         slow=SlowCompileFound(explosion, functions=("can_fuse", "fuse"), share=0.9, samples=40),
     )
@@ -60,13 +77,16 @@ def found(explosion: Explosion | None) -> Found:
 def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path: Path) -> None:
     first = End(events=run(21.0))
     faster = End(events=run(2.0))
-    case, asked = written_case(tmp_path, first, compiled=[End(found=found(EXPLOSION)), faster])
+    runs = [End(found=found(EXPLOSION)), faster]
+    case, asked = written_case(tmp_path, first, compiled=runs, plain=[ENDS_WELL])
+    case.proof.fresh = WrittenProofs(slow=3)
     verdict = verdict_of_first(case)
     assert (verdict.verdict, verdict.stage) == ("slow", stages.SCHEDULER)
+    assert verdict.confidence == "proven"
     assert verdict.culprit.function == "Scheduler.can_fuse (scheduler.py:9)"
     assert verdict.culprit.source == "model.py:4"
     assert "grows with n^2.1 (±0.2)" in verdict.summary
-    assert asked == [COMPILED, COMPILED]
+    assert asked == [COMPILED, PLAIN, COMPILED]
     assert verdict.workaround is not None
     assert verdict.workaround.verified
     said = " ".join(each["what"] for each in verdict.evidence)
@@ -77,12 +97,41 @@ def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_p
     first = End(1, "AssertionError: too slow", events=run(21.0))
     runs = [End(found=found(EXPLOSION)), End(events=run(20.0))]
     case, asked = written_case(tmp_path, first, compiled=runs)
+    case.proof.fresh = WrittenProofs(slow=2)
     verdict = verdict_of_first(case)
     assert (verdict.verdict, verdict.confidence) == ("slow", "likely")
-    # Running it up to where it ended finds nothing; eager ends well; then it is measured.
-    assert "off" in asked
+    # All that is graver is asked first.
+    assert asked.index("aot_eager") < asked.index(COMPILED)
     assert verdict.workaround is not None
     assert not verdict.workaround.verified
+
+
+@pytest.mark.parametrize(("slow", "script"), [(0, "x"), (1, "x"), (3, "")])
+def test_a_reproducer_that_is_not_slow_most_times_accuses_nobody(
+    tmp_path: Path, slow: int, script: str
+) -> None:
+    """Nor does a graph that no script can show."""
+    runs = [End(found=found(EXPLOSION, script))]
+    case, asked = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
+    case.proof.fresh = WrittenProofs(slow)
+    verdict = verdict_of_first(case)
+    assert (verdict.verdict, verdict.repro, asked) == ("clean", None, [COMPILED, PLAIN])
+
+
+def test_a_program_that_fails_without_the_tool_is_not_called_slow(tmp_path: Path) -> None:
+    """It ended well under the tool only, which is graver than a slow compile."""
+    runs = [End(found=found(EXPLOSION))]
+    case, _ = written_case(tmp_path, End(events=run(21.0)), compiled=runs)
+    case.proof.fresh = WrittenProofs(slow=3)
+    assert verdict_of_first(case).verdict not in ("slow", "clean")
+
+
+def test_a_level_of_the_compiler_that_fails_comes_before_a_slow_compile(tmp_path: Path) -> None:
+    first = End(1, "AssertionError: 3", events=run(21.0))
+    case, asked = written_case(tmp_path, first, eager=[End(1, "AssertionError: 3")])
+    verdict = verdict_of_first(case)
+    assert (verdict.verdict, verdict.stage) != ("slow", stages.SCHEDULER)
+    assert COMPILED not in asked
 
 
 def test_a_compile_that_is_in_proportion_alone_is_not_slow(tmp_path: Path) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from inductoscope.doctor.handover import Found, GraphWorkaround
-from inductoscope.doctor.instructions import Instructions
+from dataclasses import replace
+
+from inductoscope.doctor.failure import SLOW, Failure
+from inductoscope.doctor.handover import Found, GraphWorkaround, read_found
+from inductoscope.doctor.instructions import FOLDER, Instructions
 from inductoscope.doctor.outside.checks import every_check_passed
 from inductoscope.doctor.outside.finding_verdict import relative_place
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -19,7 +22,33 @@ from inductoscope.vocabulary.counting import count_of
 _HELPS = 0.7
 
 
-def help_with_slow_compile(
+def measured_in_program(case: ProgramCase, suspect: SlowCompile) -> Found | None:
+    """What compiling the graph alone shows; None if it is in proportion."""
+    text = f"compile {suspect.compile} took {suspect.of:.1f} s, {suspect.seconds:.1f} s of it in "
+    failure = Failure(SLOW, f"{text}{suspect.stage}", stage=suspect.stage)
+    stop = replace(case.instructions, stop_at=suspect.compile, failure=failure, calls=0)
+    run = case.runs.again(stop, f"{failure.text}; running it again up to there", seconds=1800.0)
+    found = read_found(run.folder / FOLDER)
+    return found if found is not None and found.reproduces else None
+
+
+def proven_slow(case: ProgramCase, found: Found, suspect: SlowCompile) -> Verdict | None:
+    """The verdict, if the reproducer is slow in most fresh processes; otherwise none.
+
+    A graph that is slow only inside the program, or now and then, accuses nobody.
+    """
+    case.proof.prove(found)
+    proof = case.proof.verification
+    if proof is None or 2 * proof.failed <= proof.of:
+        case.proof.verification = None
+        case.say("no reproducer is slow in most fresh processes: compile time is not judged")
+        return None
+    case.found = found
+    workaround = _help_with_slow_compile(case, found, suspect)
+    return _verdict_on_slow_compile(case, found, suspect, workaround)
+
+
+def _help_with_slow_compile(
     case: ProgramCase, found: Found, suspect: SlowCompile
 ) -> tuple[Workaround, str] | None:
     """What made the graph compile faster, tried on the program; with predicted and measured."""
@@ -45,7 +74,7 @@ def _saved(tried: GraphWorkaround) -> float:
     return 1 - (tried.after or 0.0) / tried.before if tried.before else 0.0
 
 
-def verdict_on_slow_compile(
+def _verdict_on_slow_compile(
     case: ProgramCase,
     found: Found,
     suspect: SlowCompile,

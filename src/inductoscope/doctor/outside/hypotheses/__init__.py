@@ -35,6 +35,7 @@ from inductoscope.doctor.outside.hypotheses import (
     refused_nan,
     rounding,
     slow_compile,
+    slow_compile_and_failure,
     slower_than_eager,
     stuck_choices,
     time_limit,
@@ -77,9 +78,9 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     wrong_capture.HYPOTHESIS,
     # Counted in the first run, so before what has to be measured.
     compiled_for_every_value.HYPOTHESIS,
-    slow_compile.HYPOTHESIS,
     # The program ended well.
     two_cpp_libraries.HYPOTHESIS,
+    slow_compile.HYPOTHESIS,
     slower_than_eager.HYPOTHESIS,
     clean.HYPOTHESIS,
     inductor_random_numbers.HYPOTHESIS,
@@ -93,6 +94,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     dynamo_alone.HYPOTHESIS,
     rounding.HYPOTHESIS,
     aot_alone.HYPOTHESIS,
+    slow_compile_and_failure.HYPOTHESIS,
     likely_random_numbers.HYPOTHESIS,
     likely_rounding.HYPOTHESIS,
     unknown_cause.HYPOTHESIS,
