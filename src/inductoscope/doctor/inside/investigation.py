@@ -62,7 +62,8 @@ _HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
 _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 # A kernel on a GPU: to compile a small one takes a second or two, to run it hardly anything.
 _SHORT_HANG_SECONDS_GPU = 8.0
-_FORK_SECONDS = 120.0
+# The longest that a candidate which does not hang may take, to begin with and for each node.
+_FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 # How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
@@ -138,7 +139,7 @@ class Investigation:
     def _longest(self) -> float:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
-            return _FORK_SECONDS
+            return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
         if (self._found.nodes or self._whole.size) > FEW_NODES:
             return self._stall
         return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
