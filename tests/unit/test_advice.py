@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
-from inductoscope.profiling.advice.alternating import IN_EAGER, AlternatingClock
+from inductoscope.profiling.advice.against_eager import AgainstEager
+from inductoscope.profiling.advice.alternating import AlternatingClock
 from inductoscope.profiling.advice.flip import Flip
 from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import AgainstEager, FlipTrial, TrialResults
+from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
 from inductoscope.profiling.statistics import Sample, compare
-from inductoscope.profiling.timings import FUNCTION, GRAPH
+from inductoscope.profiling.timings import GRAPH
 from inductoscope.views.report.advice import advice_view, print_advice
 from inductoscope.views.report.terminal import Printer
 from support.examples import NAMES, stored, write_recording
@@ -80,55 +81,11 @@ def test_nothing_is_tried_on_healthy_programs(name: str) -> None:
 # --- calls in turns -------------------------------------------------------------------------------
 
 
-class HeldClock(AlternatingClock):
-    """Time goes by one step per look, so that no call takes longer than another."""
-
-    def __init__(self) -> None:
-        self._now = 0
-        super().__init__(self._tick)
-
-    def _tick(self) -> int:
-        self._now += 1
-        return self._now
-
-
-def test_every_second_call_of_a_warm_function_is_made_in_eager(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    stances: list[str] = []
-
-    def in_eager(function: Any) -> Any:
-        def call(*args: Any) -> Any:
-            stances.append("eager")
-            return function(*args)
-
-        return call
-
-    module = "inductoscope.profiling.advice.alternating._in_eager"
-    monkeypatch.setattr(module, in_eager)
-    clock = HeldClock()
-
-    def work(number: int) -> int:
-        stances.append(f"call {number}")
-        if number == 0:
-            clock.compile_begins()
-        return number
-
-    timed = clock.timed(work, "f")
-    assert [timed(number) for number in range(6)] == list(range(6))
-    # Compiled, warmed up, then in turns.
-    assert stances == [
-        "call 0", "call 1", "eager", "call 2", "call 3", "eager", "call 4", "call 5"
-    ]  # fmt: skip
-    counts = {(calls.kind, calls.name): calls.count for calls in clock.as_data(1).calls}
-    assert counts == {(FUNCTION, "f"): 2, (IN_EAGER, "f"): 1}
-
-
 def test_graphs_are_left_alone() -> None:
     def graph() -> None:
         pass
 
-    assert HeldClock().timed(graph, "graph", GRAPH) is graph
+    assert AlternatingClock().timed(graph, "graph", GRAPH) is graph
 
 
 # --- what is shown --------------------------------------------------------------------------------

@@ -241,14 +241,20 @@ def test_products_in_float32_without_tensor_cores(tmp_path: Path, dtype: str, co
     assert len(found) == count
 
 
-@pytest.mark.parametrize(("size", "count"), [("512", 1), ("5120000", 0)])
-def test_kernels_that_are_smaller_than_their_launch(tmp_path: Path, size: str, count: int) -> None:
+@pytest.mark.parametrize(
+    ("read", "written", "count"),
+    [(2048, 2048, 1), (2048, 20480000, 0), (1 << 30, 4, 0), (None, 4, 0)],
+    ids=["small", "large result", "a reduction to one value", "not recorded"],
+)
+def test_kernels_that_are_smaller_than_their_launch(
+    tmp_path: Path, read: int | None, written: int, count: int
+) -> None:
     kernels, nodes = [], []
     for number in range(10):
         name = f"triton_{number}"
         kernels.append({"kind": "kernel", "name": name, "language": "Triton", **ABOUT})
-        buffer = {"name": f"buf{number}", "dtype": "torch.float32", "size": [size]}
-        nodes.append({"name": f"op{number}", "device": "cuda:0", "buffers": [buffer]})
+        moved = {} if read is None else {"arg0": read, f"buf{number}": written}
+        nodes.append({"name": f"op{number}", "device": "cuda:0", "bytes": moved})
     path = write_recording(
         tmp_path / "r",
         *graph_events(*kernels, {"kind": "scheduler", "when": "after", "payload": NODES, **ABOUT}),

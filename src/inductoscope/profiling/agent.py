@@ -12,6 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +41,7 @@ _PACKAGE_CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledMode
 
 # Seconds between two times that what was measured is written.
 _WRITE_EVERY = 5.0
+_LONGEST_ERROR = 300
 
 
 def start(folder: str) -> Installer:
@@ -73,6 +75,8 @@ class Agent:
         self.clock = CallClock(after_call=self._write_now_and_then)
         self._written = time.monotonic()
         self.pid = os.getpid()
+        # Why a change of the program could not be made.
+        self.not_applied = ""
 
     def is_started(self) -> bool:
         """Whether another of our start-up hooks came first in this process."""
@@ -86,11 +90,22 @@ class Agent:
     def on_import(self) -> dict[str, Callable[[], None]]:
         """What to do once torch, and its settings, are there."""
 
-        def begin() -> None:
-            if self.orders.code:
-                exec(f"import torch\n{self.orders.code}", {})
+        return {"torch": self._noting(self._execute), _CONFIG: self._noting(self._settle)}
 
-        return {"torch": begin, _CONFIG: self._settle}
+    def _noting(self, change: Callable[[], None]) -> Callable[[], None]:
+        """A change of the program; that it failed is written down, and the program goes on."""
+
+        def make() -> None:
+            try:
+                change()
+            except Exception as error:
+                self.not_applied = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+
+        return make
+
+    def _execute(self) -> None:
+        if self.orders.code:
+            exec(f"import torch\n{self.orders.code}", {})
 
     def _settle(self) -> None:
         for name, value in self.orders.settings.items():
@@ -198,7 +213,8 @@ class Agent:
         """Write what was measured so far."""
         self._written = time.monotonic()
         found = self.clock.as_data(self.pid, self._settings_now())
-        if found.calls:
+        found = replace(found, not_applied=self.not_applied)
+        if found.calls or found.not_applied:
             self.place.mkdir(parents=True, exist_ok=True)
             write_times(found, self.place)
 

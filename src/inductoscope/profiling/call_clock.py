@@ -53,6 +53,7 @@ class _Timed:
     name: str
     kind: str
     place: str
+    group: str = ""
     steady: Reservoir = field(default_factory=Reservoir)
     compiling: list[int] = field(default_factory=list)
     warming: list[int] = field(default_factory=list)
@@ -84,6 +85,7 @@ class _Timed:
             tuple(self.compiling[:_MOST_APART]),
             tuple(self.warming[:_MOST_APART]),
             self.dropped,
+            self.group,
         )
 
 
@@ -106,7 +108,7 @@ class CallClock:
         self.disturbs: Callable[[], bool] = lambda: False
         self.disturbed_ended: Callable[[], None] = lambda: None
         self._depth = _CallDepth()
-        self._timed: dict[tuple[str, str, str], _Timed] = {}
+        self._timed: dict[tuple[str, str, str, str], _Timed] = {}
         # Raised whenever a compile begins, on any thread.
         self.compiles = 0
         self.waited_for_gpu = False
@@ -116,15 +118,21 @@ class CallClock:
         self.compiles += 1
 
     def timed(
-        self, function: Callable[..., Any], name: str, kind: str = FUNCTION, place: str = ""
+        self,
+        function: Callable[..., Any],
+        name: str,
+        kind: str = FUNCTION,
+        place: str = "",
+        group: str = "",
     ) -> Callable[..., Any]:
-        """The function; its outermost calls are timed."""
+        """The function; its outermost calls are timed, those of a group together."""
         depth, clock = self._depth, self._clock
-        timed = self._timed.setdefault((kind, name, place), _Timed(name, kind, place))
+        key = kind, name, place, group
+        timed = self._timed.setdefault(key, _Timed(name, kind, place, group))
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            if depth.value or _is_traced():
+            if depth.value or is_traced():
                 return function(*args, **kwargs)
             depth.value = 1
             try:
@@ -183,7 +191,7 @@ def _is_called_graph(timed: _Timed) -> bool:
     return timed.kind == GRAPH and timed.order > 0
 
 
-def _is_traced() -> bool:
+def is_traced() -> bool:
     """Whether Dynamo follows the call rather than making it."""
     compiler: Any = sys.modules.get("torch.compiler")
     return bool(compiler is not None and compiler.is_compiling())

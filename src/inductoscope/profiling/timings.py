@@ -37,6 +37,8 @@ class CallTimes:
     warming: tuple[int, ...] = ()
     # Calls during which the clock went backwards.
     dropped: int = 0
+    # Which calls these are, where the calls of one function are told apart by their arguments.
+    group: str = ""
 
     @property
     def seconds(self) -> Sample:
@@ -55,6 +57,10 @@ class ProcessTimes:
     torch: str = ""
     # Whether calls were timed on a GPU, each until the GPU had done its work.
     waited_for_gpu: bool = False
+    # From the first call to the end of the last, without those that compiled; 0 if not measured.
+    span: int = 0
+    # Why a change that was asked for could not be made; empty if it was made.
+    not_applied: str = ""
     # Settings that were tried: the values that they had when the program ended.
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -78,9 +84,9 @@ def read_times(folder: Path) -> tuple[ProcessTimes, ...]:
 
 def all_calls(processes: Sequence[ProcessTimes]) -> tuple[CallTimes, ...]:
     """The calls of all processes, those of the same thing together."""
-    found: dict[tuple[str, str, str], CallTimes] = {}
+    found: dict[tuple[str, str, str, str], CallTimes] = {}
     for calls in (calls for process in processes for calls in process.calls):
-        key = calls.kind, calls.name, calls.place
+        key = calls.kind, calls.name, calls.place, calls.group
         found[key] = _together(found[key], calls) if key in found else calls
     return tuple(found.values())
 
@@ -96,4 +102,5 @@ def _together(first: CallTimes, second: CallTimes) -> CallTimes:
         first.compiling + second.compiling,
         first.warming + second.warming,
         first.dropped + second.dropped,
+        first.group,
     )

@@ -52,6 +52,11 @@ class TimedRun:
     output: str = ""
 
     @property
+    def not_applied(self) -> str:
+        """Why the change of this variant could not be made; empty if it was made."""
+        return next((each.not_applied for each in self.processes if each.not_applied), "")
+
+    @property
     def calls(self) -> tuple[CallTimes, ...]:
         """The compiled calls of all its processes."""
         return all_calls(self.processes)
@@ -146,8 +151,12 @@ def run_once(
     cache: Path,
     seconds: float,
     agent: str = AGENT,
+    stdin: Path | None = None,
 ) -> TimedRun:
-    """Run the program once, with its compiled calls timed by `agent`. Nothing is recorded."""
+    """Run the program once, with its compiled calls timed by `agent`. Nothing is recorded.
+
+    It reads what `stdin` holds, and nothing without it.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     orders = Orders(settings=variant.settings, code=variant.code)
     environment = {
@@ -157,10 +166,8 @@ def run_once(
         **variant.variables,
     }
     started = time.monotonic()
-    with (folder / _OUTPUT).open("wb") as output:
-        child = start_group(
-            command, environment=environment, stdin=subprocess.DEVNULL, stdout=output
-        )
+    with (folder / _OUTPUT).open("wb") as output, (stdin or Path(os.devnull)).open("rb") as read:
+        child = start_group(command, environment=environment, stdin=read, stdout=output)
         try:
             code: int | None = child.wait(seconds)
         except subprocess.TimeoutExpired:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inductoscope.analysis.fusion.sizes import bytes_of
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.schedule import ScheduledNode, read_schedule
@@ -56,11 +55,13 @@ def _check_graph(
         return
     yield Finding(
         rule="tiny_kernels",
-        title=f"{len(small)} of {len(nodes)} kernels write less than 1 MiB each: the GPU waits for "
-        "their launches",
+        title=f"{len(small)} of {len(nodes)} kernels read and write less than 1 MiB each: the GPU "
+        "waits for their launches",
         is_problem=False,
         confidence="likely",
-        evidence=(f"graph {graph.key}: the median kernel writes {_median(known):,} bytes",),
+        evidence=(
+            f"graph {graph.key}: the median kernel reads and writes {_median(known):,} bytes",
+        ),
         advice='torch.compile(mode="reduce-overhead") launches them together, with CUDA graphs.',
         stage=stages.RUNTIME,
         source=compile_.place,
@@ -69,10 +70,8 @@ def _check_graph(
 
 
 def _bytes(node: ScheduledNode) -> int | None:
-    """What a kernel writes; None where that is not known."""
-    sizes = [bytes_of(b.dtype, b.size) for leaf in node.leaves for b in leaf.buffers]
-    known = [size for size in sizes if size is not None]
-    return sum(known) if known and len(known) == len(sizes) else None
+    """What a kernel reads and writes, as Inductor counts it; None where that is not known."""
+    return sum(node.bytes.values()) if node.bytes else None
 
 
 def _median(sizes: list[int]) -> int:

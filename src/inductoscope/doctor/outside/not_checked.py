@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from inductoscope.doctor.outside.program_case import ProgramCase
+from inductoscope.doctor.outside.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.model.entities import Recording
 from inductoscope.model.wrapper_calls import run_function
 from inductoscope.recording.events.checking import OUTSIDE
@@ -24,6 +25,17 @@ def what_was_not_checked(case: ProgramCase) -> list[str]:
         *_random_values(case),
         *_memory_of_cpp_wrappers(case),
         *_own_mistakes(case),
+        *_run_time(case),
+    ]
+
+
+def _run_time(case: ProgramCase) -> list[str]:
+    seconds = case.first.ending.seconds
+    if not case.ends_well or seconds < LONGEST_TO_TIME or not may_be_slower(case.recording):
+        return []
+    return [
+        f"whether compiled calls are slower than eager, as it seems: one run took {seconds:.0f} s "
+        "(inductoscope profile --advise measures it)"
     ]
 
 

@@ -56,9 +56,10 @@ class Runs:
         self.place = folder / FOLDER
         is_resumed = self.place.exists()
         self.place.mkdir(exist_ok=True)
-        self._stdin = keep_stdin(self.place)
+        # What was piped to the tool, for every run to read.
+        self.stdin = keep_stdin(self.place)
         # Whether someone could have answered the program, had it been given the tool's own input.
-        self.withholds_input = self._stdin is None and is_answerable()
+        self.withholds_input = self.stdin is None and is_answerable()
         self.count = 0
         # The recording of the latest run that investigates.
         self.looking_in = self._new_folder() if is_resumed else folder
@@ -157,7 +158,7 @@ class Runs:
             folder,
             self._completed(instructions) if instructions.inside else instructions,
             cache=self.cache,
-            stdin=self._stdin,
+            stdin=self.stdin,
             limits=self._limits_for(instructions, seconds or self._limits.seconds),
             listener=self._listener,
         )

@@ -5,39 +5,61 @@ Nothing is run here. What is suspected is measured by the hypotheses that ask.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from inductoscope.analysis.rules import SLOWNESS, diagnose
+from inductoscope.analysis.rules import SLOWNESS, diagnose, recompiles
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.checks import Check
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.vocabulary.guard_reasons import FailedGuard, read_guard
 
+# A program that runs longer is not timed: that takes up to a dozen runs.
+LONGEST_TO_TIME = 120.0
 # A graph that takes so many times as long as in eager, and loses so many seconds per call.
 _SUSPICIOUS = 1.25
 _LEAST_LOSS = 200e-6
 # The first call warms up; of the others there must be so many.
 _FEWEST_CALLS = 3
 
+# So many parts of broken graphs, each with guards and a call from Python of its own, that take less
+# than this: then that may be most of their time.
+_FEWEST_PARTS = 4
+_SMALL_PART = 200e-6
+
 # Rules that say something about the code of a kernel, not about how often it is compiled.
 _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_breaks"))
 
 
 def may_be_slower(recording: Recording) -> bool:
-    """Whether compiled calls may be slower than eager."""
+    """Whether compiled calls may be slower than eager.
+
+    Not asked on a GPU: what calls take there is not yet compared by the time of the device.
+    """
     called = _steady_calls(recording)
-    if any(_is_slower(calls) for calls in called.values()):
-        return True
-    if not called:
+    if not called or uses_gpu(recording):
         return False
-    findings = diagnose(recording)
-    if any(finding.rule in _OF_CODE and finding.compile in called for finding in findings):
+    times = {name: _medians(calls) for name, calls in called.items()}
+    if any(_is_slower(*each) for each in times.values()) or _is_in_parts(recording, times):
         return True
-    # Each part of a broken graph has guards and a call from Python of its own.
+    behind = {name for name, (eager, compiled) in times.items() if compiled > eager}
+    # The rules are only asked about what took longer than eager.
+    return bool(behind) and any(
+        finding.rule in _OF_CODE and finding.compile in behind for finding in diagnose(recording)
+    )
+
+
+def uses_gpu(recording: Recording) -> bool:
+    """Whether a kernel was generated for a GPU."""
+    graphs = (graph for compile_ in recording.compiles for graph in compile_.inductor)
+    return any(kernel.language == "Triton" for graph in graphs for kernel in graph.kernels)
+
+
+def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]]) -> bool:
     broken = {compile_.id for compile_ in recording.compiles if compile_.breaks}
-    return bool(broken & set(recording.unchecked))
+    parts = [times[name] for name in broken & set(recording.unchecked) if name in times]
+    return len(parts) >= _FEWEST_PARTS and all(compiled < _SMALL_PART for _, compiled in parts)
 
 
 def _steady_calls(recording: Recording) -> dict[str, list[Check]]:
@@ -49,16 +71,20 @@ def _steady_calls(recording: Recording) -> dict[str, list[Check]]:
     return {name: calls for name, calls in found.items() if len(calls) >= _FEWEST_CALLS}
 
 
-def _is_slower(calls: Sequence[Check]) -> bool:
-    eager = median(check.eager for check in calls)
-    compiled = median(check.compiled for check in calls)
+def _medians(calls: Sequence[Check]) -> tuple[float, float]:
+    return median(check.eager for check in calls), median(check.compiled for check in calls)
+
+
+def _is_slower(eager: float, compiled: float) -> bool:
     return compiled > _SUSPICIOUS * eager and compiled - eager > _LEAST_LOSS
 
 
 # --- recompiles -----------------------------------------------------------------------------------
 
-# A number that changes on every call was given so many chances.
-_FEWEST_VALUES = 5
+# As many as torch allows before it gives up; fewer are a short test.
+_FEWEST_VALUES = 8
+# The compiles are so much of the whole run.
+_MOST_OF_THE_RUN = 0.5
 # Versions of a function that are called more often than this were worth their compile.
 _CALLS_THAT_PAY = 2
 
@@ -72,6 +98,8 @@ class WastedCompiles:
     compiles: tuple[Compile, ...]
     # torch's own limit, if it was reached.
     limit: str
+    # Calls that ran compiled.
+    calls: int
 
     @property
     def seconds(self) -> float:
@@ -79,24 +107,29 @@ class WastedCompiles:
         return sum(compile_.seconds for compile_ in self.compiles)
 
 
-def wasted_compiles(recording: Recording) -> Iterator[WastedCompiles]:
-    """Functions whose compiled versions are hardly called before the next one is needed."""
-    for finding in diagnose(recording):
-        if finding.rule != "recompiles":
-            continue
+def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedCompiles]:
+    """Functions whose compiled versions are hardly called before the next one is needed.
+
+    Only if their compiles are most of the run, which took so many seconds.
+    """
+    for finding in recompiles.check(recording):
         last = next((c for c in recording.compiles if c.id == finding.compile), None)
         if last is None:
             continue
         same = (last.process, last.function, last.place)
         every = [c for c in recording.compiles if (c.process, c.function, c.place) == same]
         again = tuple(compile_ for compile_ in every if compile_.recompile is not None)
-        found = WastedCompiles(finding, _main_guard(again), again, _limit(again))
-        if _is_wasted(recording, found, every):
+        names = {compile_.id for compile_ in every}
+        calls = [check for check in recording.checks if check.compile in names]
+        found = WastedCompiles(finding, _main_guard(again), again, _limit(again), len(calls))
+        is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
+        if is_most and not names & set(recording.unchecked) and _is_wasted(found, calls):
             yield found
 
 
 def _main_guard(compiles: Sequence[Compile]) -> FailedGuard:
-    guards = [read_guard(c.recompile.reasons[0]) for c in compiles if c.recompile]
+    failed = [c.recompile.reasons for c in compiles if c.recompile]
+    guards = [read_guard(reasons[0]) for reasons in failed if reasons]
     names = [guard.about for guard in guards]
     return max(guards, key=lambda guard: names.count(guard.about), default=FailedGuard(""))
 
@@ -105,16 +138,12 @@ def _limit(compiles: Sequence[Compile]) -> str:
     return next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
 
 
-def _is_wasted(recording: Recording, found: WastedCompiles, every: Sequence[Compile]) -> bool:
+def _is_wasted(found: WastedCompiles, calls: Sequence[Check]) -> bool:
     if not found.guard.is_about_a_value or not _is_one_loop(found.compiles):
         return False
-    if not found.limit and (len(found.compiles) < _FEWEST_VALUES or not found.guard.is_number):
+    if len(found.compiles) < _FEWEST_VALUES or not (found.limit or found.guard.is_number):
         return False
-    names = {compile_.id for compile_ in every}
-    if names & set(recording.unchecked):
-        return False
-    calls = [check.call for check in recording.checks if check.compile in names]
-    return bool(calls) and max(calls) <= _CALLS_THAT_PAY
+    return bool(calls) and max(check.call for check in calls) <= _CALLS_THAT_PAY
 
 
 def _is_one_loop(compiles: Sequence[Compile]) -> bool:

@@ -1,27 +1,39 @@
 """Inside the program: compiled functions are called compiled and in eager, in turns.
 
 What else a machine does can make a run several times slower than the next. Calls that follow each
-other in one process fare alike, so every second call of a warm function is made uncompiled: the
-program goes on with the same values, and each side has as many calls as the other.
+other in one process fare alike, so half of the calls of a warm function are made uncompiled: the
+program goes on with the same values. Which call of two comes first is drawn at random, because a
+program has rhythms of its own. Only calls of one compiled function with arguments of the same kind
+are compared with each other.
 """
 
 from __future__ import annotations
 
 import functools
+import random
 import sys
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.install import Installer
+from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
 from inductoscope.profiling.agent import Agent, start_agent
-from inductoscope.profiling.call_clock import CallClock
+from inductoscope.profiling.call_clock import CallClock, is_traced
 from inductoscope.profiling.orders import orders_from
-from inductoscope.profiling.timings import FUNCTION
+from inductoscope.profiling.timings import FUNCTION, ProcessTimes
 
 # The kind of a call that was made uncompiled.
 IN_EAGER = "function in eager"
+# The kind of calls whose result is differentiated: half of their work comes later, untimed.
+DIFFERENTIATED = "function with a backward pass"
 AGENT = "profiling.advice.alternating"
+
+# Kinds of arguments of one function; calls with more than that are made as they are.
+_MOST_GROUPS = 64
 
 
 def start(folder: str) -> Installer:
@@ -31,29 +43,103 @@ def start(folder: str) -> Installer:
     return start_agent(agent)
 
 
+@dataclass
+class _AlikeCalls:
+    """Calls of one function with arguments of one kind."""
+
+    name: str
+    place: str
+    label: str
+    compiled: Callable[..., Any]
+    eager: Callable[..., Any]
+    # What the next calls are: True for compiled.
+    coming: list[bool] = field(default_factory=list)
+    is_differentiated: bool = False
+
+
 class AlternatingClock(CallClock):
-    """Times the outermost calls of functions, every second one in eager."""
+    """Times the outermost calls of functions, half of them in eager."""
+
+    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+        super().__init__(clock)
+        # Of its own: the program's random numbers stay as they are.
+        self._random = random.Random(0)
+        self._functions = 0
+        self._begun: int | None = None
+        self._ended = 0
+        self._thread: int | None = None
+        # Whether a call is compiled is the same for all threads, so only one can be examined.
+        self._has_threads = False
 
     def timed(
-        self, function: Callable[..., Any], name: str, kind: str = FUNCTION, place: str = ""
+        self,
+        function: Callable[..., Any],
+        name: str,
+        kind: str = FUNCTION,
+        place: str = "",
+        group: str = "",
     ) -> Callable[..., Any]:
         """The function; graphs and packages are left alone."""
         if kind != FUNCTION:
             return function
-        compiled = super().timed(function, name, kind, place)
-        eager = super().timed(_in_eager(function), name, IN_EAGER, place)
-        known = self._timed[kind, name, place]
-        was_compiled = False
+        self._functions += 1
+        number = self._functions
+        groups: dict[tuple[Any, ...], _AlikeCalls] = {}
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
-            nonlocal was_compiled
-            if self._depth.value:
+            if self._depth.value or is_traced() or self._is_other_thread():
                 return function(*args, **kwargs)
-            was_compiled = not (was_compiled and known.is_warm)
-            return (compiled if was_compiled else eager)(*args, **kwargs)
+            key = kind_of_call(function, args, kwargs)
+            if key not in groups:
+                if key is None or len(groups) >= _MOST_GROUPS:
+                    return function(*args, **kwargs)
+                label = f"{number}.{len(groups) + 1}"
+                groups[key] = self._new_group(function, name, place, label)
+            return self._call(groups[key], args, kwargs)
 
         return call
+
+    def _is_other_thread(self) -> bool:
+        if self._thread is None:
+            self._thread = threading.get_ident()
+        self._has_threads = self._has_threads or self._thread != threading.get_ident()
+        return self._has_threads
+
+    def _new_group(
+        self, function: Callable[..., Any], name: str, place: str, label: str
+    ) -> _AlikeCalls:
+        compiled = super().timed(function, name, FUNCTION, place, label)
+        eager = super().timed(_in_eager(function), name, IN_EAGER, place, label)
+        return _AlikeCalls(name, place, label, compiled, eager)
+
+    def _call(self, group: _AlikeCalls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        if self._begun is None:
+            self._begun = self._clock()
+        result = (group.compiled if self._is_compiled_next(group) else group.eager)(*args, **kwargs)
+        self._ended = self._clock()
+        if not group.is_differentiated and requires_grad(result):
+            group.is_differentiated = True
+            for kind in (FUNCTION, IN_EAGER):
+                self._timed[kind, group.name, group.place, group.label].kind = DIFFERENTIATED
+        return result
+
+    def _is_compiled_next(self, group: _AlikeCalls) -> bool:
+        known = self._timed[FUNCTION, group.name, group.place, group.label]
+        if group.is_differentiated or not known.is_warm:
+            group.coming.clear()
+            return True
+        if not group.coming:
+            group.coming = self._random.sample((True, False), 2)
+        return group.coming.pop()
+
+    def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:
+        """Everything that was measured so far; nothing where threads disturb each other."""
+        found = super().as_data(pid, settings)
+        if self._has_threads:
+            return replace(found, calls=())
+        compiling = sum(sum(calls.compiling) for calls in found.calls)
+        return replace(found, span=max(0, self._ended - (self._begun or 0) - compiling))
 
 
 def _in_eager(function: Callable[..., Any]) -> Callable[..., Any]:

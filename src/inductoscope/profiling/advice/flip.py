@@ -31,6 +31,8 @@ class Flip:
     prediction: str = ""
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
+    # Whether it makes eager faster, too.
+    changes_eager: bool = False
     # Whether it leaves an operation to eager: then it should be as fast as eager.
     leaves_to_eager: bool = False
 
@@ -38,6 +40,14 @@ class Flip:
     def to_paste(self) -> str:
         """What a user adds to the program; for what the program sets itself, in its place."""
         return self.code.strip() or self.change
+
+    @property
+    def statements(self) -> str:
+        """The change as statements to execute once torch is imported."""
+        if self.variant.code.strip() or not self.settings:
+            return self.variant.code
+        values = [f"torch._inductor.config.{name} = {v!r}" for name, v in self.settings.items()]
+        return "\n".join(("import torch._inductor.config", *values))
 
     @property
     def variant(self) -> Variant:

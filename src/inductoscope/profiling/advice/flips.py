@@ -155,7 +155,7 @@ def _other_launches(evidence: RecordedEvidence) -> Iterator[Flip]:
         yield _setting("triton.cudagraphs", True, finding)
     for finding in evidence.about("tensor_cores_unused"):
         code = 'torch.set_float32_matmul_precision("high")'
-        yield Flip(code, finding.title, finding.rule, finding.source, code=code)
+        yield Flip(code, finding.title, finding.rule, finding.source, code=code, changes_eager=True)
 
 
 def _setting(name: str, value: object, finding: Finding, *, overrules: bool = False) -> Flip:

@@ -1,21 +1,28 @@
 """Tries changes in the user's program: compiled again, timed in turns, kept if beyond noise.
 
-Every trial is a run of the whole program in a process and a cache of its own, in which every second
-call of a compiled function is made in eager. What is compared between runs is the time of a
-compiled call as a multiple of the eager ones around it, because that does not depend on what else
-the machine does. A change that is not faster in its first run is given up.
+Every trial is a run of the whole program in a process and a cache of its own, in which half of the
+calls of a compiled function are made in eager. What is compared between runs is the time of
+compiled calls as a multiple of those in eager, because that does not depend on what else the
+machine does. A change that is not faster in its first run is given up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from inductoscope.profiling.advice.alternating import AGENT, IN_EAGER
+from inductoscope.profiling.advice.against_eager import (
+    AgainstEager,
+    against_eager,
+    is_differentiated,
+    paired_calls,
+)
+from inductoscope.profiling.advice.alternating import AGENT
 from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.orders import AGENT as TIMES
 from inductoscope.profiling.statistics import FEWEST_RUNS, Sample, TimeComparison, compare
-from inductoscope.profiling.timings import FUNCTION
 from inductoscope.profiling.turns import TimedRun, Variant, run_once
 
 Say = Callable[[str], None]
@@ -30,6 +37,8 @@ _WORTHWHILE = 0.95
 COLD_RUNS = 2
 _WITHOUT_RECOMPILES = 0.8
 
+_TIME_UP = "the time for trials was up"
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -38,29 +47,10 @@ class Budget:
     # Runs of each variant, and the longest that one may take.
     runs: int = 2
     seconds: float = 300.0
+    # After so many seconds no further run is begun.
+    total: float = 1800.0
     # How many times as long as in eager it has to take in the first run for more to be made.
     than_eager: float = 0.0
-
-
-@dataclass(frozen=True)
-class AgainstEager:
-    """Calls of compiled functions, each as a multiple of the same function in eager."""
-
-    # One value per compiled call, and one per call in eager, relative to the median in eager.
-    compiled: Sample
-    eager: Sample
-    # Seconds in eager of all these calls, had each been made in eager at its median, per run.
-    seconds: float
-    calls: int
-
-    @property
-    def ratio(self) -> float:
-        """How many times as long as in eager."""
-        return self.compiled.median
-
-    def compared(self) -> TimeComparison:
-        """Whether compiled calls are slower than eager, beyond noise."""
-        return compare(self.eager, self.compiled)
 
 
 @dataclass(frozen=True)
@@ -101,8 +91,9 @@ class FlipTrial:
         """How it was established."""
         if self.error or self.comparison is None:
             return self.error or _how_counted(self)
-        calls = f"{self.changed.count} compiled calls with the change, {self.base.count} without"
-        return f"{calls}, each against eager in the same run; {_certainty(self.comparison)}"
+        blocks = f"{self.changed.count} blocks of calls with the change, {self.base.count} without"
+        by = "in seconds" if self.flip.changes_eager else "each against eager in the same run"
+        return f"{blocks}, {by}; {_certainty(self.comparison)}"
 
 
 def _how_counted(trial: FlipTrial) -> str:
@@ -141,149 +132,182 @@ class TrialResults:
         """How it compares with eager."""
         if self.base is None:
             return self.error
-        calls = f"{self.base.compiled.count} compiled calls and {self.base.eager.count} in eager"
-        return f"{calls}, in turns in the same runs; {_certainty(self.base.compared())}"
+        calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
+        gpu = ", each until the GPU was done" if self.base.waited_for_gpu else ""
+        blocks = f"{self.base.compiled.count} blocks of calls against {self.base.eager.count}"
+        return f"{calls}{gpu}; {blocks}; {_certainty(self.base.compared())}"
 
 
 def try_flips(
-    command: Sequence[str], flips: Sequence[Flip], folder: Path, budget: Budget, say: Say
+    command: Sequence[str],
+    flips: Sequence[Flip],
+    folder: Path,
+    budget: Budget,
+    say: Say,
+    stdin: Path | None = None,
 ) -> TrialResults:
     """Time the program as it is, and with each change."""
-    steady = [flip for flip in flips if not flip.avoids_compiles]
-    results = _try_steady(command, steady, folder, budget, say)
+    trials = _TrialRuns(command, folder, budget, say, stdin)
+    results = trials.steady([flip for flip in flips if not flip.avoids_compiles])
     cold = [flip for flip in flips if flip.avoids_compiles]
-    if not cold:
-        return results
-    trials = (*results.trials, *try_cold(command, cold, folder, budget, say))
-    runs = results.runs + COLD_RUNS * (1 + len(cold))
-    return TrialResults(_ranked(trials), results.base, results.error, runs)
+    found = (*results.trials, *trials.cold(cold)) if cold else results.trials
+    return TrialResults(_ranked(found), results.base, results.error, trials.made)
+
+
+def try_cold(
+    command: Sequence[str],
+    flips: Sequence[Flip],
+    folder: Path,
+    budget: Budget,
+    say: Say,
+    stdin: Path | None = None,
+) -> TrialResults:
+    """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
+    trials = _TrialRuns(command, folder, budget, say, stdin)
+    return TrialResults(_ranked(trials.cold(flips)), None, runs=trials.made)
 
 
 def _ranked(trials: Sequence[FlipTrial]) -> tuple[FlipTrial, ...]:
     return tuple(sorted(trials, key=lambda trial: (not trial.helps, -trial.saved)))
 
 
-def _try_steady(
-    command: Sequence[str], flips: Sequence[Flip], folder: Path, budget: Budget, say: Say
-) -> TrialResults:
-    variants = [BASE, *(flip.variant for flip in flips)]
-    runs: list[list[TimedRun]] = [[] for _ in variants]
-    given_up: set[int] = set()
-    for turn in range(budget.runs):
-        for number, variant in enumerate(variants):
-            if number in given_up:
-                continue
-            say(f"{variant.name}: run {turn + 1} of {budget.runs}")
-            place = folder / f"{number}-{turn}"
-            run = run_once(
-                command,
-                variant,
-                place,
-                cache=folder / f"cache-{number}",
-                seconds=budget.seconds,
-                agent=AGENT,
-            )
-            runs[number].append(run)
-            base = against_eager(runs[0])
-            if number == 0 and (base is None or base.ratio < budget.than_eager):
-                return _results(runs, flips)
-            if number and not _is_promising(base, runs[number]):
-                given_up.add(number)
-    return _results(runs, flips)
+class _TrialRuns:
+    """Runs of one program, until the time for them is up."""
+
+    def __init__(
+        self, command: Sequence[str], folder: Path, budget: Budget, say: Say, stdin: Path | None
+    ) -> None:
+        self._command, self._folder, self._budget = command, folder, budget
+        self._say, self._stdin = say, stdin
+        self._end = time.monotonic() + budget.total
+        self.made = 0
+
+    def steady(self, flips: Sequence[Flip]) -> TrialResults:
+        """Every variant in turns, compiled calls against eager; what does not help is given up."""
+        variants = [BASE, *(flip.variant for flip in flips)]
+        runs: list[list[TimedRun]] = [[] for _ in variants]
+        given_up: set[int] = set()
+        for turn in range(self._budget.runs):
+            for number, variant in enumerate(variants):
+                if number in given_up or self._is_time_up:
+                    continue
+                say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
+                cache = self._folder / f"cache-{number}"
+                runs[number].append(self._run(variant, f"{number}-{turn}", cache, say, AGENT))
+                base = against_eager(runs[0])
+                if number == 0 and (base is None or base.slowest < self._budget.than_eager):
+                    return _results(runs[:1], ())
+                if number and not _is_promising(base, runs[number], flips[number - 1]):
+                    given_up.add(number)
+        return _results(runs, flips)
+
+    def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
+        """Every variant in turns, each time with an empty cache."""
+        variants = [BASE, *(flip.variant for flip in flips)]
+        runs: list[list[TimedRun]] = [[] for _ in variants]
+        for turn in range(COLD_RUNS):
+            for number, variant in enumerate(variants):
+                if not self._is_time_up:
+                    name = f"cold-{number}-{turn}"
+                    say = f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}"
+                    cache = self._folder / name / "cache"
+                    runs[number].append(self._run(variant, name, cache, say, TIMES))
+        rows = zip(runs[1:], flips, strict=True)
+        return [_cold_trial(runs[0], made, flip) for made, flip in rows]
+
+    @property
+    def _is_time_up(self) -> bool:
+        return time.monotonic() > self._end
+
+    def _run(self, variant: Variant, name: str, cache: Path, say: str, agent: str) -> TimedRun:
+        self._say(say)
+        self.made += 1
+        return run_once(
+            self._command,
+            variant,
+            self._folder / name,
+            cache=cache,
+            seconds=self._budget.seconds,
+            agent=agent,
+            stdin=self._stdin,
+        )
 
 
-def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun]) -> bool:
+def _is_promising(base: AgainstEager | None, runs: Sequence[TimedRun], flip: Flip) -> bool:
     changed = against_eager(runs)
     if base is None or changed is None:
         return False
-    return changed.ratio < _PROMISING * base.ratio
+    return _compiled_after(base, changed, flip).median < _PROMISING * base.ratio
+
+
+def _compiled_after(base: AgainstEager, changed: AgainstEager, flip: Flip) -> Sample:
+    """The compiled calls with the change, as multiples of eager without it."""
+    if not flip.changes_eager:
+        return changed.compiled
+    # Eager is faster with it, too: then it is no measure, only seconds are.
+    factor = changed.per_call / base.per_call
+    return Sample(tuple(value * factor for value in changed.compiled.values))
+
+
+# --- what came of them ----------------------------------------------------------------------------
 
 
 def _results(runs: Sequence[Sequence[TimedRun]], flips: Sequence[Flip]) -> TrialResults:
     base = against_eager(runs[0])
     if base is None:
-        failed = [run for run in runs[0] if run.exit_code != 0]
-        why = (
-            f"The program fails: {failed[0].output or 'it did not end in time'}"
-            if failed
-            else "No compiled function is called often enough to compare it with eager."
-        )
-        return TrialResults((), None, why, runs=len(runs[0]))
+        return TrialResults((), None, _why_not_compared(runs[0]), runs=len(runs[0]))
     tried = zip(runs[1:], flips, strict=True)
-    trials = [_trial(base, made, flip) for made, flip in tried if made]
+    trials = [_trial(runs[0], made, flip) for made, flip in tried]
     return TrialResults(_ranked(trials), base, runs=sum(map(len, runs)))
 
 
-def _trial(base: AgainstEager, runs: Sequence[TimedRun], flip: Flip) -> FlipTrial:
-    changed = against_eager(runs)
-    if changed is None:
-        words = [line for run in runs if run.exit_code for line in run.output.splitlines()]
-        why = words[-1] if words else "too few calls were compiled"
-        return FlipTrial(flip, base.compiled, Sample(()), error=f"not measured: {why}")
-    comparison = compare(base.compiled, changed.compiled)
-    saved = (base.ratio - changed.ratio) * base.seconds
+def _why_not_compared(runs: Sequence[TimedRun]) -> str:
+    failed = [run for run in runs if run.exit_code != 0]
+    if failed:
+        return f"The program fails: {failed[0].output or 'it did not end in time'}"
+    if is_differentiated(runs):
+        return (
+            "Results of compiled functions are differentiated. Backward passes are not timed, so "
+            "nothing is said about run time; under torch.no_grad() it would be."
+        )
+    return "No compiled function is called often enough to compare it with eager."
+
+
+def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) -> FlipTrial:
+    keys = [{pair.key for run in each for pair in paired_calls(run)} for each in (base_runs, runs)]
+    both = keys[0] & keys[1]
+    base, changed = against_eager(base_runs, both), against_eager(runs, both)
+    if base is None or changed is None:
+        why = _why_not_tried(base_runs, runs, "too few calls were compiled")
+        return FlipTrial(flip, Sample(()), Sample(()), error=why)
+    after = _compiled_after(base, changed, flip)
     if flip.leaves_to_eager:
-        lost = (base.ratio - 1) * base.seconds
-        flip = replace(flip, predicted=max(lost, 0.0), prediction="what is lost against eager")
-    return FlipTrial(flip, base.compiled, changed.compiled, saved, comparison)
+        lost = max(base.lost, 0.0)
+        flip = replace(flip, predicted=lost, prediction="what is lost against eager")
+    saved = (base.ratio - after.median) * base.seconds
+    return FlipTrial(flip, base.compiled, after, saved, compare(base.compiled, after))
 
 
-def against_eager(runs: Sequence[TimedRun]) -> AgainstEager | None:
-    """All calls of these runs, each relative to eager in its own run; None if there are none."""
-    compiled: list[float] = []
-    eager: list[float] = []
-    seconds = 0.0
-    calls = 0
-    for run in runs:
-        if run.exit_code != 0:
-            return None
-        for ours, theirs in _pairs(run):
-            compiled += [value / theirs.median for value in ours.values]
-            eager += [value / theirs.median for value in theirs.values]
-            seconds += theirs.median * (ours.count + theirs.count)
-            calls += ours.count + theirs.count
-    if not compiled:
-        return None
-    count = len(runs)
-    return AgainstEager(
-        Sample(tuple(compiled)), Sample(tuple(eager)), seconds / count, calls // count
-    )
-
-
-def _pairs(run: TimedRun) -> list[tuple[Sample, Sample]]:
-    """Each function's calls, compiled and in eager."""
-    by_kind: Mapping[tuple[str, str], Sample] = {
-        (call.kind, call.name): call.seconds for call in run.calls if call.sample
-    }
-    found = []
-    for (kind, name), ours in by_kind.items():
-        theirs = by_kind.get((IN_EAGER, name))
-        if kind == FUNCTION and theirs is not None and theirs.median > 0:
-            found.append((ours, theirs))
-    return found
-
-
-# --- changes that avoid compiles ------------------------------------------------------------------
-
-
-def try_cold(
-    command: Sequence[str], flips: Sequence[Flip], folder: Path, budget: Budget, say: Say
-) -> list[FlipTrial]:
-    """Changes that avoid compiles: each run compiles everything, so that one sees how much."""
-    variants = [BASE, *(flip.variant for flip in flips)]
-    runs: list[list[TimedRun]] = [[] for _ in variants]
-    for turn in range(COLD_RUNS):
-        for number, variant in enumerate(variants):
-            say(f"{variant.name}: from scratch, run {turn + 1} of {COLD_RUNS}")
-            place = folder / f"cold-{number}-{turn}"
-            run = run_once(command, variant, place, cache=place / "cache", seconds=budget.seconds)
-            runs[number].append(run)
-    return [_cold_trial(runs[0], made, flip) for made, flip in zip(runs[1:], flips, strict=True)]
+def _why_not_tried(base: Sequence[TimedRun], runs: Sequence[TimedRun], otherwise: str) -> str:
+    if not base or not runs:
+        return f"not tried: {_TIME_UP}"
+    if any(run.not_applied for run in runs):
+        return f"could not be applied: {next(r.not_applied for r in runs if r.not_applied)}"
+    if any(run.exit_code != 0 for run in base):
+        return "not measured: the program fails without it, too"
+    if any(run.exit_code is None for run in runs):
+        return "not measured: with it the program did not end in time"
+    if any(run.exit_code != 0 for run in runs):
+        words = [line for run in runs if run.exit_code for line in run.output.splitlines()]
+        return f"not measured: with it the program fails: {words[-1] if words else ''}"
+    return f"not measured: {otherwise}"
 
 
 def _cold_trial(base: Sequence[TimedRun], changed: Sequence[TimedRun], flip: Flip) -> FlipTrial:
-    if any(run.exit_code != 0 for run in (*base, *changed)):
-        return FlipTrial(flip, Sample(()), Sample(()), error="the program fails with it")
+    is_whole = len(base) == len(changed) == COLD_RUNS
+    if not is_whole or any(run.exit_code != 0 or run.not_applied for run in (*base, *changed)):
+        why = _why_not_tried(base, changed, _TIME_UP)
+        return FlipTrial(flip, Sample(()), Sample(()), error=why)
     before = Sample(tuple(map(_all_seconds, base)))
     after = Sample(tuple(map(_all_seconds, changed)))
     return FlipTrial(

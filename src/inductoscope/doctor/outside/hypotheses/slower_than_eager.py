@@ -1,46 +1,48 @@
 """Compiled code is slower than the same code in eager.
 
-When it applies: The program ended well, and the first run makes one suspicious: a graph took longer
-than in eager, a rule found slow code in a kernel, or a broken graph is called often.
+When it applies: The program ended well on the CPU, and the first run makes one suspicious: a graph
+took longer than in eager, or many small parts of broken graphs are called often.
 
-What it runs: The program without checks, every second call of a compiled function in eager. If
-eager is clearly faster, the program with changes that may help, and all of it once more.
+What it runs: The program without checks, half of the calls of a compiled function in eager. If
+eager is clearly faster, the program with changes that may help, and all of it once more. Then once
+more with checks, with the change that helps.
 
-What it concludes: Slow, if its compiled calls take at least 1.2 times as long as in eager, beyond
-noise; with the cause if a change proves it or a rule names it, and the change that saves most.
+What it concludes: Slow, if a function takes at least 1.2 times as long as in eager, beyond noise,
+and what is lost matters: per call, in the run, and in all compiled calls together. Nothing about
+functions whose results are differentiated, because backward passes are not timed.
 
-How sure: Proven by runs in turns. The cause is proven if a change of it helps, else likely.
+How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is not
+known, and what rules found in the function is evidence.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.slow_program import as_workaround, trials_in
-from inductoscope.doctor.outside.slowness import may_be_slower
+from inductoscope.doctor.outside.slow_program import TIME_FOR_TRIALS, offer, trials_in
+from inductoscope.doctor.outside.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Verdict
+from inductoscope.profiling.advice.against_eager import AgainstEager
 from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.trials import (
-    AgainstEager,
-    Budget,
-    FlipTrial,
-    TrialResults,
-    try_flips,
-)
+from inductoscope.profiling.advice.trials import Budget, FlipTrial, TrialResults, try_flips
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 
-# A program is slow if it takes so many times as long as in eager; nobody minds less.
+# A function is slow if it takes so many times as long as in eager; nobody minds less.
 _SLOW = 1.2
-# Longer programs would keep the user waiting: it is run a dozen times.
-_LONGEST = 120.0
+# Nor if it loses less than so many seconds per call and per run, or less of the run than this.
+_LEAST_PER_CALL = 200e-6
+_LEAST_PER_RUN = 5e-3
+_LEAST_SHARE = 0.05
 
 
 def _applies(case: ProgramCase) -> bool:
-    is_short = case.first.ending.seconds < _LONGEST
+    is_short = case.first.ending.seconds < LONGEST_TO_TIME
     return case.ends_well and is_short and may_be_slower(case.recording)
 
 
@@ -49,52 +51,72 @@ def _examine(case: ProgramCase) -> Verdict | None:
         return None
     case.say("compiled calls may be slower than eager; timing both in turns")
     flips = [flip for flip in flips_for(case.recording) if not flip.avoids_compiles]
-    budget = Budget(seconds=_LONGEST, than_eager=_SLOW)
+    budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
-        results = try_flips(case.runs.command, flips, folder, budget, case.say)
+        results = try_flips(
+            case.runs.command, flips, folder, budget, case.say, stdin=case.runs.stdin
+        )
     case.runs.count += results.runs
-    base = results.base
-    if base is None or base.ratio < _SLOW or base.compared().verdict != SLOWER:
+    slow = slow_function(results.base) if results.base is not None else None
+    return None if slow is None else _verdict(case, results, slow)
+
+
+def slow_function(base: AgainstEager) -> AgainstEager | None:
+    """The function that loses most against eager, if that is beyond noise and matters."""
+    if base.waited_for_gpu or base.lost <= 0:
         return None
-    return _verdict(case, results, base)
+    slow = [function for function in base.functions if _is_slow(function, base.span)]
+    return max(slow, key=lambda function: function.lost, default=None)
 
 
-def _verdict(case: ProgramCase, results: TrialResults, base: AgainstEager) -> Verdict:
-    helps = results.advice[0] if results.advice else None
-    finding = _cause(case, helps)
-    per_call = base.seconds / base.calls
-    why = (
-        f"Compiled calls take {base.ratio:.1f} times as long as in eager "
-        f"({_milliseconds(per_call * base.ratio)} per call, in eager {_milliseconds(per_call)})"
+def _is_slow(function: AgainstEager, span: float) -> bool:
+    matters = (
+        function.ratio >= _SLOW
+        and function.lost >= _LEAST_PER_CALL * function.calls
+        and function.lost >= _LEAST_PER_RUN
+        and 0 < _LEAST_SHARE * span <= function.lost
     )
-    if finding is not None:
-        why += f". {finding.title}"
-    elif helps is not None:
-        why += f". {helps.flip.why}"
-    stage = finding.stage if finding else stages.CODEGEN
-    result = Verdict(v.SLOW, stage, f"{why}.", "proven")
-    result.culprit.source = (finding.source if finding else "") or case.last_compiled
+    return matters and function.compared().verdict == SLOWER
+
+
+def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Verdict:
+    helps = results.advice[0] if results.advice else None
+    findings = _findings(case, slow)
+    cause = _cause(findings, helps)
+    why = (
+        f"{slow.name} takes {slow.ratio:.1f} times as long compiled as in eager "
+        f"({_milliseconds(slow.per_call * slow.ratio)} per call, in eager "
+        f"{_milliseconds(slow.per_call)})"
+    )
+    why += f". {cause.title}." if cause is not None else ". Why is not known."
+    result = Verdict(v.SLOW, cause.stage if cause else stages.RUNTIME, why, "proven")
+    result.culprit.function = slow.name
+    result.culprit.source = (cause.source if cause else "") or slow.place or None
     result.add(results.how, "runs of the program without checks")
-    if finding is not None:
-        proof = "changing it helps" if helps else "a rule; no change of it was seen to help"
-        for text in finding.evidence:
+    for finding in findings:
+        proof = "changing it helps" if finding is cause else "a rule; not proven to be the cause"
+        for text in (finding.title, *finding.evidence):
             result.add(text, f"{finding.rule}: {proof}")
     for trial in results.trials:
         result.add(f"{trial.flip.change}: {_gain(trial)}", trial.how)
     if helps is not None:
-        result.workaround = as_workaround(helps)
+        offer(case, helps, result)
     return result
 
 
-def _cause(case: ProgramCase, helps: FlipTrial | None) -> Finding | None:
-    """What the change that helps is about, or else the first thing that a rule has found."""
-    findings = [finding for finding in diagnose(case.recording) if finding.rule in SLOWNESS]
-    findings.sort(key=lambda finding: SLOWNESS.index(finding.rule))
-    if helps is not None:
-        about = helps.flip.rule, helps.flip.source
-        own = [finding for finding in findings if (finding.rule, finding.source) == about]
-        return own[0] if own else None
-    return findings[0] if findings else None
+def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[Finding]:
+    """What rules found in the compiles of the slow function."""
+    own = {compile_.id for compile_ in case.recording.compiles if compile_.place == slow.place}
+    found = [f for f in diagnose(case.recording) if f.rule in SLOWNESS and f.compile in own]
+    return sorted(found, key=lambda finding: SLOWNESS.index(finding.rule))
+
+
+def _cause(findings: Sequence[Finding], helps: FlipTrial | None) -> Finding | None:
+    """What the change that helps is about."""
+    if helps is None:
+        return None
+    about = helps.flip.rule, helps.flip.source
+    return next((each for each in findings if (each.rule, each.source) == about), None)
 
 
 def _gain(trial: FlipTrial) -> str:

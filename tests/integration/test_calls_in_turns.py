@@ -1,0 +1,142 @@
+"""Calls in turns, compiled and in eager: which call is which, and which are compared."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
+from inductoscope.profiling.advice.alternating import DIFFERENTIATED, IN_EAGER, AlternatingClock
+from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
+from inductoscope.profiling.timings import FUNCTION
+from inductoscope.profiling.turns import TimedRun
+
+
+class TimedProgram:
+    """A function whose calls take as long as their argument says; no compile, no waiting."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = 0
+        self.eager: list[bool] = []
+        self._is_eager = False
+        self.clock = AlternatingClock(lambda: self.now)
+        module = "inductoscope.profiling.advice.alternating._in_eager"
+        monkeypatch.setattr(module, self._in_eager)
+        self.result: Any = None
+        self.function = self.clock.timed(self._work, "f", place="/x.py:3")
+
+    def _in_eager(self, function: Any) -> Any:
+        def call(*args: Any) -> Any:
+            self._is_eager = True
+            try:
+                return function(*args)
+            finally:
+                self._is_eager = False
+
+        return call
+
+    def _work(self, x: torch.Tensor) -> Any:
+        if not self.eager:
+            self.clock.compile_begins()
+        self.eager.append(self._is_eager)
+        self.now += x.numel()
+        return self.result
+
+    def compared(self) -> AgainstEager | None:
+        """What its calls show."""
+        return against_eager([TimedRun(0, 1.0, (self.clock.as_data(1),))] * 2)
+
+
+def test_a_program_with_a_rhythm_is_not_called_slow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large and small batches in turns: with every second call in eager, one side had all."""
+    program = TimedProgram(monkeypatch)
+    for _ in range(60):
+        program.function(torch.empty(10_000))
+        program.function(torch.empty(100))
+    found = program.compared()
+    assert found is not None
+    assert found.ratio == 1.0
+    assert 50 < sum(program.eager) < 70
+
+
+def test_a_rhythm_that_arguments_do_not_show_falls_on_both_sides(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = TimedProgram(monkeypatch)
+    for _ in range(400):
+        program.function(torch.empty(1))
+    assert 70 < sum(program.eager[::2]) < 130
+    assert 70 < sum(program.eager[1::2]) < 130
+
+
+def test_it_is_compiled_and_warm_before_eager_has_a_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = TimedProgram(monkeypatch)
+    for _ in range(8):
+        program.function(torch.empty(5))
+    assert program.eager[:2] == [False, False]
+    assert sum(program.eager[2:]) == 3
+    counts = {calls.kind: calls.count for calls in program.clock.as_data(1).calls}
+    assert counts == {FUNCTION: 3, IN_EAGER: 2}
+
+
+def test_functions_whose_results_are_differentiated_are_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = TimedProgram(monkeypatch)
+    program.result = {"loss": torch.ones(1, requires_grad=True)}
+    for _ in range(20):
+        program.function(torch.empty(5))
+    assert not any(program.eager)
+    assert {calls.kind for calls in program.clock.as_data(1).calls} == {DIFFERENTIATED}
+    assert program.compared() is None
+
+
+def test_a_program_with_threads_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = TimedProgram(monkeypatch)
+    for _ in range(20):
+        program.function(torch.empty(5))
+    assert program.compared() is not None
+    monkeypatch.setattr("threading.get_ident", lambda: -1)
+    program.function(torch.empty(5))
+    assert program.compared() is None
+
+
+# --- which calls do the same work -----------------------------------------------------------------
+
+
+def kind(*args: Any) -> Any:
+    return kind_of_call(len, args, {})
+
+
+def test_calls_are_alike_if_shapes_types_values_and_modes_are() -> None:
+    x = torch.ones(2, 3)
+    assert kind(x, 1, [x]) == kind(torch.zeros(2, 3), 1, [torch.zeros(2, 3)])
+    for other in (torch.ones(3, 2), x.double(), torch.ones(3, 2).t(), x.clone().requires_grad_()):
+        assert kind(other) != kind(x)
+    assert kind(1) != kind(2)
+    assert kind(1) != kind(True)
+    assert kind(object()) != kind(x)
+    before = kind(x)
+    with torch.no_grad():
+        assert kind(x) != before
+
+
+def test_arguments_that_refuse_to_be_looked_at_have_no_kind() -> None:
+    class Refuses(torch.Tensor):
+        def stride(self, *_: Any) -> Any:
+            raise RuntimeError("no strides")
+
+    assert kind(torch.ones(2).as_subclass(Refuses)) is None
+
+
+def test_results_are_searched_for_what_can_be_differentiated() -> None:
+    leaf = torch.ones(1, requires_grad=True)
+
+    class Output:
+        def __init__(self, loss: Any) -> None:
+            self.loss = loss
+
+    assert requires_grad([Output({"loss": leaf})])
+    assert not requires_grad((torch.ones(1), 3, None, Output(torch.ones(1))))

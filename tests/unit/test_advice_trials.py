@@ -1,0 +1,87 @@
+"""How changes are tried in a program: in turns, within a time, and what is said if they fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.profiling.advice import trials
+from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.trials import Budget, TrialResults, try_cold, try_flips
+from inductoscope.profiling.timings import ProcessTimes
+from inductoscope.profiling.turns import TimedRun, Variant
+from support.timed_runs import Calls, timed_run
+
+CHANGE = Flip("x = 1", "why", settings={"x": 1})
+SLOW = timed_run(Calls("f", "/x.py:3", 30e-3, 10e-3))
+FAST = timed_run(Calls("f", "/x.py:3", 9e-3, 10e-3))
+FAILS = TimedRun(1, 1.0, (), "Traceback\nValueError: 3")
+REFUSED = TimedRun(0, 1.0, (ProcessTimes(1, not_applied="AttributeError: no x"),))
+
+
+def tried(
+    monkeypatch: pytest.MonkeyPatch,
+    base: TimedRun,
+    changed: TimedRun,
+    flip: Flip = CHANGE,
+    **how: Any,
+) -> TrialResults:
+    """What comes of a change if the program's runs end so."""
+
+    def run_once(command: Any, variant: Variant, *_: Any, **__: Any) -> TimedRun:
+        return changed if variant.name == flip.change else base
+
+    monkeypatch.setattr(trials, "run_once", run_once)
+    attempt = try_cold if flip.avoids_compiles else try_flips
+    return attempt(["x"], [flip], Path("/nowhere"), Budget(**how), lambda _: None)
+
+
+def test_a_change_that_helps_is_advice(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tried(monkeypatch, SLOW, FAST)
+    (trial,) = results.advice
+    assert (round(trial.ratio, 1), results.runs) == (0.3, 4)
+
+
+@pytest.mark.parametrize(
+    ("base", "changed", "error"),
+    [
+        (SLOW, FAILS, "not measured: with it the program fails: ValueError: 3"),
+        (SLOW, REFUSED, "could not be applied: AttributeError: no x"),
+        (SLOW, TimedRun(None, 1.0, ()), "not measured: with it the program did not end in time"),
+        (SLOW, TimedRun(0, 1.0, ()), "not measured: too few calls were compiled"),
+    ],
+)
+def test_a_change_that_was_not_measured_says_why(
+    monkeypatch: pytest.MonkeyPatch, base: TimedRun, changed: TimedRun, error: str
+) -> None:
+    (trial,) = tried(monkeypatch, base, changed).trials
+    assert (trial.helps, trial.how) == (False, error)
+
+
+def test_a_program_that_fails_by_itself_is_not_blamed_on_a_change(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    flip = Flip("x = 1", "why", avoids_compiles=True)
+    (trial,) = tried(monkeypatch, FAILS, FAILS, flip).trials
+    assert trial.how == "not measured: the program fails without it, too"
+
+
+def test_no_run_is_begun_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tried(monkeypatch, SLOW, FAST, total=-1.0)
+    assert (results.runs, results.base) == (0, None)
+
+
+def test_a_program_that_is_as_fast_as_eager_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    results = tried(monkeypatch, FAST, FAST, than_eager=1.2)
+    assert (results.runs, results.trials) == (1, ())
+
+
+def test_a_change_that_makes_eager_faster_too_counts_by_seconds(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    both = timed_run(Calls("f", "/x.py:3", 15e-3, 5e-3))
+    assert not tried(monkeypatch, SLOW, both).advice
+    (trial,) = tried(monkeypatch, SLOW, both, Flip("x = 1", "why", changes_eager=True)).advice
+    assert trial.ratio == pytest.approx(0.5)
