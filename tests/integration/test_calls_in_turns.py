@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,7 +11,9 @@ import torch
 from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
 from inductoscope.profiling.advice.alternating import DIFFERENTIATED, IN_EAGER, AlternatingClock
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
-from inductoscope.profiling.timings import FUNCTION
+from inductoscope.profiling.agent import Agent
+from inductoscope.profiling.orders import Orders
+from inductoscope.profiling.timings import FUNCTION, read_times
 from inductoscope.profiling.turns import TimedRun
 
 
@@ -140,3 +143,11 @@ def test_results_are_searched_for_what_can_be_differentiated() -> None:
 
     assert requires_grad([Output({"loss": leaf})])
     assert not requires_grad((torch.ones(1), 3, None, Output(torch.ones(1))))
+
+
+def test_a_change_that_cannot_be_made_is_written_down(tmp_path: Path) -> None:
+    agent = Agent(Orders(code="torch.no_such_setting.x = 1"), tmp_path)
+    agent.on_import()["torch"]()
+    agent.write_files()
+    (times,) = read_times(agent.place)
+    assert "no_such_setting" in times.not_applied
