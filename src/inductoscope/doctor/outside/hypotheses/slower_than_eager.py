@@ -18,6 +18,7 @@ known, and what rules found in the function is evidence.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
@@ -106,7 +107,10 @@ def _verdict(case: ProgramCase, results: TrialResults, slow: AgainstEager) -> Ve
 
 def _findings(case: ProgramCase, slow: AgainstEager) -> Sequence[Finding]:
     """What rules found in the compiles of the slow function."""
-    own = {compile_.id for compile_ in case.recording.compiles if compile_.place == slow.place}
+    # Python names the script as it was called, the recording in full.
+    place = Path(slow.place).absolute()
+    compiles = [each for each in case.recording.compiles if each.place and slow.place]
+    own = {each.id for each in compiles if Path(each.place).absolute() == place}
     found = [f for f in diagnose(case.recording) if f.rule in SLOWNESS and f.compile in own]
     return sorted(found, key=lambda finding: SLOWNESS.index(finding.rule))
 
