@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,9 +13,17 @@ from torch._inductor import lowering
 from torch._inductor.scheduler import Scheduler
 
 from inductoscope.doctor.repro.replaced_functions import replaced_functions_text
+from inductoscope.doctor.repro.slow_compile_text import slow_compile_text
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.compile_costs import measured_in, plain_candidate, plain_sizes
+from inductoscope.doctor.search.forks import ForkAnswer, ForkUse
 from inductoscope.doctor.search.growing_graphs import CHAINED, SIDE_BY_SIDE, repeated
 from inductoscope.doctor.search.stack_samples import function_name
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.code import NativeStart
+from inductoscope.recording.events.compiling import StageStart
+from inductoscope.recording.events.reading import Entry
+from inductoscope.vocabulary import stages
 
 ERF = torch.ops.aten.erf.default
 can_fuse_of_torch = Scheduler.can_fuse
@@ -99,3 +108,63 @@ def test_copies_lie_side_by_side_where_none_fits() -> None:
     assert (copies.joined, copies.candidate.size) == (SIDE_BY_SIDE, 6)
     assert len(copies.candidate.inputs) == 3
     assert len(copies.candidate.module(*copies.candidate.inputs)) == 3
+
+
+# --- what is known of a compile that was ended ----------------------------------------------------
+
+
+def ended(*entries: tuple[float, Event], used: ForkUse, nodes: int = 0) -> ForkAnswer:
+    """A fork that was ended after 40 s."""
+    answer = ForkAnswer(timed_out=True, seconds=40.0, used=used)
+    answer.entries = [Entry("", n, time, event) for n, (time, event) in enumerate(entries)]
+    answer.notes = [{"lowered": 1} for _ in range(nodes)]
+    answer.entered_at = entries[0][0]
+    return answer
+
+
+FOUR = candidate(lambda x: torch.sin(x).cos().exp().tanh(), torch.rand(4, 4))
+SCHEDULING = StageStart(stage=stages.SCHEDULER)
+NATIVE = NativeStart(tool="c++", source="/x.cpp")
+
+
+def test_nodes_count_as_lowered_even_if_the_compile_was_ended() -> None:
+    answer = ended((10.0, SCHEDULING), used=ForkUse(39.0, 0.5), nodes=3000)
+    cost = measured_in(answer, FOUR).cost
+    assert (cost.nodes, cost.ended_in) == (3000, stages.SCHEDULER)
+    assert cost.stages[stages.SCHEDULER] == 30.0
+    assert cost.undelayed[stages.SCHEDULER] == 29.5
+    assert cost.computing[stages.SCHEDULER] == 29.0
+
+
+def test_a_compile_that_was_ended_on_a_busy_machine_has_computed_little() -> None:
+    cost = measured_in(ended((10.0, SCHEDULING), used=ForkUse(14.0, 26.0)), FOUR).cost
+    assert cost.undelayed[stages.SCHEDULER] == 4.0
+
+
+def test_a_native_compiler_that_was_ended_took_until_then() -> None:
+    waiting = StageStart(stage=stages.CPP_COMPILE)
+    answer = ended((5.0, waiting), (5.0, NATIVE), used=ForkUse(5.0, 0.1, slowest_child=33.0))
+    cost = measured_in(answer, FOUR).cost
+    assert cost.slowest_native == 35.0
+    assert cost.on_idle_machine.slowest_native == 33.0
+
+
+def test_what_was_ended_outside_of_every_stage_is_not_judged() -> None:
+    answer = ForkAnswer(timed_out=True, seconds=40.0, used=ForkUse(40.0, 0.0))
+    assert measured_in(answer, FOUR).error
+
+
+def test_plain_graphs_are_as_large_as_the_graph_and_as_dynamic() -> None:
+    assert plain_sizes(1000, backward=False) == (3, 1000)
+    assert plain_sizes(1000, backward=True) == (3, 500)
+    assert plain_candidate(3, replace(FOUR, dynamic=True)).dynamic is True
+    assert plain_candidate(3, FOUR).dynamic is None
+
+
+@pytest.mark.parametrize("backward", [False, True])
+def test_the_script_holds_a_graph_against_as_many_nodes_as_it_is_lowered_to(backward: bool) -> None:
+    text = slow_compile_text(replace(FOUR, backward=backward), "torch.compile(fn)", "", 3000)
+    compile(text, "script.py", "exec")
+    assert f"for _ in range({1500 if backward else 3000}):" in text
+    assert f"requires_grad={backward}" in text
+    assert "usual.append(plain_seconds())" in text

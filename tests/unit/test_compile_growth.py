@@ -6,9 +6,14 @@ import random
 
 import pytest
 
-from inductoscope.profiling.compile_time.compile_cost import CompileCost, between
+from inductoscope.profiling.compile_time.compile_cost import (
+    CompileCost,
+    between,
+    quickest_of,
+    slowest_of,
+)
 from inductoscope.profiling.compile_time.growth import growth_of, growth_of_all
-from inductoscope.profiling.compile_time.judging import explosion_of
+from inductoscope.profiling.compile_time.judging import certain_explosion, explosion_of
 from inductoscope.vocabulary import stages
 
 SIZES = (12, 24, 48, 96)
@@ -124,3 +129,78 @@ def test_tuning_is_what_was_asked_for() -> None:
 def test_plain_graphs_of_other_sizes_lie_on_a_line() -> None:
     python, native = between(plain(), 120)
     assert (round(python, 2), native) == (1.30, 2.5)
+
+
+# --- a busy machine, and one that is busy now and then --------------------------------------------
+
+
+def busy(nodes: int, seconds: float, *, idle: float, computing: float) -> CompileCost:
+    """A stage that takes so long here, so long on an idle machine, and computes for so long."""
+    return CompileCost(
+        nodes,
+        {stages.LOWERING: 0.1, stages.SCHEDULER: seconds},
+        (2.5,),
+        undelayed={stages.LOWERING: 0.1, stages.SCHEDULER: idle, stages.CPP_COMPILE: 2.5},
+        computing={stages.LOWERING: 0.1, stages.SCHEDULER: computing, stages.CPP_COMPILE: 2.5},
+    )
+
+
+def test_a_stage_that_only_waits_for_a_processor_is_not_slow() -> None:
+    graph = busy(8, 20.0, idle=2.0, computing=2.0)
+    assert explosion_of([graph], plain()) is not None  # Seconds alone would accuse it.
+    assert certain_explosion([graph], plain()) is None
+
+
+@pytest.mark.parametrize(("computing", "waits"), [(19.0, False), (0.1, True)])
+def test_a_stage_that_computes_or_waits_for_something_else_is_slow(
+    computing: float, waits: bool
+) -> None:
+    """Such as a sleep, or a lock that nobody gives back."""
+    found = certain_explosion([busy(8, 20.0, idle=19.5, computing=computing)], plain())
+    assert found is not None
+    assert found.waits is waits
+
+
+def test_the_worst_plain_compile_and_the_best_of_the_graph_count() -> None:
+    """A machine that was busy during one of them does not make a graph slow."""
+    slow_once = quickest_of(
+        CompileCost(24, {stages.SCHEDULER: 30.0}), CompileCost(24, {stages.SCHEDULER: 0.4})
+    )
+    assert explosion_of([slow_once], plain()) is None
+    graph = CompileCost(24, {stages.SCHEDULER: 10.0})
+    assert explosion_of([graph], plain()) is not None
+    worst = [slowest_of(*pair) for pair in zip(plain(), plain(speed=0.2), strict=True)]
+    assert explosion_of([graph], worst) is None
+
+
+def test_one_that_finished_says_more_than_one_that_was_ended() -> None:
+    ended = CompileCost(24, {stages.SCHEDULER: 30.0}, ended_in=stages.SCHEDULER)
+    finished = CompileCost(24, {stages.SCHEDULER: 1.0})
+    assert quickest_of(ended, finished) is finished
+    assert quickest_of(finished, ended) is finished
+    assert quickest_of(ended, ended).ended_in == stages.SCHEDULER
+
+
+def test_the_compile_that_was_ended_is_judged_however_few_nodes_it_had() -> None:
+    """Four nodes that the smaller part does not have may become thousands."""
+    finished = CompileCost(40, {stages.SCHEDULER: 0.5})
+    ended = CompileCost(24, {stages.SCHEDULER: 30.0}, ended_in=stages.SCHEDULER)
+    found = explosion_of([finished, ended], plain())
+    assert found is not None
+    assert (found.nodes, found.is_at_least) == (24, True)
+    thousands = CompileCost(4000, {stages.SCHEDULER: 30.0}, ended_in=stages.SCHEDULER)
+    assert explosion_of([finished, thousands], plain()) is None
+
+
+def test_a_graph_that_computes_for_long_is_no_slow_compile() -> None:
+    ended = CompileCost(24, {stages.RUNTIME: 60.0}, ended_in=stages.RUNTIME)
+    assert explosion_of([ended], plain()) is None
+
+
+def test_the_stage_that_usually_takes_most_is_expected_to() -> None:
+    """Generating code takes longer than all else for plain graphs as well."""
+    usual = [
+        CompileCost(n, {stages.LOWERING: linear(n), stages.CODEGEN: 2 * linear(n)}, (2.5,))
+        for n in (3, 240)
+    ]
+    assert round(between(usual, 240, stages.CODEGEN)[0], 1) == 7.5

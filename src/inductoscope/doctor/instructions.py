@@ -67,6 +67,8 @@ class Instructions:
     journal: str = ""
     # How often the graph at which to stop is repeated, to see how its compile time grows.
     grow: int = 0
+    # How many nodes that graph was lowered to in an earlier run; 0 if that is not known.
+    lowered: int = 0
     # Whether the tool is in the program's processes at all.
     inside: bool = True
 

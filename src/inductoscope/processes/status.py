@@ -71,6 +71,14 @@ def cpu_seconds(pid: int) -> float:
     return status.cpu_seconds if status is not None else float("inf")
 
 
+def delayed_seconds(pid: int) -> float | None:
+    """How long the threads of a process waited for a processor; None where this cannot be read."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        tasks = list((PROC / str(pid) / "task").iterdir())
+        return sum(int((task / "schedstat").read_text().split()[1]) for task in tasks) / 1e9
+    return None
+
+
 def all_pids() -> list[int]:
     """Every process that this user can see."""
     with contextlib.suppress(OSError):

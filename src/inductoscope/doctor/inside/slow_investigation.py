@@ -30,18 +30,25 @@ from inductoscope.doctor.search.slow_oracle import TIMES_SMALLEST, SlowOracle, s
 from inductoscope.doctor.search.wrong_result_location import aten_operations, source_lines
 from inductoscope.doctor.workarounds.faster_compile import faster_compiles
 from inductoscope.errors import ToolFailure
-from inductoscope.profiling.compile_time.compile_cost import CompileCost, PartCost
+from inductoscope.profiling.compile_time.compile_cost import (
+    CompileCost,
+    PartCost,
+    quickest_of,
+    slowest_of,
+)
 from inductoscope.profiling.compile_time.judging import (
     TIMES_PLAIN,
     Explosion,
     against_plain,
-    explosion_of,
+    certain_explosion,
     is_out_of_proportion,
 )
 from inductoscope.vocabulary import stages
 
 _PLAIN_SECONDS = 120.0
 _SHRINK_SECONDS = 60.0
+# How often the graph is compiled between plain ones before anything is concluded.
+_TURNS = 3
 # So many sizes show how compile time grows.
 _ENOUGH = 3
 # A part that takes this much of its stage is what the stage spends its time on.
@@ -63,10 +70,13 @@ class SlowInvestigation:
         self._suspected = failure
         self._found, self._place = found, place
         self._with_workaround = instructions.with_workaround
+        # To how many nodes the whole graph is lowered: what plain graphs have to be held against.
+        self._lowered = max(instructions.lowered, self._whole.size)
         self._forks = Forks(workers=1, uses_gpu=bool(candidate.device))
         self._plain: list[CompileCost] = []
         # The smallest part of the graph that is out of proportion, so far.
         self._part = self._smallest = self._whole
+        self._smallest_lowered = 0
         self._limit = _PLAIN_SECONDS
 
     def run(self) -> None:
@@ -102,12 +112,10 @@ class SlowInvestigation:
     def _measure_growth(self) -> Measured | None:
         """Growing parts of the graph beside plain graphs; None if nothing is out of proportion."""
         nodes = self._whole.size
-        self._say(f"compiling plain graphs of up to {min(nodes, 240)} pointwise nodes to compare")
-        self._plain = measure_plain(self._whole, nodes, self._forks, seconds=_PLAIN_SECONDS)
-        if not self._plain:
+        if not self._measure_plain():
             return None
         stage = self._suspected.stage
-        self._limit = 2 * seconds_to_be_slow(self._plain, nodes, TIMES_PLAIN, stage)
+        self._limit = 2 * seconds_to_be_slow(self._plain, self._lowered, TIMES_PLAIN, stage)
         until = self._until(stage)
         costs: list[CompileCost] = []
         measured = None
@@ -117,11 +125,11 @@ class SlowInvestigation:
             if measured.error:
                 self._found.alone = measured.error.strip().rpartition("\n")[2][:300]
                 return None
-            costs.append(measured.cost)
+            costs.append(self._counted(measured.cost))
             self._part = part
             if measured.cost.ended_in or self._is_clear(costs):
                 break
-        explosion = explosion_of(costs, self._plain)
+        explosion = self._confirmed(costs, until)
         self._found.slow = SlowCompileFound(explosion, sizes_by="the first nodes of the graph")
         if explosion is None:
             self._found.alone = _in_proportion(costs, self._plain)
@@ -130,6 +138,35 @@ class SlowInvestigation:
         self._found.failure = Failure(SLOW, said_of(explosion), stage=explosion.stage)
         self._save()
         return measured
+
+    def _measure_plain(self) -> bool:
+        """Compile plain graphs, and keep the worst of all turns; False if they cannot be."""
+        self._say(f"compiling plain graphs of up to {self._lowered} pointwise nodes to compare")
+        again = measure_plain(self._whole, self._lowered, self._forks, seconds=_PLAIN_SECONDS)
+        known = self._plain or again
+        self._plain = [slowest_of(*pair) for pair in zip(known, again, strict=False)]
+        return bool(again)
+
+    def _counted(self, cost: CompileCost) -> CompileCost:
+        """With the nodes that an earlier run has counted, if it was ended before all were."""
+        return replace(cost, nodes=max(cost.nodes, self._lowered)) if cost.ended_in else cost
+
+    def _confirmed(self, costs: list[CompileCost], until: str) -> Explosion | None:
+        """The explosion that is still there after several turns of plain graphs and this one.
+
+        Of the plain graphs the worst counts, of this one the best.
+        """
+        for _ in range(_TURNS - 1):
+            if certain_explosion(costs, self._plain) is None:
+                return None
+            self._say("compiling both once more, in turns")
+            if not self._measure_plain():
+                return None
+            again = measure(self._part, self._forks, seconds=self._limit, until=until)
+            if again.error:
+                return None
+            costs[-1] = quickest_of(costs[-1], self._counted(again.cost))
+        return certain_explosion(costs, self._plain) if self._measure_plain() else None
 
     def _is_clear(self, costs: list[CompileCost]) -> bool:
         """Whether larger parts would only take longer."""
@@ -180,6 +217,7 @@ class SlowInvestigation:
             self._smallest, self._forks, seconds=2 * self._limit, until=until, stage=stage
         )
         hot = max(whole.hot, again.hot, key=lambda path: path.samples * bool(path.functions))
+        self._smallest_lowered = self._counted(again.cost).nodes
         cost = whole.cost if whole.hot.functions and not whole.cost.ended_in else again.cost
         assert self._found.slow is not None
         self._found.slow = replace(
@@ -213,6 +251,7 @@ class SlowInvestigation:
                 self._found.failure,
                 title_of(self._found.failure, "", self._found.operations),
                 own_passes=replaced_functions_text(self._found.functions),
+                lowered=self._smallest_lowered,
             )
         except ToolFailure as error:
             self._found.no_script = str(error)
@@ -241,7 +280,7 @@ def said_of(explosion: Explosion) -> str:
     more = "more than " if explosion.is_at_least else ""
     return (
         f"{where} takes {more}{explosion.seconds:.1f} s for {explosion.nodes} nodes; the whole "
-        f"compile of as many pointwise nodes takes {explosion.plain_seconds:.1f} s"
+        f"compile of as many pointwise nodes should take {explosion.plain_seconds:.1f} s"
     )
 
 

@@ -26,7 +26,13 @@ def measured_in_program(case: ProgramCase, suspect: SlowCompile) -> Found | None
     """What compiling the graph alone shows; None if it is in proportion."""
     text = f"compile {suspect.compile} took {suspect.of:.1f} s, {suspect.seconds:.1f} s of it in "
     failure = Failure(SLOW, f"{text}{suspect.stage}", stage=suspect.stage)
-    stop = replace(case.instructions, stop_at=suspect.compile, failure=failure, calls=0)
+    stop = replace(
+        case.instructions,
+        stop_at=suspect.compile,
+        failure=failure,
+        calls=0,
+        lowered=suspect.nodes,
+    )
     run = case.runs.again(stop, f"{failure.text}; running it again up to there", seconds=1800.0)
     found = read_found(run.folder / FOLDER)
     return found if found is not None and found.reproduces else None
@@ -94,7 +100,10 @@ def _verdict_on_slow_compile(
         f"{suspect.seconds:.1f} s of it in {suspect.stage}",
         "the first run, under the tool",
     )
-    result.add(_against_plain(explosion), "compiled alone in forks, once each")
+    result.add(
+        _against_plain(explosion),
+        "compiled alone in forks, several times in turns with plain graphs",
+    )
     if explosion.growth is not None:
         result.add(_growth(explosion), f"sizes: {slow.sizes_by}")
     if slow.functions:
@@ -131,9 +140,11 @@ def _summary(found: Found, explosion: Explosion) -> str:
     more = "more than " if explosion.is_at_least else ""
     text = (
         f"Compiling takes far too long, in {where}: {more}{explosion.seconds:.1f} s for "
-        f"{count_of(explosion.nodes, 'node')}, {explosion.times:.1f} times the whole compile of "
-        "as many pointwise nodes."
+        f"{count_of(explosion.nodes, 'node')}, {explosion.times:.1f} times what is expected for "
+        "the whole compile of as many pointwise nodes."
     )
+    if explosion.waits:
+        text += " It waits there for something and hardly computes."
     function = found.location.function
     if found.location.pass_name:
         text += f" The pass {found.location.pass_name} takes most of it."
@@ -164,8 +175,8 @@ def _against_plain(explosion: Explosion) -> str:
     more = "more than " if explosion.is_at_least else ""
     return (
         f"{explosion.stage} takes {more}{explosion.seconds:.2f} s for "
-        f"{count_of(explosion.nodes, 'node')}; the whole compile of as many pointwise nodes takes "
-        f"{explosion.plain_seconds:.2f} s on this machine, measured just before"
+        f"{count_of(explosion.nodes, 'node')}; the whole compile of as many pointwise nodes is "
+        f"expected to take {explosion.plain_seconds:.2f} s, from the slowest that were measured"
     )
 
 

@@ -41,10 +41,12 @@ def script_text(
     *,
     state: TorchState | None = None,
     own_passes: str = "",
+    lowered: int = 0,
 ) -> str:
     """The script; `state` is what the program has set in torch, `own_passes` registers its passes.
 
-    Without a state it is that of this thread.
+    Without a state it is that of this thread. `lowered` is how many nodes the graph is lowered to,
+    where that counts.
     """
     state = state or current_state()
     function, parameters = function_text(candidate.module)
@@ -59,7 +61,7 @@ def script_text(
         packaged,
         _run(candidate, failure, state),
         "\n".join(_FILL_FREE_MEMORY) if _needs_filled_memory(candidate, failure) else "",
-        _main(candidate, failure, own_passes),
+        _main(candidate, failure, own_passes, lowered),
     ]
     return "\n\n\n".join(part for part in parts if part) + "\n"
 
@@ -87,7 +89,7 @@ def _imports(candidate: Candidate, failure: Failure, packaged: str) -> str:
     if failure.kind in (SIGNAL, HANG):
         standard += ["multiprocessing", "sys"]
     if failure.kind == SLOW:
-        standard.append("sys")
+        standard += ["os", "sys"]
     if failure.kind in (HANG, SLOW):
         standard.append("time")
     if candidate.device and failure.kind in (SIGNAL, HANG):
@@ -103,7 +105,7 @@ def _imports(candidate: Candidate, failure: Failure, packaged: str) -> str:
     texts = ["\n".join(f"import {name}" for name in group) for group in groups if group]
     if failure.kind == SLOW:
         texts[-1] += "\nfrom torch._inductor.utils import fresh_cache"
-    if "os" in standard:
+    if "os" in standard and failure.kind != SLOW:
         texts.insert(1, _GPU_IN_FORKS)
     return "\n\n".join(texts)
 
@@ -261,13 +263,13 @@ def _compile(candidate: Candidate) -> str:
     return f"torch.compile(fn{extra})"
 
 
-def _main(candidate: Candidate, failure: Failure, own_passes: str) -> str:
+def _main(candidate: Candidate, failure: Failure, own_passes: str, lowered: int) -> str:
     compiled = _compile(candidate)
     if failure.kind == ERROR:
         lines = ["run(fn)", 'print("eager: ok")', f"run({compiled})", 'print("compiled: ok")']
         return _under_main(lines)
     if failure.kind == SLOW:
-        return slow_compile_text(candidate, compiled, own_passes)
+        return slow_compile_text(candidate, compiled, own_passes, lowered)
     if failure.kind in (SIGNAL, HANG):
         return _watched(compiled, hangs=failure.kind == HANG)
     lines = [

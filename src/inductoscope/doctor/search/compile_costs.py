@@ -10,7 +10,7 @@ import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,7 +18,7 @@ from torch.fx import Graph, GraphModule
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, PipeWriter
 from inductoscope.doctor.search.oracle import (
     Around,
     compiled,
@@ -29,10 +29,17 @@ from inductoscope.doctor.search.oracle import (
 )
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.stack_samples import HotPath, StackSampler, hot_path
+from inductoscope.doctor.search.stage_clocks import (
+    NativeClocks,
+    Spent,
+    StageClocks,
+    is_calm,
+    native_spent,
+)
 from inductoscope.model.position import OpenStages
 from inductoscope.profiling.compile_time.compile_cost import CompileCost, PartCost
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.code import NativeEnd
+from inductoscope.recording.events.code import NativeEnd, NativeStart
 from inductoscope.recording.events.compiling import StageEnd, StageStart
 from inductoscope.recording.events.graphs import NodeLowered, PassesTimed
 from inductoscope.recording.events.reading import Entry
@@ -46,6 +53,8 @@ TORCH_NAMES = {
 # Parts that took less of their stage are not worth a line.
 _SMALLEST_PART = 0.02
 _PLAIN_SHAPE = (64, 64)
+# A larger plain graph would take minutes; a line through two sizes has to do beyond it.
+MOST_PLAIN = 2000
 
 
 @dataclass
@@ -56,21 +65,51 @@ class _CountingWriter:
     stopped: str | None = None
     lowered: list[PartCost] = field(default_factory=list)
     passes: list[PartCost] = field(default_factory=list)
+    stages: StageClocks = field(default_factory=StageClocks)
+    natives: NativeClocks = field(default_factory=NativeClocks)
+    _seconds: dict[str, float] = field(default_factory=dict)
+    _undelayed: dict[str, float] = field(default_factory=dict)
 
     def emit(self, event: Event) -> None:
+        self._clock(event)
         if isinstance(event, NodeLowered):
             self.lowered.append(PartCost(f"{event.node} {event.target}", event.seconds))
+            self._note(lowered=1)
         elif isinstance(event, PassesTimed):
             own = [PartCost(str(each["name"]), float(each["own"])) for each in event.passes]
             self.passes += own
         elif self.inner is not None:
             self.inner.emit(event)
 
+    def _clock(self, event: Event) -> None:
+        if isinstance(event, StageStart):
+            self.stages.enter()
+        elif isinstance(event, StageEnd):
+            spent = self.stages.leave(event.seconds)
+            if spent is not None:
+                _add(self._seconds, event.stage, event.seconds)
+                _add(self._undelayed, event.stage, spent.undelayed)
+                self._note(stage=event.stage, **asdict(spent))
+        elif isinstance(event, NativeStart):
+            self.natives.enter(event.source)
+        elif isinstance(event, NativeEnd):
+            calm = is_calm(self._seconds, self._undelayed)
+            spent = self.natives.leave(event.source, event.seconds or 0.0, is_calm=calm)
+            self._note(native=event.seconds or 0.0, **asdict(spent))
+
+    def _note(self, **what: Any) -> None:
+        if isinstance(self.inner, PipeWriter):
+            self.inner.note(**what)
+
     def payload(self, text: str) -> str:
         return ""
 
     def close(self) -> None:
         """Nothing to close."""
+
+
+def _add(seconds: dict[str, float], name: str, more: float) -> None:
+    seconds[name] = seconds.get(name, 0.0) + more
 
 
 @dataclass(frozen=True)
@@ -117,7 +156,6 @@ def measuring(candidate: Candidate, until: str, around: Around) -> Callable[[], 
                 if not is_past(error):
                     raise
         return {
-            "nodes": len(writer.lowered),
             "lowered": _largest(writer.lowered),
             "passes": _largest(writer.passes),
             "samples": [[each.time, *each.stack] for each in sampler.samples],
@@ -147,19 +185,36 @@ def measured_in(answer: ForkAnswer, candidate: Candidate, stage: str = "") -> Me
     spent = _stage_seconds(answer)
     last = answer.last_stage
     ended_in = last.event.stage if answer.timed_out and last is not None else ""
+    undelayed, computing = _noted(answer)
     if ended_in:
-        spent[ended_in] = spent.get(ended_in, 0.0) + answer.seconds - answer.entered_at
+        _add(spent, ended_in, answer.seconds - answer.entered_at)
+        least = _spent_until_ended(answer)
+        _add(undelayed, ended_in, least.undelayed)
+        _add(computing, ended_in, least.computing)
+    ended = [e.seconds or 0.0 for e in answer.events if isinstance(e, NativeEnd)]
+    still_open = _open_natives(answer)
+    longest = max(still_open, default=0.0)
+    if answer.used is not None and longest > max(ended, default=0.0):
+        used = answer.used.slowest_child
+        native = native_spent(longest, used, 0.0, is_calm=is_calm(spent, undelayed))
+        undelayed[stages.CPP_COMPILE] = native.undelayed
+        computing[stages.CPP_COMPILE] = native.computing
     cost = CompileCost(
-        int(result.get("nodes") or 0) or candidate.size,
+        max(sum("lowered" in note for note in answer.notes), candidate.size),
         spent,
-        tuple(e.seconds or 0.0 for e in answer.events if isinstance(e, NativeEnd)),
+        (*ended, *still_open),
         _parts(result.get("passes")),
         _parts(result.get("lowered")),
         ended_in,
+        undelayed,
+        computing,
     )
     samples = result.get("samples") or []
     slowest = stage or cost.slowest_stage
-    return Measured(cost, hot_path(_stacks_in(slowest, samples, answer)), answer.error)
+    error = answer.error
+    if answer.timed_out and not ended_in:
+        error = "it was ended outside of every stage"  # So what it took belongs to none.
+    return Measured(cost, hot_path(_stacks_in(slowest, samples, answer)), error)
 
 
 def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
@@ -168,6 +223,49 @@ def _stage_seconds(answer: ForkAnswer) -> dict[str, float]:
         if isinstance(event, StageEnd):
             found[event.stage] = found.get(event.stage, 0.0) + event.seconds
     return found
+
+
+def _noted(answer: ForkAnswer) -> tuple[dict[str, float], dict[str, float]]:
+    """By stage: seconds without waiting for a processor, and of computing."""
+    undelayed: dict[str, float] = {}
+    computing: dict[str, float] = {}
+    for note in answer.notes:
+        if "stage" in note and note["stage"] not in stages.NATIVE_COMPILES:
+            _add(undelayed, note["stage"], note["undelayed"])
+            _add(computing, note["stage"], note["computing"])
+    natives = [note for note in answer.notes if "native" in note]
+    if natives:
+        longest = max(natives, key=lambda note: float(note["undelayed"]))
+        undelayed[stages.CPP_COMPILE] = longest["undelayed"]
+        computing[stages.CPP_COMPILE] = longest["computing"]
+    return undelayed, computing
+
+
+def _spent_until_ended(answer: ForkAnswer) -> Spent:
+    """What the stage in which a fork was ended has taken at least.
+
+    As if all waiting for a processor had been there, and all computing before it had been.
+    """
+    if answer.used is None:
+        return Spent(0.0, 0.0)
+    inside = answer.seconds - answer.entered_at
+    computing = min(max(answer.used.cpu - answer.entered_at, 0.0), inside)
+    if answer.used.delayed is None:
+        return Spent(computing, computing)
+    return Spent(max(inside - answer.used.delayed, 0.0), computing)
+
+
+def _open_natives(answer: ForkAnswer) -> list[float]:
+    """How long native compilers had been running when the fork was ended."""
+    if not answer.timed_out:
+        return []
+    began: dict[str, float] = {}
+    for entry in answer.entries:
+        if isinstance(entry.event, NativeStart):
+            began[entry.event.source] = entry.time
+        elif isinstance(entry.event, NativeEnd):
+            began.pop(entry.event.source, None)
+    return [answer.started + answer.seconds - time for time in began.values()]
 
 
 def _stacks_in(stage: str, samples: Sequence[list[Any]], answer: ForkAnswer) -> list[list[str]]:
@@ -242,13 +340,24 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
         options=like.options,
         config=like.config,
         device=like.device,
+        dynamic=True if like.dynamic or like.marks else None,
     )
 
 
 def measure_plain(
     like: Candidate, nodes: int, forks: Forks, *, seconds: float
 ) -> list[CompileCost]:
-    """What a few plain nodes cost, and about as many as a graph has."""
-    sizes = (3, max(12, min(nodes, 240)))
+    """What a few plain nodes cost, and as many as a graph is lowered to; none if one fails.
+
+    Nothing is expected of more nodes than that from few.
+    """
+    sizes = plain_sizes(nodes, backward=like.backward)
     found = [measure(plain_candidate(size, like), forks, seconds=seconds) for size in sizes]
-    return [each.cost for each in found if not each.error and not each.cost.ended_in]
+    if any(each.error or each.cost.ended_in for each in found):
+        return []
+    return [each.cost for each in found]
+
+
+def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, int]:
+    """Two sizes of plain graphs; a backward pass adds about as many nodes as there are."""
+    return 3, max(12, min(nodes // 2 if backward else nodes, MOST_PLAIN))

@@ -28,11 +28,11 @@ from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.model.position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
-from inductoscope.processes.status import cpu_seconds, group_members
+from inductoscope.processes.status import cpu_seconds, delayed_seconds, group_members
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events.base import Event, written_fields
 from inductoscope.recording.events.checking import KernelLaunched
-from inductoscope.recording.events.code import NativeEnd
+from inductoscope.recording.events.code import NativeEnd, NativeStart
 from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart
 from inductoscope.recording.events.reading import Entry, read_entry
 
@@ -46,6 +46,17 @@ _MORE_MEMORY = 16 << 30
 _PATIENCE = 120.0
 # A fork that has been idle for so many seconds is stuck.
 _IDLE = 2.0
+
+
+@dataclass(frozen=True)
+class ForkUse:
+    """Seconds of processors that a fork has used, and that it has waited for one."""
+
+    cpu: float
+    # None where the system does not say.
+    delayed: float | None
+    # Of the child process that has used most.
+    slowest_child: float = 0.0
 
 
 @dataclass
@@ -62,6 +73,10 @@ class ForkAnswer:
     seconds: float = 0.0
     # Seconds until it entered its last stage, which is where it hangs if it does.
     entered_at: float = 0.0
+    # What the work wanted its parent to know besides events.
+    notes: list[dict[str, Any]] = field(default_factory=list)
+    # Of a fork that was ended: what it had used by then.
+    used: ForkUse | None = None
 
     @property
     def events(self) -> list[Event]:
@@ -176,8 +191,16 @@ class Forks:
                 selector.unregister(reading)
                 del running[reading]
                 os.close(reading)
+                used = _use_of(child.pid) if late else None
                 status = end_fork(child.pid) if late else _wait(child.pid)
-                yield child.number, _answer(child, status, late=late)
+                answer = _answer(child, status, late=late)
+                answer.used = used
+                yield child.number, answer
+
+
+def _use_of(pid: int) -> ForkUse:
+    others = [member.cpu_seconds for member in group_members(pid) if member.pid != pid]
+    return ForkUse(cpu_seconds(pid), delayed_seconds(pid), max(others, default=0.0))
 
 
 def _is_late(child: _RunningFork, now: float, limit: float) -> bool:
@@ -241,6 +264,8 @@ def _answer(child: _RunningFork, status: int, *, late: bool) -> ForkAnswer:
                 answer.result, answer.is_done = message.get("result"), True
             elif message.get("kind") == "failed":
                 answer.error = message.get("error", "")
+            elif message.get("kind") == "note":
+                answer.notes.append(message)
             elif isinstance(message.get("kind"), str):
                 answer.entries.append(read_entry("", message))
     last = answer.last_stage
@@ -270,7 +295,7 @@ class PipeWriter:
     """Replaces the recording's stream in a fork: sends the parent what says where the fork is."""
 
     stopped: str | None = None
-    KINDS = (StageStart, StageEnd, CompileFailed, NativeEnd, KernelLaunched)
+    KINDS = (StageStart, StageEnd, CompileFailed, NativeStart, NativeEnd, KernelLaunched)
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -285,6 +310,10 @@ class PipeWriter:
             }
             # Parent and child share this clock.
             send(self._descriptor, {"kind": event.kind, "t": time.monotonic(), **fields})
+
+    def note(self, **what: Any) -> None:
+        """Tell the parent something that is no event."""
+        send(self._descriptor, {"kind": "note", "t": time.monotonic(), **what})
 
     def payload(self, text: str) -> str:
         """Keep a text until the event that refers to it is sent."""

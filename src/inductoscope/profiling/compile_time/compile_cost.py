@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from inductoscope.vocabulary import stages
 
 # What these cost depends on what was asked for, or on another program, not on the graph's size.
-_NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
+NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
+# A stage that takes so many times as long as all others, even for plain graphs, is not usual.
+_UNUSUAL = 3.0
+# What takes so many times as long as it computes waits for something.
+_WAITS = 3.0
 
 
 @dataclass(frozen=True)
@@ -33,11 +37,30 @@ class CompileCost:
     lowered: tuple[PartCost, ...] = ()
     # The stage in which it was ended, if it took too long.
     ended_in: str = ""
+    # By stage: its seconds without those in which it waited for a processor, and those that it
+    # computed. Of native compilers, those of the longest call. Empty where that is not known.
+    undelayed: Mapping[str, float] = field(default_factory=dict)
+    computing: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def on_idle_machine(self) -> CompileCost:
+        """What the same compile costs where it never has to wait for a processor."""
+        if not self.undelayed:
+            return self
+        native = self.undelayed.get(stages.CPP_COMPILE, self.slowest_native)
+        return replace(self, stages=self.undelayed, natives=(native,) if self.natives else ())
+
+    def waits_in(self, stage: str) -> bool:
+        """Whether a stage waits for something rather than computes; not for a processor."""
+        name = stages.CPP_COMPILE if stage in stages.NATIVE_COMPILES else stage
+        if name not in self.undelayed:
+            return False
+        return self.undelayed[name] > _WAITS * self.computing.get(name, 0.0)
 
     @property
     def in_python(self) -> dict[str, float]:
         """The stages that torch's own code makes up."""
-        left_out = (*_NOT_COUNTED, *stages.NATIVE_COMPILES)
+        left_out = (*NOT_COUNTED, *stages.NATIVE_COMPILES)
         return {name: seconds for name, seconds in self.stages.items() if name not in left_out}
 
     @property
@@ -69,7 +92,7 @@ def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[
 
     A straight line through the smallest and the largest graph that was measured; never less than
     the smallest one took. `stage` is the one that is judged: where it is slow for every graph, even
-    for these, it counts only as much as the slowest of the others.
+    for these, it counts only as much as the slowest of the others; so this is what to expect.
     """
     small, large = min(costs, key=lambda c: c.nodes), max(costs, key=lambda c: c.nodes)
     share = (nodes - small.nodes) / (large.nodes - small.nodes) if large.nodes > small.nodes else 0
@@ -81,4 +104,35 @@ def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[
 
 def _usual_seconds(cost: CompileCost, stage: str) -> float:
     others = [seconds for name, seconds in cost.in_python.items() if name != stage]
-    return sum(others) + min(cost.in_python.get(stage, 0.0), max(others, default=0.0))
+    own = cost.in_python.get(stage, 0.0)
+    is_usual = own <= _UNUSUAL * sum(others)
+    return sum(others) + (own if is_usual else max(others, default=0.0))
+
+
+def slowest_of(one: CompileCost, other: CompileCost) -> CompileCost:
+    """The worst of two compiles of the same graph, stage by stage."""
+    return _joined(one, other, max)
+
+
+def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
+    """The best of two compiles of the same graph; of one that was ended, only the other is known.
+
+    Two that were both ended took at least as long as the shorter of them.
+    """
+    if bool(one.ended_in) != bool(other.ended_in):
+        return other if one.ended_in else one
+    return _joined(one, other, min)
+
+
+def _joined(one: CompileCost, other: CompileCost, choose: Callable[..., float]) -> CompileCost:
+    def both(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
+        return {name: choose(a.get(name, 0.0), b.get(name, 0.0)) for name in {**a, **b}}
+
+    return replace(
+        one,
+        nodes=max(one.nodes, other.nodes),
+        stages=both(one.stages, other.stages),
+        natives=(choose(one.slowest_native, other.slowest_native),) if one.natives else (),
+        undelayed=both(one.undelayed, other.undelayed),
+        computing=both(one.computing, other.computing),
+    )

@@ -8,15 +8,16 @@ is out of proportion; so is one that grows much faster than the graph and takes 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from inductoscope.profiling.compile_time.compile_cost import CompileCost, between
+from inductoscope.profiling.compile_time.compile_cost import NOT_COUNTED, CompileCost, between
 from inductoscope.profiling.compile_time.growth import StageGrowth, growth_of
 from inductoscope.vocabulary import stages
 
 # How often as long as a whole plain compile a single stage must take; healthy ones take about half
-# of it. A native compiler's time depends more on what is in a kernel.
-TIMES_PLAIN, _TIMES_NATIVE = 2.0, 3.0
+# of it. A native compiler's time depends more on what is in a kernel: one product of matrices takes
+# it several times as long as pointwise operations.
+TIMES_PLAIN, _TIMES_NATIVE = 2.0, 6.0
 # An exponent that is certainly above this is no longer close to linear.
 _STEEP = 1.5
 # A stage that grows steeply matters once it takes most of the time, and as long as a plain compile.
@@ -35,11 +36,29 @@ class Explosion:
     growth: StageGrowth | None = None
     # Whether it was ended before it was done.
     is_at_least: bool = False
+    # Whether it waits for something rather than computes.
+    waits: bool = False
 
     @property
     def times(self) -> float:
         """How often as long as the plain compile."""
         return self.seconds / max(self.plain_seconds, 1e-3)
+
+
+def certain_explosion(
+    costs: Sequence[CompileCost], plain: Sequence[CompileCost]
+) -> Explosion | None:
+    """An explosion that a busy machine does not explain.
+
+    Both seconds and those without waiting for a processor have to show it.
+    """
+    found = explosion_of(costs, plain)
+    if found is None:
+        return None
+    undelayed = [cost.on_idle_machine for cost in costs]
+    again = explosion_of(undelayed, [cost.on_idle_machine for cost in plain], found.stage)
+    largest = _largest(costs)
+    return replace(found, waits=largest.waits_in(found.stage)) if again is not None else None
 
 
 def explosion_of(
@@ -48,9 +67,9 @@ def explosion_of(
     """The explosion that growing parts of a graph show; None if compile time is in proportion."""
     if not costs or not plain:
         return None
-    largest = max(costs, key=lambda cost: (cost.nodes, cost.python_seconds))
+    largest = _largest(costs)
     stage = stage or largest.ended_in or largest.slowest_stage
-    if not stage:
+    if not stage or stage in NOT_COUNTED:
         return None
     found = against_plain(largest, plain, stage)
     finished = [cost for cost in costs if not cost.ended_in]
@@ -61,6 +80,11 @@ def explosion_of(
     )
     is_steep = _is_steep(growth) and _takes_most(found, largest)
     return found if is_steep or is_out_of_proportion(found) else None
+
+
+def _largest(costs: Sequence[CompileCost]) -> CompileCost:
+    """The largest graph; one whose compile was ended was the last, so the largest."""
+    return max(costs, key=lambda cost: (bool(cost.ended_in), cost.nodes, cost.python_seconds))
 
 
 def is_out_of_proportion(found: Explosion) -> bool:

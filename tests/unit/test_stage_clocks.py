@@ -1,0 +1,73 @@
+"""What a stage computes, and how long it waits for a processor: the difference is no slowness."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from inductoscope.doctor.search.stage_clocks import (
+    StageClocks,
+    is_calm,
+    native_spent,
+    thread_delay,
+)
+
+
+def work(seconds: float) -> None:
+    """Compute for so long, however busy the machine is."""
+    until = time.thread_time() + seconds
+    while time.thread_time() < until:
+        pass
+
+
+def test_a_stage_counts_without_its_inner_stages() -> None:
+    clocks = StageClocks()
+    clocks.enter()
+    clocks.enter()
+    work(0.05)
+    inner = clocks.leave(seconds=0.05)
+    outer = clocks.leave(seconds=0.0)
+    assert inner is not None
+    assert outer is not None
+    assert inner.computing >= 0.05
+    assert outer.computing < 0.03
+
+
+@pytest.mark.skipif(thread_delay() is None, reason="the system does not say who waits")
+def test_a_sleep_is_no_wait_for_a_processor() -> None:
+    clocks = StageClocks()
+    clocks.enter()
+    began = time.monotonic()
+    time.sleep(0.2)
+    spent = clocks.leave(time.monotonic() - began)
+    assert spent is not None
+    assert spent.computing < 0.05
+    assert spent.undelayed >= 0.15
+
+
+def test_a_stage_that_was_not_seen_to_begin_is_left_out() -> None:
+    assert StageClocks().leave(1.0) is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "used", "others", "calm", "undelayed", "computing"),
+    [
+        (30.0, 29.0, 0.0, True, 29.0, 29.0),
+        (30.0, 29.0, 0.0, False, 29.0, 29.0),
+        (30.0, 5.0, 0.0, False, 5.0, 5.0),  # The machine was busy: it got 5 of 30 seconds.
+        (30.0, 0.1, 0.0, True, 30.0, 0.1),  # It was not: the compiler waits for something.
+        (30.0, 40.0, 35.0, True, 5.0, 5.0),  # Others may have used all but 5 s.
+    ],
+)
+def test_a_native_compiler_counts_with_what_it_has_used_at_least(
+    seconds: float, used: float, others: float, calm: bool, undelayed: float, computing: float
+) -> None:
+    spent = native_spent(seconds, used, others, is_calm=calm)
+    assert (spent.undelayed, spent.computing) == (undelayed, computing)
+
+
+def test_a_machine_is_calm_where_stages_hardly_wait_for_a_processor() -> None:
+    assert is_calm({"lowering": 1.0, "codegen": 2.0}, {"lowering": 0.9, "codegen": 1.9})
+    assert not is_calm({"lowering": 1.0, "codegen": 2.0}, {"lowering": 0.5, "codegen": 1.0})
+    assert not is_calm({}, {})
