@@ -157,6 +157,7 @@ def test_what_was_ended_outside_of_every_stage_is_not_judged() -> None:
 def test_plain_graphs_are_as_large_as_the_graph_and_as_dynamic() -> None:
     assert plain_sizes(1000, backward=False) == (3, 1000)
     assert plain_sizes(1000, backward=True) == (3, 500)
+    assert plain_sizes(4, backward=False) == (12,)
     assert plain_candidate(3, replace(FOUR, dynamic=True)).dynamic is True
     assert plain_candidate(3, FOUR).dynamic is None
 

@@ -18,7 +18,13 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.doctor.repro.replaced_functions import replaced_functions_text
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
-from inductoscope.doctor.search.compile_costs import Measured, measure, measure_plain, warm_up
+from inductoscope.doctor.search.compile_costs import (
+    Measured,
+    measure,
+    measure_plain,
+    plain_sizes,
+    warm_up,
+)
 from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.growing_graphs import growing_parts
@@ -34,7 +40,6 @@ from inductoscope.profiling.compile_time.compile_cost import (
     CompileCost,
     PartCost,
     quickest_of,
-    slowest_of,
 )
 from inductoscope.profiling.compile_time.judging import (
     TIMES_PLAIN,
@@ -112,7 +117,7 @@ class SlowInvestigation:
     def _measure_growth(self) -> Measured | None:
         """Growing parts of the graph beside plain graphs; None if nothing is out of proportion."""
         nodes = self._whole.size
-        if not self._measure_plain():
+        if not self._measure_plain(*self._plain_sizes(self._lowered)):
             return None
         stage = self._suspected.stage
         self._limit = 2 * seconds_to_be_slow(self._plain, self._lowered, TIMES_PLAIN, stage)
@@ -139,12 +144,12 @@ class SlowInvestigation:
         self._save()
         return measured
 
-    def _measure_plain(self) -> bool:
-        """Compile plain graphs, and keep the worst of all turns; False if they cannot be."""
-        self._say(f"compiling plain graphs of up to {self._lowered} pointwise nodes to compare")
-        again = measure_plain(self._whole, self._lowered, self._forks, seconds=_PLAIN_SECONDS)
-        known = self._plain or again
-        self._plain = [slowest_of(*pair) for pair in zip(known, again, strict=False)]
+    def _measure_plain(self, *sizes: int) -> bool:
+        """Compile plain graphs, of which the slowest count; False if they cannot be compiled."""
+        text = " and ".join(map(str, sizes))
+        self._say(f"compiling plain graphs of {text} pointwise nodes to compare")
+        again = measure_plain(self._whole, sizes, self._forks, seconds=_PLAIN_SECONDS)
+        self._plain += again
         return bool(again)
 
     def _counted(self, cost: CompileCost) -> CompileCost:
@@ -157,16 +162,21 @@ class SlowInvestigation:
         Of the plain graphs the worst counts, of this one the best.
         """
         for _ in range(_TURNS - 1):
+            size = self._plain_sizes(costs[-1].nodes)[-1]
             if certain_explosion(costs, self._plain) is None:
                 return None
-            self._say("compiling both once more, in turns")
-            if not self._measure_plain():
+            if not self._measure_plain(size):
                 return None
+            self._say(f"compiling the first {self._part.size} nodes once more")
             again = measure(self._part, self._forks, seconds=self._limit, until=until)
             if again.error:
                 return None
             costs[-1] = quickest_of(costs[-1], self._counted(again.cost))
-        return certain_explosion(costs, self._plain) if self._measure_plain() else None
+        is_measured = self._measure_plain(self._plain_sizes(costs[-1].nodes)[-1])
+        return certain_explosion(costs, self._plain) if is_measured else None
+
+    def _plain_sizes(self, nodes: int) -> tuple[int, ...]:
+        return plain_sizes(nodes, backward=self._whole.backward)
 
     def _is_clear(self, costs: list[CompileCost]) -> bool:
         """Whether larger parts would only take longer."""
@@ -289,7 +299,7 @@ def _in_proportion(costs: list[CompileCost], plain: list[CompileCost]) -> str:
     if largest is None:
         return ""
     found = against_plain(largest, plain, largest.slowest_stage)
-    return f"compiled alone, it is in proportion: {said_of(found)}"
+    return f"compiled alone, it is not out of proportion for certain: {said_of(found)}"
 
 
 def _largest(parts: tuple[PartCost, ...], seconds: float) -> str:

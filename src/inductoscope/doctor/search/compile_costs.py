@@ -345,19 +345,19 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
 
 
 def measure_plain(
-    like: Candidate, nodes: int, forks: Forks, *, seconds: float
+    like: Candidate, sizes: Sequence[int], forks: Forks, *, seconds: float
 ) -> list[CompileCost]:
-    """What a few plain nodes cost, and as many as a graph is lowered to; none if one fails.
-
-    Nothing is expected of more nodes than that from few.
-    """
-    sizes = plain_sizes(nodes, backward=like.backward)
+    """What plain graphs of these sizes cost; nothing if one of them fails."""
     found = [measure(plain_candidate(size, like), forks, seconds=seconds) for size in sizes]
     if any(each.error or each.cost.ended_in for each in found):
         return []
     return [each.cost for each in found]
 
 
-def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, int]:
-    """Two sizes of plain graphs; a backward pass adds about as many nodes as there are."""
-    return 3, max(12, min(nodes // 2 if backward else nodes, MOST_PLAIN))
+def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, ...]:
+    """Sizes of plain graphs that say what so many nodes cost: as many, and few.
+
+    A backward pass adds about as many nodes as there are.
+    """
+    most = max(12, min(nodes // 2 if backward else nodes, MOST_PLAIN))
+    return (3, most) if most > 12 else (most,)

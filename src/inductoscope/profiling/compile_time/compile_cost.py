@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from inductoscope.vocabulary import stages
@@ -11,6 +11,8 @@ from inductoscope.vocabulary import stages
 NOT_COUNTED = (stages.AUTOTUNE, stages.BENCHMARK, stages.RUNTIME)
 # A stage that takes so many times as long as all others, even for plain graphs, is not usual.
 _UNUSUAL = 3.0
+# Graphs whose sizes differ by less are of one size.
+_ALIKE = 1.2
 # What takes so many times as long as it computes waits for something.
 _WAITS = 3.0
 
@@ -91,15 +93,21 @@ def between(costs: Sequence[CompileCost], nodes: int, stage: str = "") -> tuple[
     """Seconds in torch's own code and in the native compiler that so many nodes would cost.
 
     A straight line through the smallest and the largest graph that was measured; never less than
-    the smallest one took. `stage` is the one that is judged: where it is slow for every graph, even
-    for these, it counts only as much as the slowest of the others; so this is what to expect.
+    a graph took that is no larger. Of graphs that were measured several times, the slowest counts.
+    `stage` is the one that is judged: where it is slow for every graph, even for these, it counts
+    only as much as the slowest of the others. So this is what to expect.
     """
-    small, large = min(costs, key=lambda c: c.nodes), max(costs, key=lambda c: c.nodes)
+    small = min(costs, key=lambda cost: (cost.nodes, -_usual_seconds(cost, stage)))
+    large = max(costs, key=lambda cost: (cost.nodes, _usual_seconds(cost, stage)))
     share = (nodes - small.nodes) / (large.nodes - small.nodes) if large.nodes > small.nodes else 0
     least, most = _usual_seconds(small, stage), _usual_seconds(large, stage)
     python = least + share * (most - least)
     native = small.slowest_native + share * (large.slowest_native - small.slowest_native)
-    return max(python, least), max(native, small.slowest_native)
+    others = [cost for cost in costs if cost.nodes <= _ALIKE * nodes] or [small]
+    return (
+        max(python, *(_usual_seconds(cost, stage) for cost in others)),
+        max(native, *(cost.slowest_native for cost in others)),
+    )
 
 
 def _usual_seconds(cost: CompileCost, stage: str) -> float:
@@ -109,11 +117,6 @@ def _usual_seconds(cost: CompileCost, stage: str) -> float:
     return sum(others) + (own if is_usual else max(others, default=0.0))
 
 
-def slowest_of(one: CompileCost, other: CompileCost) -> CompileCost:
-    """The worst of two compiles of the same graph, stage by stage."""
-    return _joined(one, other, max)
-
-
 def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
     """The best of two compiles of the same graph; of one that was ended, only the other is known.
 
@@ -121,18 +124,15 @@ def quickest_of(one: CompileCost, other: CompileCost) -> CompileCost:
     """
     if bool(one.ended_in) != bool(other.ended_in):
         return other if one.ended_in else one
-    return _joined(one, other, min)
 
-
-def _joined(one: CompileCost, other: CompileCost, choose: Callable[..., float]) -> CompileCost:
     def both(a: Mapping[str, float], b: Mapping[str, float]) -> dict[str, float]:
-        return {name: choose(a.get(name, 0.0), b.get(name, 0.0)) for name in {**a, **b}}
+        return {name: min(a.get(name, 0.0), b.get(name, 0.0)) for name in {**a, **b}}
 
     return replace(
         one,
         nodes=max(one.nodes, other.nodes),
         stages=both(one.stages, other.stages),
-        natives=(choose(one.slowest_native, other.slowest_native),) if one.natives else (),
+        natives=(min(one.slowest_native, other.slowest_native),) if one.natives else (),
         undelayed=both(one.undelayed, other.undelayed),
         computing=both(one.computing, other.computing),
     )
