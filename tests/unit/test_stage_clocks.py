@@ -6,12 +6,8 @@ import time
 
 import pytest
 
-from inductoscope.doctor.search.stage_clocks import (
-    StageClocks,
-    is_calm,
-    native_spent,
-    thread_delay,
-)
+from inductoscope.doctor.search.stage_clocks import StageClocks, is_calm, native_spent
+from inductoscope.processes.status import thread_delay
 
 
 def work(seconds: float) -> None:

@@ -79,6 +79,13 @@ def delayed_seconds(pid: int) -> float | None:
     return None
 
 
+def thread_delay() -> float | None:
+    """How long this thread has waited for a processor so far; None where this cannot be read."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        return int((PROC / "thread-self" / "schedstat").read_text().split()[1]) / 1e9
+    return None
+
+
 def all_pids() -> list[int]:
     """Every process that this user can see."""
     with contextlib.suppress(OSError):

@@ -6,15 +6,14 @@ long and is no slower.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-_SCHEDSTAT = Path("/proc/thread-self/schedstat")
+from inductoscope.processes.status import thread_delay
+
 # A machine is calm if stages hardly ever wait for a processor.
 _CALM = 0.8
 # A native compiler that computes for less of its time waits for something.
@@ -64,13 +63,6 @@ class StageClocks:
         computing = max(computed - stage.inner_computed, 0.0)
         waited = max(delayed - stage.inner_delayed, 0.0)
         return Spent(max(seconds - waited, 0.0) if known else computing, computing)
-
-
-def thread_delay() -> float | None:
-    """How long this thread has waited for a processor so far; None if the system does not say."""
-    with contextlib.suppress(OSError, ValueError, IndexError):
-        return int(_SCHEDSTAT.read_text().split()[1]) / 1e9
-    return None
 
 
 @dataclass
