@@ -104,8 +104,9 @@ class CallClock:
         """`after_call` is called after every call, when its time has been taken."""
         self._clock = clock
         self._after_call = after_call
-        # Asked before a warm call: whether something else measures it, and disturbs its time.
-        self.disturbs: Callable[[], bool] = lambda: False
+        # Asked before a warm call of a thing: whether something else measures it, and disturbs its
+        # time. A thing is its kind, name and place.
+        self.disturbs: Callable[[tuple[str, str, str]], bool] = lambda thing: False
         self.disturbed_ended: Callable[[], None] = lambda: None
         self._depth = _CallDepth()
         self._timed: dict[tuple[str, str, str, str], _Timed] = {}
@@ -137,16 +138,19 @@ class CallClock:
             depth.value = 1
             try:
                 compiles = self.compiles
-                is_disturbed = timed.is_warm and self.disturbs()
+                is_disturbed = timed.is_warm and self.disturbs((kind, name, place))
                 self._wait_for_gpu()
                 started = clock()
-                result = function(*args, **kwargs)
-                self._wait_for_gpu()
-                took = clock() - started
-                if is_disturbed:
-                    self.disturbed_ended()
-                else:
-                    timed.note(took, compiled=compiles != self.compiles)
+                try:
+                    result = function(*args, **kwargs)
+                    self._wait_for_gpu()
+                    took = clock() - started
+                finally:
+                    if is_disturbed:
+                        self.disturbed_ended()
+                has_compiled = compiles != self.compiles
+                if has_compiled or not is_disturbed:
+                    timed.note(took, compiled=has_compiled)
                 if not timed.order:
                     self._called_first(timed)
             finally:

@@ -80,6 +80,8 @@ class TimedGraph:
         self.sites = () if wrapper is None else wrapper.sites
         self.on_gpu = wrapper is not None and wrapper.on_gpu
         self.gpu: GpuClock | None = None
+        # Its place among all wrappers.
+        self.index = 0
         # How many calls have ended, and of those that were timed on a GPU, their sizes.
         self.number = 0
         self.sizes_of_calls: dict[int, _Sizes] = {}
@@ -98,7 +100,7 @@ class TimedGraph:
         key = tuple((name, int(size)) for name, size in sizes.items())
         with self._lock:
             if is_entry:
-                if self.gpu is not None and self.gpu.is_on:
+                if self.gpu is not None and self.gpu.notes_call(self.index):
                     self.sizes_of_calls[self.number] = key
                 self.number += 1
             thread = threading.get_ident()
@@ -179,7 +181,8 @@ class KernelClock:
 
             self.gpu = GpuClock()
         gpu, index = self.gpu, len(self.graphs) - 1
-        graph.gpu = gpu
+        graph.gpu, graph.index = gpu, index
+        gpu.wrappers += 1
 
         def before(site: int) -> None:
             gpu.before(SiteRange(index, graph.number, site))
@@ -200,9 +203,9 @@ class KernelClock:
 
         return timed
 
-    def call_begins(self) -> bool:
-        """A warm call begins; True if the GPU is timed during it."""
-        return self.gpu is not None and self.gpu.call_begins()
+    def call_begins(self, thing: tuple[str, str, str]) -> bool:
+        """A warm call of a thing begins; True if the GPU is timed during it."""
+        return self.gpu is not None and self.gpu.call_begins(thing)
 
     def call_ended(self) -> None:
         """A call during which the GPU was timed has ended."""
@@ -227,20 +230,26 @@ class KernelClock:
 def _on_gpu(number: int, graph: TimedGraph) -> Iterator[GraphTimes]:
     """The graph with times of the device, for each set of sizes that was called meanwhile."""
     names = [site.kernel for site in graph.sites]
+    first = min(graph.sizes_of_calls, default=-1)
     for times in graph.as_data():
         key = tuple(times.sizes.items())
-        calls = [call for call, sizes in graph.sizes_of_calls.items() if sizes == key]
+        traced = [call for call, sizes in graph.sizes_of_calls.items() if sizes == key]
+        # The profiler starts up in the first one, and torch may still choose among its kernels.
+        calls = [call for call in traced if call != first]
         gpu = graph.gpu
-        if gpu is None or not (calls or gpu.times.others):
+        if gpu is None or not (traced or gpu.times.others):
             continue
-        sites, spans, gaps = times_of_sites(gpu.times, number, calls, names)
+        sites, spans, gaps = times_of_sites(gpu.times, number, calls or traced, names)
+        is_only = bool(traced) and not calls
         yield replace(
             times,
             how=gpu.how,
             sample=tuple(spans),
             between=tuple(gaps),
             sites=tuple(
-                SiteTimes(site.line, site.kernel, len(took), sum(took), tuple(took))
+                SiteTimes(site.line, site.kernel, sample=tuple(took))
+                if is_only
+                else SiteTimes(site.line, site.kernel, len(took), sum(took), tuple(took))
                 for site in graph.sites
                 if (took := sites.get(site.number, []))
             ),
