@@ -12,6 +12,7 @@ import pytest
 from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
+from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.profiling.kernels import timed_wrappers
 from inductoscope.profiling.kernels.device_trace import (
     SiteRange,
@@ -20,6 +21,7 @@ from inductoscope.profiling.kernels.device_trace import (
     times_of_sites,
 )
 from inductoscope.profiling.kernels.eager import EagerTimes, regions_of
+from inductoscope.profiling.kernels.flops import operand_bytes
 from inductoscope.profiling.kernels.kernel_clock import KernelClock, TimedGraph
 from inductoscope.profiling.kernels.kernel_times import (
     MOST_SIZES,
@@ -212,6 +214,31 @@ def test_a_kernel_reads_every_input_and_writes_every_output_once() -> None:
     works = [GraphWork(recording, compile_, graph).of(kernel) for kernel in graph.kernels]
     # float32[10, 100] in, float32[10] out; relu, add and a sum of each element.
     assert [(work.read, work.written, work.operations) for work in works] == [(4000, 40, 3000)]
+
+
+def test_a_product_of_parts_reads_those_parts_and_not_the_whole_buffers() -> None:
+    def node(name: str, args: str, *shape: int) -> FxNode:
+        value = {"shape": list(shape), "dtype": "torch.float32"}
+        return FxNode(name, "call_function", "aten.mm.default", args, "", value, "", (), ())
+
+    left, right = node("left", "(a,)", 200, 300), node("right", "(a,)", 300, 100)
+    product, square = node("mm", "(left, right)", 200, 100), node("mm_1", "(right, right)")
+    graph = FxGraph((left, right, product, square), "")
+    assert operand_bytes(graph, product, int) == 4 * (200 * 300 + 300 * 100)
+    assert operand_bytes(graph, square, int) == 4 * 300 * 100
+
+
+def test_products_of_a_recorded_step_read_their_operands() -> None:
+    recording = load(stored("training_step"))
+    works = [
+        GraphWork(recording, compile_, graph).of(kernel)
+        for compile_ in recording.compiles
+        for graph in compile_.inductor
+        for kernel in graph.kernels
+        if kernel.language == "extern"
+    ]
+    assert works
+    assert all(work.read and work.written and work.matrix for work in works)
 
 
 # --- what is said ---------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.analysis.fusion.sizes import type_width
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.recording.values import members
 
@@ -44,6 +45,12 @@ def matrix_work(graph: FxGraph, node: FxNode, size_of: SizeOf) -> MatrixWork | N
     return MatrixWork(flops, tensors[-1].dtype)
 
 
+def operand_bytes(graph: FxGraph, node: FxNode, size_of: SizeOf) -> int:
+    """Bytes of the tensors that a node is given, each once: of a view only what it shows."""
+    tensors = {a for a in _arguments(graph, node, size_of) if isinstance(a, _Operand)}
+    return sum(math.prod(a.shape) * (type_width(a.dtype) or 0) for a in tensors)
+
+
 def is_matrix_operation(node: FxNode) -> bool:
     """Whether it is done by matrix units."""
     return node.operation in FORMULAS
@@ -51,6 +58,7 @@ def is_matrix_operation(node: FxNode) -> bool:
 
 @dataclass(frozen=True)
 class _Operand:
+    name: str
     shape: Shape
     dtype: str
 
@@ -69,7 +77,7 @@ def _argument(graph: FxGraph, item: ast.expr, size_of: SizeOf) -> Any:
         node = graph.node(item.id)
         value = members(node.value) if node is not None else {}
         shape = _shape(value, size_of)
-        return None if shape is None else _Operand(shape, str(value.get("dtype", "")))
+        return None if shape is None else _Operand(item.id, shape, str(value.get("dtype", "")))
     try:
         return ast.literal_eval(item)
     except (ValueError, TypeError, SyntaxError, MemoryError, RecursionError):

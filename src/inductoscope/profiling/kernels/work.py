@@ -22,7 +22,12 @@ from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.profiling.kernels.flops import MatrixWork, is_matrix_operation, matrix_work
+from inductoscope.profiling.kernels.flops import (
+    MatrixWork,
+    is_matrix_operation,
+    matrix_work,
+    operand_bytes,
+)
 
 # Functions that take many instructions each: the machine's rate for them is measured.
 FUNCTIONS = (
@@ -35,6 +40,8 @@ _NO_WORK = {
     "load", "store", "constant", "index_expr", "store_reduction", "to_dtype", "to_dtype_bitcast",
     "masked", "indirect_indexing", "get_index", "set_indirect", "check_bounds", "reduction_result",
 }  # fmt: skip
+# The language of a kernel that a library has.
+_LIBRARY = "extern"
 _OPERATION = re.compile(r"^    \w+ = ops\.(\w+)\(", re.MULTILINE)
 
 
@@ -98,8 +105,8 @@ class GraphWork:
         matrix = self._matrix(kernel, values)
         operations, functions = self._operations(kernel, values)
         missing = "" if read is not None else "the sizes of its buffers are not known"
-        if kernel.language == "extern" and not matrix:
-            missing = missing or "operations of a library are not counted"
+        if kernel.language == _LIBRARY and not matrix:
+            missing = "how much of its inputs a library reads, and what it computes, is not known"
         return KernelWork(read, written, matrix, operations, functions, missing)
 
     # --- bytes ------------------------------------------------------------------------------------
@@ -126,7 +133,20 @@ class GraphWork:
         # What is changed in place is read and written.
         changed = {old for buffer in made.values() for old in buffer.mutates}
         written += sum(self._now(n, moved[n], values) for n in changed if n in moved)
+        if kernel.language == _LIBRARY:
+            return self._read_by_library(kernel, read, values), written
         return read, written
+
+    def _read_by_library(self, kernel: Kernel, whole: int, values: Mapping[str, int]) -> int | None:
+        """Torch counts whole buffers; a product reads what it is given of them.
+
+        What an operation reads that looks up a few rows of a table is known to nobody: None.
+        """
+        graph, nodes = self.join.final, self._matrix_nodes(kernel)
+        if graph is None or not nodes:
+            return None
+        given = sum(operand_bytes(graph, n, lambda size: _value(size, values)) for n in nodes)
+        return min(whole, given)
 
     def _whole_buffers(self, node: ScheduledNode) -> dict[str, int] | None:
         """For a recording without torch's count: buffers as a whole; None if unknown."""

@@ -215,17 +215,17 @@ def why_above(row: KernelProfile, profile: Profile) -> str:
     if row.floor is None:
         return ""
     machine = next((m for m in profile.machines if m.device == row.device), None)
+    if machine is not None and machine.spread > NOISY:
+        return (
+            f"the machine was busy when it was measured (rounds {machine.spread:.0%} apart): "
+            "--measure-machine does it again"
+        )
     if row.floor.limit == FUNCTIONS:
         return "the generated code may compute its functions faster than torch's own kernels do"
     if row.floor.limit == MATRIX:
         return (
             "its shape may suit the machine better than the square products that were measured, or "
             "the program allows TF32 or other products of less precision"
-        )
-    if machine is not None and machine.spread > NOISY:
-        return (
-            f"the machine was busy when it was measured (rounds {machine.spread:.0%} apart): "
-            "--measure-machine does it again"
         )
     return "its data may stay in a nearer cache than data of its size usually does"
 
