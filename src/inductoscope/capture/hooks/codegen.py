@@ -30,7 +30,7 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
 
 TORCH_NAMES = {
-    "torch._inductor.virtualized": ("V.graph.cpp_wrapper",),
+    "torch._inductor.virtualized": ("V.graph",),
     "torch._inductor.utils": ("Placeholder.DESCRIPTIVE_NAME", "Placeholder.KERNEL_NAME"),
 }
 
