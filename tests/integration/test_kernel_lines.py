@@ -6,7 +6,6 @@ written on as many lines. The kernels then differ in the lines of this operation
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 
 import pytest
@@ -68,8 +67,7 @@ def on_cpu(place: Path) -> Recording:
 
 @pytest.fixture(scope="module")
 def on_gpu(place: Path, on_cpu: Recording) -> Recording:
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("Triton is not installed")
+    pytest.importorskip("triton")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER_VARIABLE, str(place / "targets"))
         return load(recording_for_target(place / "recording", parse_target("cuda:90")))
