@@ -111,11 +111,6 @@ def _texts(recording: Recording, function: str) -> list[str]:
 def test_changing_an_operation_changes_the_lines_that_it_links_to(
     function: str, backend: str, request: pytest.FixtureRequest
 ) -> None:
-    if (backend, function) == ("on_gpu", "normed"):
-        why = (
-            "after a norm on a GPU, an operation is not found in its loop body: it has no link yet"
-        )
-        request.applymarker(pytest.mark.xfail(reason=why, strict=True))
     recording = request.getfixturevalue(backend)
     linked = _linked(recording, function, PROGRAMS[function][1])
     changed = _changed(recording, function)

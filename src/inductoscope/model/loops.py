@@ -3,7 +3,8 @@
 An FX node's IR function computes everything below it that was not stored. What the node itself
 contributed are the expressions that none of its inputs' functions have. The same expressions are
 then found in the loop body of the fused node, although names and indices differ there: loads are
-told apart by buffer alone, constants by value, everything else by operation and operands.
+told apart by buffer alone, constants by value, everything else by operation and operands. What
+is computed from constants alone is a constant, because the loop body has it worked out.
 
 Long operands are stood for by a digest: written out, an expression that uses its operand twice
 would double in length with every line.
@@ -13,8 +14,9 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import operator
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -37,6 +39,15 @@ _OPERATORS: dict[type[ast.AST], str] = {
     ast.GtE: "ge",
     ast.Eq: "eq",
     ast.NotEq: "ne",
+}
+
+_WORKED_OUT: dict[str, Callable[[float, float], float]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "truediv": operator.truediv,
+    "maximum": max,
+    "minimum": min,
 }
 
 _STORES = ("store", "store_reduction")
@@ -166,8 +177,8 @@ def _operation(node: ast.expr) -> _Operation | None:
     return None
 
 
-def _infix(operator: ast.AST, *operands: ast.expr) -> _Operation:
-    name = _OPERATORS.get(type(operator), type(operator).__name__)
+def _infix(sign: ast.AST, *operands: ast.expr) -> _Operation:
+    name = _OPERATORS.get(type(sign), type(sign).__name__)
     return _Operation(name, tuple(map(_operand, operands)), is_infix=True)
 
 
@@ -187,7 +198,7 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
     if operation.is_infix:
         inner = [_value(operand, known) for operand in operands]
         # Index arithmetic combines names that are not values.
-        return f"{name}({', '.join(inner)})" if set(inner) & set(known.values()) else None
+        return _computed(name, inner) if set(inner) & set(known.values()) else None
     if name == "index_expr" and operands and _NUMBER.fullmatch(str(operands[0])):
         name = "constant"  # The scheduler writes an index that is a number as one.
     if name == "load":
@@ -195,7 +206,19 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
     if name in _STORES:
         value = _value(operands[2], known) if len(operands) > 2 else ""
         return f"{name}({_plain(operands[0]) if operands else ''}, {value})"
-    return f"{name}({', '.join([_value(operand, known) for operand in operands])})"
+    return _computed(name, [_value(operand, known) for operand in operands])
+
+
+_CONSTANT = re.compile(r"constant\((-?\d[\d.]*(?:e[+-]?\d+)?), ([\w.]+)\)")
+
+
+def _computed(name: str, operands: list[str]) -> str:
+    constants = [_CONSTANT.fullmatch(operand) for operand in operands]
+    if name in _WORKED_OUT and len(constants) == 2 and constants[0] and constants[1]:
+        (first, dtype), (second, other) = constants[0].groups(), constants[1].groups()
+        if dtype == other and (float(second) or name != "truediv"):
+            return f"constant({_WORKED_OUT[name](float(first), float(second))}, {dtype})"
+    return f"{name}({', '.join(operands)})"
 
 
 def _value(operand: _Operation | _Name | str, known: dict[str, str]) -> str:
