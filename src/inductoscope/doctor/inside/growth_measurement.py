@@ -58,8 +58,8 @@ class GrowthMeasurement:
             measured = measure(copies.candidate, self._forks, seconds=_SECONDS)
             result = replace(result, joined=copies.joined)
             if measured.error:
-                said = measured.error.strip().rpartition("\n")[2][:300]
-                result = replace(result, error=f"{times} copies could not be compiled: {said}")
+                said = f"{times} copies could not be compiled: {measured.failed}"
+                result = replace(result, error=said)
                 break
             costs.append(measured.cost)
             if measured.cost.ended_in:

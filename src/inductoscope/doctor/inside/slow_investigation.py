@@ -128,7 +128,7 @@ class SlowInvestigation:
             self._say(f"compiling the first {part.size} of {nodes} nodes")
             measured = measure(part, self._forks, seconds=self._limit, until=until)
             if measured.error:
-                self._found.alone = measured.error.strip().rpartition("\n")[2][:300]
+                self._found.alone = measured.failed
                 return None
             costs.append(self._counted(measured.cost))
             self._part = part
@@ -149,8 +149,13 @@ class SlowInvestigation:
         text = " and ".join(map(str, sizes))
         self._say(f"compiling plain graphs of {text} pointwise nodes to compare")
         again = measure_plain(self._whole, sizes, self._forks, seconds=_PLAIN_SECONDS)
-        self._plain += again
-        return bool(again)
+        if again[-1].failed:
+            self._found.alone = (
+                f"a plain graph could not be compiled to compare: {again[-1].failed}"
+            )
+            return False
+        self._plain += [each.cost for each in again]
+        return True
 
     def _counted(self, cost: CompileCost) -> CompileCost:
         """With the nodes that an earlier run has counted, if it was ended before all were."""

@@ -35,6 +35,8 @@ def measured_in_program(case: ProgramCase, suspect: SlowCompile) -> Found | None
     )
     run = case.runs.again(stop, f"{failure.text}; running it again up to there", seconds=1800.0)
     found = read_found(run.folder / FOLDER)
+    if found is not None and not found.reproduces and found.alone:
+        case.say(f"compile time is not judged: {found.alone}")
     return found if found is not None and found.reproduces else None
 
 

@@ -120,6 +120,12 @@ class Measured:
     hot: HotPath = field(default_factory=HotPath)
     error: str = ""
 
+    @property
+    def failed(self) -> str:
+        """Why it has not been compiled whole; empty if it has."""
+        last_line = self.error.strip().rpartition("\n")[2][:300]
+        return last_line or (f"ended in {self.cost.ended_in}" if self.cost.ended_in else "")
+
 
 def measure(
     candidate: Candidate,
@@ -303,8 +309,11 @@ def _parts(data: Any) -> tuple[PartCost, ...]:
 def warm_up(like: Candidate) -> None:
     """Compile a few plain nodes in this process, so that no fork has to load the compiler.
 
-    On a thread of its own: on this one, Dynamo is in the middle of a compiled frame.
+    On a thread of its own: on this one, Dynamo is in the middle of a compiled frame. Not where
+    there is a GPU: every compile asks it what it is, and this process could not fork any more.
     """
+    if torch.cuda.is_available():
+        return
 
     def compile_once() -> None:
         plain = plain_candidate(3, replace(like, backward=False, device="", flow=JUST_IN_TIME))
@@ -346,12 +355,14 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
 
 def measure_plain(
     like: Candidate, sizes: Sequence[int], forks: Forks, *, seconds: float
-) -> list[CompileCost]:
-    """What plain graphs of these sizes cost; nothing if one of them fails."""
-    found = [measure(plain_candidate(size, like), forks, seconds=seconds) for size in sizes]
-    if any(each.error or each.cost.ended_in for each in found):
-        return []
-    return [each.cost for each in found]
+) -> list[Measured]:
+    """What plain graphs of these sizes cost, up to the first that cannot be compiled in time."""
+    found: list[Measured] = []
+    for size in sizes:
+        found.append(measure(plain_candidate(size, like), forks, seconds=seconds))
+        if found[-1].failed:
+            break
+    return found
 
 
 def plain_sizes(nodes: int, *, backward: bool) -> tuple[int, ...]:
