@@ -81,6 +81,7 @@ MAY_IMPORT_TORCH = (
     "packages/repeating.py",
     "profiling/kernels/eager_child.py",
     "profiling/kernels/gpu_clock.py",
+    "profiling/advice/gpu_stopwatch.py",
     "profiling/machine/child.py",
     "profiling/settings/child.py",
     "targets/recompile/arguments.py",

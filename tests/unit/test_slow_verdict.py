@@ -97,10 +97,10 @@ def test_rules_are_asked_only_about_what_took_longer_than_eager(
     assert bool(seen) is asked
 
 
-def test_nothing_is_suspected_on_a_gpu(tmp_path: Path) -> None:
+def test_a_graph_on_a_gpu_is_suspected_like_any_other(tmp_path: Path) -> None:
     graph = InductorStart(compile="0/0", graph="0/0 inference", phase="inference")
     kernel = KernelDefined(graph="0/0 inference", name="triton_poi_0", language="Triton")
-    assert not suspected(tmp_path, COMPILED_ONE, graph, kernel, *calls(0.002, 0.006))
+    assert suspected(tmp_path, COMPILED_ONE, graph, kernel, *calls(0.002, 0.006))
 
 
 def test_a_program_that_is_not_suspected_costs_no_run(tmp_path: Path) -> None:

@@ -127,7 +127,7 @@ class CallClock:
         group: str = "",
     ) -> Callable[..., Any]:
         """The function; its outermost calls are timed, those of a group together."""
-        depth, clock = self._depth, self._clock
+        depth = self._depth
         key = kind, name, place, group
         timed = self._timed.setdefault(key, _Timed(name, kind, place, group))
 
@@ -139,16 +139,14 @@ class CallClock:
             try:
                 compiles = self.compiles
                 is_disturbed = timed.is_warm and self.disturbs((kind, name, place))
-                self._wait_for_gpu()
-                started = clock()
+                started = self._started(key)
                 try:
                     result = function(*args, **kwargs)
-                    self._wait_for_gpu()
-                    took = clock() - started
+                    has_compiled = compiles != self.compiles
+                    took = self._took(started, key, compiled=has_compiled)
                 finally:
                     if is_disturbed:
                         self.disturbed_ended()
-                has_compiled = compiles != self.compiles
                 if has_compiled or not is_disturbed:
                     timed.note(took, compiled=has_compiled)
                 if not timed.order:
@@ -166,6 +164,16 @@ class CallClock:
             # What torch calls it depends on how it is compiled; its place in the program does not.
             numbered = sum(1 for other in list(self._timed.values()) if _is_called_graph(other))
             timed.name = f"graph {numbered}"
+
+    def _started(self, thing: tuple[str, ...]) -> Any:
+        """What `_took` needs to know of the moment before a call."""
+        self._wait_for_gpu()
+        return self._clock()
+
+    def _took(self, started: Any, thing: tuple[str, ...], *, compiled: bool) -> int:
+        """Nanoseconds that the call took; negative if that could not be measured."""
+        self._wait_for_gpu()
+        return int(self._clock() - started)
 
     def _wait_for_gpu(self) -> None:
         """On a GPU a call returns before its work is done."""

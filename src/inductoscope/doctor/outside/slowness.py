@@ -33,12 +33,9 @@ _OF_CODE = tuple(rule for rule in SLOWNESS if rule not in ("recompiles", "graph_
 
 
 def may_be_slower(recording: Recording) -> bool:
-    """Whether compiled calls may be slower than eager.
-
-    Not asked on a GPU: what calls take there is not yet compared by the time of the device.
-    """
+    """Whether compiled calls may be slower than eager."""
     called = _steady_calls(recording)
-    if not called or uses_gpu(recording):
+    if not called:
         return False
     times = {name: _medians(calls) for name, calls in called.items()}
     if any(_is_slower(*each) for each in times.values()) or _is_in_parts(recording, times):
@@ -48,12 +45,6 @@ def may_be_slower(recording: Recording) -> bool:
     return bool(behind) and any(
         finding.rule in _OF_CODE and finding.compile in behind for finding in diagnose(recording)
     )
-
-
-def uses_gpu(recording: Recording) -> bool:
-    """Whether a kernel was generated for a GPU."""
-    graphs = (graph for compile_ in recording.compiles for graph in compile_.inductor)
-    return any(kernel.language == "Triton" for graph in graphs for kernel in graph.kernels)
 
 
 def _is_in_parts(recording: Recording, times: Mapping[str, tuple[float, float]]) -> bool:

@@ -21,6 +21,7 @@ from typing import Any
 
 from inductoscope.capture.install import Installer
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
+from inductoscope.profiling.advice.gpu_stopwatch import GpuStopwatch, uses_cuda
 from inductoscope.profiling.agent import Agent, start_agent
 from inductoscope.profiling.call_clock import CallClock, is_traced
 from inductoscope.profiling.orders import orders_from
@@ -64,6 +65,7 @@ class AlternatingClock(CallClock):
         super().__init__(clock)
         # Of its own: the program's random numbers stay as they are.
         self._random = random.Random(0)
+        self._gpu = GpuStopwatch(clock)
         self._functions = 0
         self._begun: int | None = None
         self._ended = 0
@@ -123,6 +125,17 @@ class AlternatingClock(CallClock):
             for kind in (FUNCTION, IN_EAGER):
                 self._timed[kind, group.name, group.place, group.label].kind = DIFFERENTIATED
         return result
+
+    def _started(self, thing: tuple[str, ...]) -> Any:
+        if not uses_cuda():
+            return self._clock()
+        self.waited_for_gpu = True
+        return self._gpu.start(thing)
+
+    def _took(self, started: Any, thing: tuple[str, ...], *, compiled: bool) -> int:
+        if isinstance(started, int):
+            return super()._took(started, thing, compiled=compiled)
+        return self._gpu.stop(started, thing, compiled=compiled)
 
     def _is_compiled_next(self, group: _AlikeCalls) -> bool:
         known = self._timed[FUNCTION, group.name, group.place, group.label]

@@ -133,7 +133,7 @@ class TrialResults:
         if self.base is None:
             return self.error
         calls = f"{self.base.calls} calls per run, half of them in eager, in random order"
-        gpu = ", each until the GPU was done" if self.base.waited_for_gpu else ""
+        gpu = ", each as long as it takes to enqueue or to run" if self.base.waited_for_gpu else ""
         blocks = f"{self.base.compiled.count} blocks of calls against {self.base.eager.count}"
         return f"{calls}{gpu}; {blocks}; {_certainty(self.base.compared())}"
 

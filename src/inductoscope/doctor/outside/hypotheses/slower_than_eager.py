@@ -1,10 +1,11 @@
 """Compiled code is slower than the same code in eager.
 
-When it applies: The program ended well on the CPU, and the first run makes one suspicious: a graph
-took longer than in eager, or many small parts of broken graphs are called often.
+When it applies: The program ended well, and the first run makes one suspicious: a graph took longer
+than in eager, or many small parts of broken graphs are called often.
 
-What it runs: The program without checks, half of the calls of a compiled function in eager. If
-eager is clearly faster, the program with changes that may help, and all of it once more. Then once
+What it runs: The program without checks, half of the calls of a compiled function in eager. On a
+GPU a call counts as long as it takes to enqueue or to run, whichever is longer. If eager is clearly
+faster, the program with changes that may help, and all of it once more. Then once
 more with checks, with the change that helps.
 
 What it concludes: Slow, if a function takes at least 1.2 times as long as in eager, beyond noise,
@@ -64,7 +65,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
 
 def slow_function(base: AgainstEager) -> AgainstEager | None:
     """The function that loses most against eager, if that is beyond noise and matters."""
-    if base.waited_for_gpu or base.lost <= 0:
+    if base.lost <= 0:
         return None
     slow = [function for function in base.functions if _is_slow(function, base.span)]
     return max(slow, key=lambda function: function.lost, default=None)

@@ -1,0 +1,55 @@
+"""What a call costs on a GPU: needs one."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED, GpuStopwatch
+
+torch = pytest.importorskip("torch")
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
+
+# Cycles of some milliseconds on any GPU.
+LONG = 20_000_000
+
+
+def _costs(work, times=9):  # type: ignore[no-untyped-def]
+    watch = GpuStopwatch(time.perf_counter_ns)
+    found = []
+    for _ in range(times):
+        call = watch.start("work")
+        work()
+        found.append(watch.stop(call, "work"))
+    return [each / 1e6 for each in found if each != NOT_MEASURED]
+
+
+def test_work_of_the_gpu_counts_although_the_call_returns_at_once() -> None:
+    costs = _costs(lambda: torch.cuda._sleep(LONG))
+    assert min(costs) > 5
+    assert max(costs) < 60
+
+
+def test_many_launches_count_as_long_as_they_take_to_be_enqueued() -> None:
+    tiny = torch.zeros(1, device="cuda")
+
+    def launches() -> None:
+        for _ in range(300):
+            tiny.add_(1)
+
+    plain = time.perf_counter_ns()
+    launches()
+    enqueuing = (time.perf_counter_ns() - plain) / 1e6
+    assert 0.3 < sorted(_costs(launches))[2] / enqueuing < 3
+
+
+def test_a_call_that_waits_for_the_gpu_is_timed_from_beginning_to_end() -> None:
+    def waits() -> None:
+        torch.cuda._sleep(LONG)
+        torch.cuda.synchronize()
+
+    costs = _costs(waits)
+    # The first few calls show that it waits.
+    assert 3 <= len(costs) < 9
+    assert min(costs) > 5
