@@ -82,6 +82,8 @@ MAY_IMPORT_TORCH = (
     "profiling/kernels/eager_child.py",
     "profiling/kernels/gpu_clock.py",
     "profiling/advice/gpu_stopwatch.py",
+    "profiling/memory/allocations.py",
+    "profiling/memory/eager_agent.py",
     "profiling/machine/child.py",
     "profiling/settings/child.py",
     "targets/recompile/arguments.py",

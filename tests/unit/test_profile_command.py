@@ -16,8 +16,10 @@ from inductoscope.errors import UsageError
         (["--try", "max_autotune", "--output", "kept"], "--try does not heed --output"),
         (["--advise", "--compile"], "--compile does not heed --advise"),
         (["--compile", "--no-eager"], "--compile does not heed --no-eager"),
-        (["--turns", "7"], "--turns is for --try: give that, too"),
-        (["--time-limit", "7"], "--time-limit is for --try and --advise: give that, too"),
+        (["--memory", "--measure-machine"], "--memory does not heed --measure-machine"),
+        (["--memory", "--compile"], "--compile does not heed --memory"),
+        (["--turns", "7"], "--turns is for --try and --memory: give that, too"),
+        (["--time-limit", "7"], "is for --try and --advise and --memory: give that, too"),
         (["--grow", "8"], "--grow is for --compile: give that, too"),
     ],
 )

@@ -113,21 +113,24 @@ def run_in_turns(
     turns: int,
     seconds: float,
     say: Say,
+    caches: Mapping[str, Path] | None = None,
 ) -> tuple[VariantRuns, ...]:
     """Run every variant `turns` times; a run may take so many seconds.
 
     A variant that fails is not run again. The first run of each is one more, which compiles.
+    `caches` has those of variants that were compiled before, by their names.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
     going = list(variants)
     for turn in range(turns + 1):
         shift = turn % max(1, len(going))
         for variant in (*going[shift:], *going[:shift]):
+            if not turn and variant.name in (caches or {}):
+                continue
             say(f"{variant.name}: {'compiling' if not turn else f'run {turn} of {turns}'}")
             place = folder / f"{_number(variants, variant)}-{turn}"
-            run = run_once(
-                command, variant, place, cache=_cache(folder, variants, variant), seconds=seconds
-            )
+            cache = (caches or {}).get(variant.name) or _cache(folder, variants, variant)
+            run = run_once(command, variant, place, cache=cache, seconds=seconds)
             if run.exit_code != 0:
                 going = [other for other in going if other is not variant]
             if turn or run.exit_code != 0:

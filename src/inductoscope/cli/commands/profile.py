@@ -25,6 +25,7 @@ _MODES = {
     "tries": {"turns", "time_limit"},
     "advise": {"output", "time_limit"},
     "compile_time": {"output", "grow"},
+    "memory": {"output", "turns", "time_limit", "no_eager"},
 }
 _KERNELS = {"output", "measure_machine", "no_eager"}
 _ALWAYS = {"json_path", "quiet", "words"}
@@ -43,7 +44,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
     is_flag=True,
     help="Measure the machine's limits again, even if they are known.",
 )
-@click.option("--no-eager", is_flag=True, help="Do not time the same graphs in eager.")
+@click.option("--no-eager", is_flag=True, help="Do not measure the same in eager.")
 @click.option(
     "--try",
     "tries",
@@ -58,7 +59,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
     show_default=True,
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --try: run each N times, in turns; fewer than 5 show no difference.",
+    help="With --try and --memory: run each N times, in turns; fewer than 5 show no difference.",
 )
 @click.option(
     "--time-limit",
@@ -66,7 +67,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
     show_default=True,
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="With --try and --advise: stop one run of the program after this long.",
+    help="With --try, --advise and --memory: stop one run of the program after this long.",
 )
 @click.option(
     "--compile",
@@ -86,6 +87,11 @@ _ALWAYS = {"json_path", "quiet", "words"}
     is_flag=True,
     help="Say what would be faster: try what rules suggest in the program, and measure it.",
 )
+@click.option(
+    "--memory",
+    is_flag=True,
+    help="Profile memory instead: the peak, what is alive at it, who made it, what needs less.",
+)
 @quiet_option
 @program_argument
 @click.pass_context
@@ -101,6 +107,7 @@ def command(
     compile_time: bool,
     grow: int | None,
     advise: bool,
+    memory: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -133,6 +140,12 @@ def command(
     \b
     inductoscope profile --advise bench.py
 
+    --memory traces what is allocated and freed from one compiled call to the next, compiled and in
+    eager, and shows what is alive at the peak. It then tries settings that may need less.
+
+    \b
+    inductoscope profile --memory train.py
+
     The machine's limits are measured once and kept in ~/.cache/inductoscope/machine.
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
@@ -154,6 +167,10 @@ def command(
         return
     if advise:
         _advise(to_run, output, time_limit, json_path, quiet=quiet)
+        return
+    if memory:
+        limits = (turns, time_limit)
+        _profile_memory(to_run, output, limits, json_path, with_eager=not no_eager, quiet=quiet)
         return
     if compile_time:
         _profile_compile(to_run, output, grow or 0, json_path, quiet=quiet)
@@ -229,6 +246,45 @@ def _profile_compile(
     if profile.is_empty and ending.exit_code == 0:
         sys.exit(_NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
+
+
+def _profile_memory(
+    to_run: list[str],
+    output: Path | None,
+    limits: tuple[int, float],
+    json_path: str | None,
+    *,
+    with_eager: bool,
+    quiet: bool,
+) -> None:
+    """Run the program with its memory traced, and print what is alive at the peak."""
+    from inductoscope.profiling.memory.running import profile_memory
+    from inductoscope.profiling.memory.trials import TrialLimits
+    from inductoscope.recording.location import create_recording
+    from inductoscope.views.report.memory_profile import memory_view
+    from inductoscope.views.report.memory_profile_text import print_memory
+    from inductoscope.views.report.progress import ProgressLine
+    from inductoscope.views.report.terminal import Printer, write_json
+
+    folder = create_recording(to_run, output=output, fresh=True).absolute()
+    stdout = STANDARD_ERROR if json_path == "-" else None
+    with ProgressLine(quiet=quiet) as progress:
+        profile = profile_memory(
+            to_run,
+            folder,
+            stdout=stdout,
+            limits=TrialLimits(*limits),
+            with_eager=with_eager,
+            say=progress.say,
+        )
+    view = memory_view(profile)
+    if json_path:
+        write_json(view, json_path)
+    if json_path != "-":
+        print_memory(Printer(sys.stderr), view)
+    if profile.is_empty and profile.ending.exit_code == 0:
+        sys.exit(_NOTHING_MEASURED)
+    end_as(profile.ending.exit_code, profile.ending.signal)
 
 
 def _advise(

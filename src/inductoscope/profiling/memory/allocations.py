@@ -1,0 +1,83 @@
+"""Inside the program: what torch allocates and frees while it is traced, on every device.
+
+torch's allocators report to torch.profiler. On the CPU they know the size of a block only if it was
+allocated while they kept a table, which a switch in torch's library keeps from its import on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from inductoscope.profiling.memory.observed import AllocationEvent
+
+TORCH_NAMES = {
+    "torch.autograd": ("_profiler_enabled",),
+    "torch._C._profiler": ("_EventType",),
+}
+
+# torch's profiler says on standard error that it starts and stops, unless it is told not to.
+QUIET = {"KINETO_LOG_LEVEL": "99"}
+_SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
+
+
+def keep_table() -> bool:
+    """Have the CPU allocator remember the size of every block; False if it cannot be told to."""
+    import torch
+
+    path = os.path.join(os.path.dirname(torch.__file__), "lib", "libc10.so")
+    with contextlib.suppress(OSError, ValueError):
+        ctypes.c_bool.in_dll(ctypes.CDLL(path), _SWITCH).value = True
+        return True
+    return False
+
+
+class AllocationTrace:
+    """A trace that is under way."""
+
+    def __init__(self, profiler: Any) -> None:
+        self._profiler = profiler
+
+    def stop(self) -> tuple[AllocationEvent, ...]:
+        """End the trace; what was allocated and freed, in the order of time."""
+        self._profiler.stop()
+        tree = self._profiler.profiler.kineto_results.experimental_event_tree()
+        return tuple(sorted(_allocations(tree), key=lambda event: event.at))
+
+
+def start_trace() -> AllocationTrace | None:
+    """Begin to trace; None where the program uses torch's profiler itself."""
+    import torch
+
+    if torch.autograd._profiler_enabled():
+        return None
+    profiler = torch.profiler.profile(
+        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
+    )
+    profiler.start()
+    return AllocationTrace(profiler)
+
+
+def _allocations(tree: Sequence[Any]) -> Iterator[AllocationEvent]:
+    from torch._C._profiler import _EventType
+
+    # Without recursion: a program may nest deeper than Python allows.
+    left = [(event, "") for event in tree]
+    while left:
+        event, operation = left.pop()
+        kind, fields = event.typed
+        if kind == _EventType.Allocation:
+            yield AllocationEvent(
+                event.start_time_ns,
+                fields.ptr,
+                fields.alloc_size,
+                fields.total_allocated,
+                str(fields.device),
+                operation,
+            )
+        if kind == _EventType.TorchOp:
+            operation = event.name
+        left += [(child, operation) for child in event.children]
