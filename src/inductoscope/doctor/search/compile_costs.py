@@ -312,7 +312,8 @@ def warm_up(like: Candidate) -> None:
     On a thread of its own: on this one, Dynamo is in the middle of a compiled frame. Not where
     there is a GPU: every compile asks it what it is, and this process could not fork any more.
     """
-    if torch.cuda.is_available():
+    # To ask whether there is one is enough to spoil it for forks that use the GPU.
+    if like.device or torch.cuda.is_available():
         return
 
     def compile_once() -> None:
