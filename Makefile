@@ -7,6 +7,7 @@
 # make bench-logs      reading large logs, beside tlparse
 # make bench-sentinel  what the sentinel costs, and how soon it notices a fault
 # make bench-profile   what profiling costs, and whether its times and floors hold
+# make bench-slow      slow programs whose cause is known, and what the tool says of them
 # make bench-report    the page of 2,000 kernels, beside tlparse's
 # make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
@@ -20,7 +21,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report bench-profile battery cases models endings recordings clean
+.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report bench-profile bench-slow battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -70,6 +71,10 @@ bench-sentinel: $(VENV)/.installed
 
 bench-profile: $(VENV)/.installed
 	$(BIN)/python -m bench.profile --json bench-results/profile.json
+
+# Takes about 40 minutes.
+bench-slow: $(VENV)/.installed
+	$(BIN)/python -m bench.slow --json bench-results/slow.json
 
 bench-report: $(VENV)/.installed-dev
 	$(BIN)/python -m pip install --quiet tlparse || true

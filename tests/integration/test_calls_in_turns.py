@@ -84,11 +84,47 @@ def test_it_is_compiled_and_warm_before_eager_has_a_turn(monkeypatch: pytest.Mon
     assert counts == {FUNCTION: 3, IN_EAGER: 2}
 
 
-def test_functions_whose_results_are_differentiated_are_not_compared(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    program = TimedProgram(monkeypatch)
-    program.result = {"loss": torch.ones(1, requires_grad=True)}
+class LearningProgram(TimedProgram):
+    """Its result has a backward pass that takes twice as long compiled as in eager."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.weight = torch.ones(1, requires_grad=True)
+
+    def _work(self, x: torch.Tensor) -> Any:
+        super()._work(x)
+        took = 1000 if self._is_eager else 2000
+        inner = self.weight * 1
+
+        def differentiate(gradient: torch.Tensor) -> None:
+            self.now += took
+
+        inner.register_hook(differentiate)
+        return {"loss": inner * 3}
+
+
+def test_a_call_ends_with_its_backward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = LearningProgram(monkeypatch)
+    for _ in range(40):
+        program.function(torch.empty(5))["loss"].backward()
+        program.now += 100_000  # The optimizer, which is nobody's call.
+    found = program.compared()
+    assert found is not None
+    assert found.ratio == pytest.approx(2005 / 1005)
+    assert 15 < sum(program.eager) < 23
+
+
+def test_calls_that_share_a_backward_pass_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = LearningProgram(monkeypatch)
+    for _ in range(20):
+        first, second = program.function(torch.empty(5)), program.function(torch.empty(5))
+        (first["loss"] + second["loss"]).backward()
+    assert program.compared() is None
+    assert not any(program.eager)
+
+
+def test_calls_without_a_backward_pass_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = LearningProgram(monkeypatch)
     for _ in range(20):
         program.function(torch.empty(5))
     assert not any(program.eager)

@@ -99,6 +99,8 @@ MAY_IMPORT_TORCH = (
     "targets/torch_side.py",
     "targets/triton_side.py",
     "targets/whole_program.py",
+    "profiling/advice/backward_passes.py",
+    "profiling/advice/prediction_child.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.

@@ -50,6 +50,9 @@ class Workaround:
     verified: bool
     slowdown: float | None = None
     code: str = ""
+    # Of a slow program: seconds that it should save, and those that it saved when it was tried.
+    predicted: float | None = None
+    saved: float | None = None
 
 
 @dataclass

@@ -47,7 +47,7 @@ class Reservoir:
 
 
 @dataclass
-class _Timed:
+class TimedCalls:
     """What was measured of one compiled thing so far."""
 
     name: str
@@ -63,6 +63,7 @@ class _Timed:
     order: int = 0
 
     def note(self, duration: int, *, compiled: bool) -> None:
+        """One more call."""
         if duration < 0:
             self.dropped += 1
         elif compiled:
@@ -75,6 +76,7 @@ class _Timed:
             self.steady.add(duration)
 
     def as_data(self) -> CallTimes:
+        """What is written down."""
         return CallTimes(
             self.name,
             self.kind,
@@ -109,7 +111,7 @@ class CallClock:
         self.disturbs: Callable[[tuple[str, str, str]], bool] = lambda thing: False
         self.disturbed_ended: Callable[[], None] = lambda: None
         self._depth = _CallDepth()
-        self._timed: dict[tuple[str, str, str, str], _Timed] = {}
+        self._timed: dict[tuple[str, str, str, str], TimedCalls] = {}
         # Raised whenever a compile begins, on any thread.
         self.compiles = 0
         self.waited_for_gpu = False
@@ -117,6 +119,11 @@ class CallClock:
     def compile_begins(self) -> None:
         """Something is about to be compiled."""
         self.compiles += 1
+
+    def entry(self, kind: str, name: str, place: str, group: str = "") -> TimedCalls:
+        """What is known of the calls of one thing."""
+        key = kind, name, place, group
+        return self._timed.setdefault(key, TimedCalls(name, kind, place, group))
 
     def timed(
         self,
@@ -129,7 +136,7 @@ class CallClock:
         """The function; its outermost calls are timed, those of a group together."""
         depth = self._depth
         key = kind, name, place, group
-        timed = self._timed.setdefault(key, _Timed(name, kind, place, group))
+        timed = self.entry(kind, name, place, group)
 
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
@@ -149,8 +156,7 @@ class CallClock:
                         self.disturbed_ended()
                 if has_compiled or not is_disturbed:
                     timed.note(took, compiled=has_compiled)
-                if not timed.order:
-                    self._called_first(timed)
+                self.called(timed)
             finally:
                 depth.value = 0
             self._after_call()
@@ -158,7 +164,10 @@ class CallClock:
 
         return call
 
-    def _called_first(self, timed: _Timed) -> None:
+    def called(self, timed: TimedCalls) -> None:
+        """It was called: things are numbered by their first call."""
+        if timed.order:
+            return
         timed.order = 1 + sum(1 for other in list(self._timed.values()) if other.order)
         if timed.kind == GRAPH:
             # What torch calls it depends on how it is compiled; its place in the program does not.
@@ -199,7 +208,7 @@ class CallClock:
         )
 
 
-def _is_called_graph(timed: _Timed) -> bool:
+def _is_called_graph(timed: TimedCalls) -> bool:
     return timed.kind == GRAPH and timed.order > 0
 
 

@@ -296,6 +296,7 @@ def _advise(
     from inductoscope.capture.launch import run_recorded
     from inductoscope.model.fold import load
     from inductoscope.profiling.advice.flips import flips_for
+    from inductoscope.profiling.advice.predictions import predicted
     from inductoscope.profiling.advice.trials import Budget, try_flips
     from inductoscope.recording.location import create_recording
     from inductoscope.views.report.advice import advice_view, print_advice
@@ -307,11 +308,13 @@ def _advise(
     ending = run_recorded(to_run, folder, fresh=True, stdout=stdout)
     if ending.exit_code != 0:
         end_as(ending.exit_code, ending.signal)
-    flips = flips_for(load(folder))
+    recording = load(folder)
     with (
         tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
         ProgressLine(quiet=quiet) as progress,
     ):
+        progress.say("compiling its graphs alone, with and without what may help")
+        flips = predicted(recording, flips_for(recording))
         budget = Budget(seconds=time_limit)
         results = try_flips(to_run, flips, Path(trials), budget, progress.say)
     view = advice_view(results, to_run, str(folder))

@@ -32,7 +32,9 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
         return
     # Where compiles are avoided, what is left is of the whole run, not of a call.
     slowdown = None if flip.avoids_compiles else trial.ratio
-    result.workaround = Workaround(flip.change, True, slowdown, flip.to_paste)
+    result.workaround = Workaround(
+        flip.change, True, slowdown, flip.to_paste, flip.predicted, trial.saved
+    )
     result.add(f"with {flip.change} every result that was checked is right", "one run")
 
 

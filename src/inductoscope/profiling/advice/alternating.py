@@ -4,7 +4,7 @@ What else a machine does can make a run several times slower than the next. Call
 other in one process fare alike, so half of the calls of a warm function are made uncompiled: the
 program goes on with the same values. Which call of two comes first is drawn at random, because a
 program has rhythms of its own. Only calls of one compiled function with arguments of the same kind
-are compared with each other.
+are compared with each other. A call whose result is differentiated ends with its backward pass.
 """
 
 from __future__ import annotations
@@ -20,17 +20,21 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.install import Installer
+from inductoscope.capture.scope import SCOPE
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
+from inductoscope.profiling.advice.backward_passes import BackwardPasses
 from inductoscope.profiling.advice.gpu_stopwatch import GpuStopwatch, uses_cuda
 from inductoscope.profiling.agent import Agent, start_agent
-from inductoscope.profiling.call_clock import CallClock, is_traced
+from inductoscope.profiling.call_clock import CallClock, TimedCalls, is_traced
 from inductoscope.profiling.orders import orders_from
 from inductoscope.profiling.timings import FUNCTION, ProcessTimes
 
 # The kind of a call that was made uncompiled.
 IN_EAGER = "function in eager"
-# The kind of calls whose result is differentiated: half of their work comes later, untimed.
-DIFFERENTIATED = "function with a backward pass"
+# The kind of calls whose result is differentiated: without their backward passes they are half.
+DIFFERENTIATED = "function without its backward pass"
+# What follows the label of calls that end with their backward pass.
+_WITH_BACKWARD = " with backward"
 AGENT = "profiling.advice.alternating"
 
 # Kinds of arguments of one function; calls with more than that are made as they are.
@@ -53,6 +57,8 @@ class _AlikeCalls:
     label: str
     compiled: Callable[..., Any]
     eager: Callable[..., Any]
+    # What was measured of them with their backward passes, compiled and in eager.
+    steps: dict[bool, TimedCalls]
     # What the next calls are: True for compiled.
     coming: list[bool] = field(default_factory=list)
     is_differentiated: bool = False
@@ -66,6 +72,7 @@ class AlternatingClock(CallClock):
         # Of its own: the program's random numbers stay as they are.
         self._random = random.Random(0)
         self._gpu = GpuStopwatch(clock)
+        self._backward = BackwardPasses(clock)
         self._functions = 0
         self._begun: int | None = None
         self._ended = 0
@@ -113,18 +120,39 @@ class AlternatingClock(CallClock):
     ) -> _AlikeCalls:
         compiled = super().timed(function, name, FUNCTION, place, label)
         eager = super().timed(_in_eager(function), name, IN_EAGER, place, label)
-        return _AlikeCalls(name, place, label, compiled, eager)
+        whole = f"{label}{_WITH_BACKWARD}"
+        kinds = {True: FUNCTION, False: IN_EAGER}
+        steps = {side: self.entry(kind, name, place, whole) for side, kind in kinds.items()}
+        return _AlikeCalls(name, place, label, compiled, eager, steps)
 
     def _call(self, group: _AlikeCalls, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if self._begun is None:
             self._begun = self._clock()
-        result = (group.compiled if self._is_compiled_next(group) else group.eager)(*args, **kwargs)
+        is_compiled, compiles = self._is_compiled_next(group), self.compiles
+        begun = self._clock()
+        result = (group.compiled if is_compiled else group.eager)(*args, **kwargs)
         self._ended = self._clock()
-        if not group.is_differentiated and requires_grad(result):
-            group.is_differentiated = True
-            for kind in (FUNCTION, IN_EAGER):
-                self._timed[kind, group.name, group.place, group.label].kind = DIFFERENTIATED
+        if requires_grad(result):
+            self._is_differentiated(group)
+            forward, step = self._ended - begun, group.steps[is_compiled]
+            SCOPE.guard(
+                self._backward.follow,
+                result,
+                lambda took: self._step(step, forward + took, compiles),
+            )
         return result
+
+    def _is_differentiated(self, group: _AlikeCalls) -> None:
+        group.is_differentiated = True
+        for kind in (FUNCTION, IN_EAGER):
+            self._timed[kind, group.name, group.place, group.label].kind = DIFFERENTIATED
+
+    def _step(self, step: TimedCalls, took: int, compiles: int) -> None:
+        """A call is over with its backward pass; more compiles have begun if one was in it."""
+        self._ended = self._clock()
+        if not uses_cuda():  # A GPU has not done its work when the pass returns.
+            step.note(took, compiled=compiles != self.compiles)
+            self.called(step)
 
     def _started(self, thing: tuple[str, ...]) -> Any:
         if not uses_cuda():
@@ -139,7 +167,7 @@ class AlternatingClock(CallClock):
 
     def _is_compiled_next(self, group: _AlikeCalls) -> bool:
         known = self._timed[FUNCTION, group.name, group.place, group.label]
-        if group.is_differentiated or not known.is_warm:
+        if not (group.steps[True] if group.is_differentiated else known).is_warm:
             group.coming.clear()
             return True
         if not group.coming:

@@ -29,6 +29,8 @@ class Flip:
     # Seconds per run of the program that it should save, and how that was computed.
     predicted: float | None = None
     prediction: str = ""
+    # The share of the time of the graphs that is left with it, where they are compiled alone.
+    left: float | None = None
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
     # Whether it makes eager faster, too.

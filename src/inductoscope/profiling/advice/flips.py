@@ -200,7 +200,7 @@ def _left_to_eager(evidence: RecordedEvidence) -> Iterator[Flip]:
             reason.rule if reason else "",
             reason.source if reason else "",
             code=LEAVE.format(name=name),
-            leaves_to_eager=reason is not None,
+            leaves_to_eager=True,
         )
 
 

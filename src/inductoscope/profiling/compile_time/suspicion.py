@@ -60,6 +60,13 @@ def _suspected(recording: Recording, compile_: Compile, unit: float) -> SlowComp
     return None
 
 
+def seconds_in(recording: Recording, compile_: Compile, stage: str) -> float:
+    """Seconds of a compile in one stage; of native compilers, the longest single call."""
+    if stage in stages.NATIVE_COMPILES:
+        return _slowest_native(recording, compile_)
+    return compile_.stage_seconds.get(stage, 0.0)
+
+
 def _slowest_native(recording: Recording, compile_: Compile) -> float:
     """Seconds of the slowest C++ library that this compile asked for."""
     wanted = set(compile_.libraries)

@@ -51,14 +51,14 @@ def _timed(order: Any) -> dict[str, Any]:
     from inductoscope.targets.recompile.compiling import rebuild
 
     _, rebuilt = rebuild(order, {})
-    inputs = [_made_up(value) for value in rebuilt.inputs]
+    inputs = [made_up(value) for value in rebuilt.inputs]
     on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in inputs)
     torch.set_grad_enabled(order.learns)
     calls: list[int] = []
     backward: list[int] = []
     until = time.monotonic() + _SECONDS
     for number in range(_CALLS + _WARM_UP):
-        took, gradients = _call(rebuilt.module, inputs, on_gpu)
+        took, gradients = call_once(rebuilt.module, inputs, on_gpu)
         if number >= _WARM_UP:
             calls.append(took)
             backward += [gradients] if gradients else []
@@ -68,7 +68,8 @@ def _timed(order: Any) -> dict[str, Any]:
     return {"calls": calls, "backward": backward, "nodes": nodes}
 
 
-def _call(module: Any, inputs: list[Any], on_gpu: bool) -> tuple[int, int]:
+def call_once(module: Any, inputs: list[Any], on_gpu: bool) -> tuple[int, int]:
+    """Nanoseconds of a call, and of its backward pass; 0 if it has none."""
     import torch
 
     def now() -> int:
@@ -115,7 +116,7 @@ def _by_operation(module: Any, inputs: list[Any]) -> dict[str, list[int]]:
     return found
 
 
-def _made_up(example: Any) -> Any:
+def made_up(example: Any) -> Any:
     """An input like the recorded one: numbers that every function takes, indices in every table."""
     import torch
 

@@ -6,6 +6,7 @@ from shlex import quote
 from typing import Any
 
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.views.report.times import seconds_text
 from inductoscope.views.report.trail import print_trail
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
@@ -105,6 +106,15 @@ def _print_repro(printer: Printer, view: dict[str, Any]) -> None:
     )
 
 
+def _saving(workaround: dict[str, Any]) -> str:
+    """What it saved in a slow program, beside what was predicted."""
+    saved, predicted = workaround.get("saved"), workaround.get("predicted")
+    if saved is None or saved <= 0:
+        return ""
+    text = f"; saves {seconds_text(saved)}"
+    return text if predicted is None else f"{text}, predicted {seconds_text(predicted)}"
+
+
 def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
     found = view["workaround"]
     if found is None:
@@ -118,6 +128,6 @@ def _print_workaround(printer: Printer, view: dict[str, Any]) -> None:
         if found["slowdown"]
         else ""
     )
-    printer.line(f"{found['text']} ({state}{cost})", indent=2)
+    printer.line(f"{found['text']} ({state}{cost}{_saving(found)})", indent=2)
     if found["verified"]:
         printer.code(found["code"], indent=4)

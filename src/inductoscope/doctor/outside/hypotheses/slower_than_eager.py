@@ -9,8 +9,8 @@ faster, the program with changes that may help, and all of it once more. Then on
 more with checks, with the change that helps.
 
 What it concludes: Slow, if a function takes at least 1.2 times as long as in eager, beyond noise,
-and what is lost matters: per call, in the run, and in all compiled calls together. Nothing about
-functions whose results are differentiated, because backward passes are not timed.
+and what is lost matters: per call, in the run, and in all compiled calls together. A call ends with
+its backward pass on the CPU; nothing is said about calls that share theirs, nor about a GPU's.
 
 How sure: Proven by calls in turns. A cause is named if a change of it helps; otherwise it is not
 known, and what rules found in the function is evidence.
@@ -30,6 +30,7 @@ from inductoscope.doctor.outside.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.profiling.advice.against_eager import AgainstEager
 from inductoscope.profiling.advice.flips import flips_for
+from inductoscope.profiling.advice.predictions import predicted
 from inductoscope.profiling.advice.trials import Budget, FlipTrial, TrialResults, try_flips
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.vocabulary import stages
@@ -52,7 +53,8 @@ def _examine(case: ProgramCase) -> Verdict | None:
     if case.runs.without_tool_once().ending.exit_code != 0:
         return None
     case.say("compiled calls may be slower than eager; timing both in turns")
-    flips = [flip for flip in flips_for(case.recording) if not flip.avoids_compiles]
+    found = [flip for flip in flips_for(case.recording) if not flip.avoids_compiles]
+    flips = predicted(case.recording, found)
     budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
         results = try_flips(

@@ -1,0 +1,1 @@
+"""Slow programs whose cause is known, and what the tool says about them."""
