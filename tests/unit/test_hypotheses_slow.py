@@ -90,7 +90,10 @@ def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path
     assert verdict.workaround is not None
     assert verdict.workaround.verified
     said = " ".join(each["what"] for each in verdict.evidence)
-    assert "predicted with it: about 7.1 s, measured: 7.0 s" in said
+    assert "21.0 s in scheduler; predicted with it: 2.1 s, measured: 2.0 s (one run)" in said
+    assert "the whole compile took 26.0 s, with it 7.0 s" in said
+    assert verdict.workaround.predicted == pytest.approx(18.9)
+    assert verdict.workaround.saved == pytest.approx(19.0)
 
 
 def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_path: Path) -> None:
