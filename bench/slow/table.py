@@ -51,8 +51,8 @@ PROGRAMS = (
         ("self.step",),
     ),
     SlowProgram(
-        "every_length", DOCTOR, "dynamic=False and a new length in every call", "one change",
-        ("words", "size"),
+        "every_length", ADVISE, "dynamic=False and a new length in every call", "one change",
+        ("score", "dynamic=True"),
     ),
     SlowProgram(
         "recurrence", DOCTOR, "expressions that double with every step", "pytorch#148073",

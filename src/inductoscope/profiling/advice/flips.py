@@ -17,10 +17,11 @@ from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.kept_apart import LIMITS
 from inductoscope.analysis.rules.scalar_loop import FEWEST, SIMDLEN
 from inductoscope.kernels.cpp_loops import loop_nests
-from inductoscope.model.entities import Recording
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.kernel_place import KernelPlace, kernel_places
 from inductoscope.profiling.advice.flip import Flip
+from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
 # No one waits for more than this many trials.
@@ -70,16 +71,18 @@ def _fewer_recompiles(evidence: RecordedEvidence) -> Iterator[Flip]:
             if compile_.recompile is not None and compile_.function == _function(finding, evidence)
         ]
         texts = [reason for each in again if each.recompile for reason in each.recompile.reasons]
-        seconds = sum(each.seconds for each in again)
-        for change, code in _remedies(texts):
+        for remedy in _remedies(texts, is_static=any(map(_is_static, again))):
+            # The first of them is made once more: that it changes is only seen then.
+            avoided = again[remedy.still :]
+            seconds = sum(each.seconds for each in avoided)
             yield Flip(
-                change,
+                remedy.change,
                 finding.title,
                 finding.rule,
                 finding.source,
-                code=code,
+                code=remedy.code,
                 predicted=seconds,
-                prediction=f"the {len(again)} recompiles took {seconds:.1f} s",
+                prediction=f"{count_of(len(avoided), 'recompile')} took {seconds:.1f} s",
                 avoids_compiles=True,
             )
 
@@ -89,15 +92,35 @@ def _function(finding: Finding, evidence: RecordedEvidence) -> str:
     return next(found, "")
 
 
-def _remedies(reasons: Sequence[str]) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True)
+class _Remedy:
+    change: str
+    code: str
+    # Recompiles that are still made with it.
+    still: int
+
+
+# For programs that ask torch for sizes that are not dynamic.
+_OVERRULE_STATIC = """
+compile_as_asked = torch.compile
+def compile_dynamic(*args, **kwargs):
+    return compile_as_asked(*args, **{**kwargs, "dynamic": True})
+torch.compile = compile_dynamic
+"""
+
+
+def _is_static(compile_: Compile) -> bool:
+    return compile_.settings is not None and compile_.settings.arguments.get("dynamic") == "False"
+
+
+def _remedies(reasons: Sequence[str], *, is_static: bool) -> Iterator[_Remedy]:
     if any(read_guard(reason).is_of_module for reason in reasons):
         name = "torch._dynamo.config.allow_unspec_int_on_nn_module = True"
-        yield name, f"import torch._dynamo\n{name}"
+        yield _Remedy(name, f"import torch._dynamo\n{name}", 1)
     if any(_SIZE.search(read_guard(reason).condition) for reason in reasons):
-        yield (
-            "torch.compile(dynamic=True)",
-            "import torch._dynamo\ntorch._dynamo.config.assume_static_by_default = False",
-        )
+        name = "torch._dynamo.config.assume_static_by_default = False"
+        code = _OVERRULE_STATIC if is_static else f"import torch._dynamo\n{name}"
+        yield _Remedy("torch.compile(dynamic=True)", code, 0)
 
 
 def _no_break_at_item(evidence: RecordedEvidence) -> Iterator[Flip]:
