@@ -230,3 +230,5 @@ def test_the_kept_example_is_as_the_schema_says_and_adds_up() -> None:
     assert there + step["unknown_bytes"] == step["peak_bytes"]
     assert max(event["total"] for event in step["events"]) == step["peak_bytes"]
     assert step["events"][-1]["total"] == step["end_bytes"]
+    # What the wrappers plan for is what was measured.
+    assert [graph["agrees"] for graph in step["graphs"]] == [True, True]

@@ -1,0 +1,83 @@
+"""`profile --memory` on real programs, whose peaks can be computed by hand."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from inductoscope.profiling.memory.labels import SAVED
+from inductoscope.profiling.memory.running import MemoryProfile, profile_memory
+from inductoscope.profiling.memory.trials import TrialLimits
+from inductoscope.recording.location import create_recording
+
+MIB = 1 << 20
+LINKS = 8
+
+# Every sin and every product is 1 MiB. A product keeps the sin before it for the backward pass, and
+# a sin the product before it.
+CHAIN = f"""\
+import torch
+torch.manual_seed(0)
+w = torch.randn(64, 64, requires_grad=True)
+
+def chain(x):
+    for _ in range({LINKS}):
+        x = torch.sin(x) @ w
+    return x
+
+compiled = torch.compile(chain)
+x, gradient = torch.randn(4096, 64), torch.ones(4096, 64)
+for _ in range(3):
+    out = compiled(x)
+    out.backward(gradient)
+    del out
+    w.grad = None
+print("done")
+"""
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory: pytest.TempPathFactory) -> MemoryProfile:
+    folder = tmp_path_factory.mktemp("chain")
+    (folder / "chain.py").write_text(CHAIN)
+    command = [sys.executable, str(folder / "chain.py")]
+    return profile_memory(
+        command,
+        create_recording(command, output=folder / "recording", fresh=True),
+        stdout=subprocess.DEVNULL,
+        limits=TrialLimits(turns=0),
+        with_eager=True,
+        say=lambda text: None,
+    )
+
+
+def test_peaks_are_what_can_be_computed_by_hand(profiled: MemoryProfile) -> None:
+    """x and the gradient given, then one sin and one product for every link."""
+    (step,) = profiled.steps
+    assert step.device.peak == pytest.approx((2 + 2 * LINKS) * MIB, rel=0.01)
+    # In eager, the backward pass of sin holds the gradient, a cosine and their product as well,
+    # while the result is still there and the last sin no longer is.
+    eager = profiled.eager.peak_like(step)
+    assert eager == pytest.approx((3 + 2 * (LINKS - 1) + 3) * MIB, rel=0.01)
+
+
+def test_every_byte_at_the_peak_is_accounted_for(profiled: MemoryProfile) -> None:
+    (step,) = profiled.steps
+    there = step.device.at_peak
+    assert sum(block.bytes for block in there) + step.device.unknown == step.device.peak
+    saved = [block for block in there if step.labels[block.number].kind == SAVED]
+    assert sum(block.bytes for block in saved) >= 2 * (LINKS - 1) * MIB
+    labels = [step.labels[block.number] for block in saved]
+    assert {label.operation for label in labels} == {"sin", "mm"}
+    assert {label.source.rpartition("/")[2] for label in labels} == {"chain.py:7"}
+
+
+def test_a_program_that_compiles_nothing_has_no_steps(tmp_path: Path) -> None:
+    (tmp_path / "plain.py").write_text("print('hello')\n")
+    command = [sys.executable, "-m", "inductoscope", "profile", "--memory", "--quiet", "plain.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
+    assert (done.returncode, done.stdout) == (4, "hello\n")
+    assert "No compiled call was made" in done.stderr
