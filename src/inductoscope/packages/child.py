@@ -75,7 +75,12 @@ def _follow(order: Mapping[str, Any], say: Say) -> None:
     say("stage", stage="run")
     outputs = model(inputs)
     say("outputs", outputs=[loading.output_facts(tensor) for tensor in outputs])
-    if order["serve"]:
+    if order["leaks"]:
+        from inductoscope.packages.leak_trials import try_leaks
+
+        say("stage", stage="leaks")
+        try_leaks(order, inputs, say)
+    elif order["serve"]:
         from inductoscope.packages.repeating import repeat
 
         repeat(order, inputs, say)

@@ -55,9 +55,9 @@ def take_from_torch() -> bool:
     return True
 
 
-def preloaded() -> dict[str, str]:
+def preloaded(library: str = NAME) -> dict[str, str]:
     """The variable that has a new process begin with it."""
-    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {NAME}".strip()}
+    return {"LD_PRELOAD": f"{os.environ.get('LD_PRELOAD', '')} {library}".strip()}
 
 
 def linked_by(compiler: Sequence[str]) -> str:

@@ -76,7 +76,7 @@ def build_program(here: LocalMachine, folder: Path, limits: ChildLimits) -> Buil
     except subprocess.TimeoutExpired:
         return BuiltProgram(None, f"the compiler did not end within {limits.start_seconds:g} s")
     if done.returncode != 0:
-        return BuiltProgram(None, f"the compiler failed: {_first_error(done.stderr)}")
+        return BuiltProgram(None, f"the compiler failed: {first_error(done.stderr)}")
     return BuiltProgram(target)
 
 
@@ -96,7 +96,8 @@ def every_compiler() -> list[str]:
     return list(dict.fromkeys(path for path in found if path))
 
 
-def _first_error(text: str) -> str:
+def first_error(text: str) -> str:
+    """What a compiler says first."""
     lines = [line for line in text.splitlines() if "error" in line or "No space" in line]
     return (lines or text.strip().splitlines() or ["it said nothing"])[0][:_MOST_MESSAGE]
 

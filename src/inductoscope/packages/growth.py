@@ -18,6 +18,7 @@ _QUANTITIES = (
     ("threads", "threads", 5),
 )
 _MOST_IDLE = 0.2  # share of the windows that may pass without growth
+_FAR_MORE = 4  # times as much
 _LEAST_LATER = 0.35  # share of the growth that falls into the second half
 
 
@@ -36,19 +37,28 @@ class Growth:
         return self.total / self.calls
 
     @property
+    def amount(self) -> str:
+        """What each call adds, as part of a sentence."""
+        name = self.name.removesuffix("s") if self.per_call == 1 else self.name
+        return f"{self.per_call:.6g} {name}"
+
+    @property
     def text(self) -> str:
         """What each call adds, in words."""
-        name = self.name.removesuffix("s") if self.per_call == 1 else self.name
-        return f"Every call adds {self.per_call:.6g} {name}, over {self.calls} calls."
+        return f"Every call adds {self.amount}, over {self.calls} calls."
 
 
 def growths(samples: Sequence[Mapping[str, int]]) -> tuple[Growth, ...]:
     """Everything that grows steadily over the samples."""
     found = [_growth(quantity, name, least, samples) for quantity, name, least in _QUANTITIES]
     kept = [growth for growth in found if growth is not None]
-    # Allocated bytes are exact; resident memory says the same less exactly.
-    exact = {growth.quantity for growth in kept}
-    return tuple(g for g in kept if g.quantity != "resident" or "allocated" not in exact)
+    # Allocated bytes are exact; resident memory says the same less exactly. Tensors may lie in
+    # memory that malloc does not know of, and then it says more.
+    by_quantity = {growth.quantity: growth for growth in kept}
+    exact, rough = by_quantity.get("allocated"), by_quantity.get("resident")
+    if exact is not None and rough is not None:
+        kept.remove(exact if rough.total > _FAR_MORE * exact.total else rough)
+    return tuple(kept)
 
 
 def _growth(

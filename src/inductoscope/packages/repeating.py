@@ -48,26 +48,47 @@ def write_inputs(inputs: Sequence[Any], listed: Path) -> None:
 
 def _watch_calls(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
     model = LoadedModel(order)
-    window = max(1, order["serve"]["calls"] // _WINDOWS)
+    say("measured", what="calls", samples=watch(lambda: model(inputs), order["serve"]["calls"]))
+
+
+def watch(call: Callable[[], Any], calls: int) -> list[dict[str, int]]:
+    """What was measured between as many calls, after those that set something up once."""
+    window = max(1, calls // _WINDOWS)
     samples = _Samples(_WINDOWS + 1)
-    for _ in range(2 * window + 10):  # What is set up once.
-        model(inputs)
+    for _ in range(2 * window + 10):
+        call()
     samples.take(0)
     for number in range(1, _WINDOWS + 1):
         for _ in range(window):
-            model(inputs)
+            call()
         samples.take(number * window)
-    say("measured", what="calls", samples=samples.rows())
+    return samples.rows()
 
 
 def _watch_loading(order: Mapping[str, Any], inputs: Sequence[Any], say: Say) -> None:
-    """Load, run, unload. Files are what is left behind; memory may be kept by the C library."""
+    """Load and unload: with a call, what is left behind in files; without one, what else is."""
     for _ in range(3):
         LoadedModel(order)(inputs)
     before = _left_behind()
     for _ in range(_RELOADS):
         LoadedModel(order)(inputs)
-    say("measured", what="loading", left=_left_behind() - before)
+    left = _left_behind() - before
+    mapped = _mapped(order["library"])
+    samples = _Samples(_RELOADS + 1)
+    samples.take(0)
+    for number in range(1, _RELOADS + 1):
+        LoadedModel(order)
+        samples.take(number)
+    still = _mapped(order["library"]) - mapped
+    say("measured", what="loading", left=left, mapped=still, samples=samples.rows())
+
+
+def _mapped(library: str) -> int:
+    """How often a library of this name is in this process, each from a file of its own."""
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as file:
+        words = (line.split(maxsplit=5) for line in file)
+        paths = {w[5].strip().removesuffix(" (deleted)") for w in words if len(w) == 6}
+    return sum(os.path.basename(path) == library for path in paths) if library else 0
 
 
 def _left_behind() -> int:

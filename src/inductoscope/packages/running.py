@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.errors import ToolFailure, UsageError
+from inductoscope.packages import cpp_library
 from inductoscope.packages.guard_messages import translate
 from inductoscope.packages.guards import BrokenGuard, InputFacts
 from inductoscope.packages.package import Package, PackagedModel
@@ -37,6 +38,7 @@ STEPS = {
     "run": "running the model",
     "repeat": "calling it again and again",
     "reload": "loading it again and again",
+    "leaks": "calling parts of it alone",
     "streams": "running it on several streams",
 }
 
@@ -50,6 +52,7 @@ class RunRequest:
     limits: ChildLimits = field(default_factory=ChildLimits)
     serve: Mapping[str, int] = field(default_factory=dict)  # threads and calls; empty for one run
     cpp_library_first: bool = False  # load the one that torch uses before the package
+    leaks: Path | None = None  # the library that remembers allocations: look for what leaks
 
 
 @dataclass(frozen=True)
@@ -87,9 +90,10 @@ def run_package(
             raise UsageError(f"{path} does not exist, or is not a file.")
     order = folder / "order.json"
     order.write_text(json.dumps(_order(package, model, request, folder)), "utf-8")
-    program = ChildProgram(
-        Path(__file__).with_name("child.py"), (str(order),), child_environment(folder)
-    )
+    environment = child_environment(folder)
+    if request.leaks is not None:
+        environment |= cpp_library.preloaded(str(request.leaks))
+    program = ChildProgram(Path(__file__).with_name("child.py"), (str(order),), environment)
 
     def on_event(event: ChildEvent) -> None:
         if event.get("event") == "stage":
@@ -130,6 +134,9 @@ def _order(
         "in_spec": wrapper.in_spec if wrapper else "",
         "has_weights_files": bool(model.weights_files),
         "serve": dict(request.serve),
+        "library": model.library_name,
+        "custom_operators": list(model.custom_operators),
+        "leaks": "" if request.leaks is None else str(folder / "leaks.jsonl"),
         "cpp_library_first": request.cpp_library_first,
         "raw_inputs": str(folder / "inputs.txt"),
     }

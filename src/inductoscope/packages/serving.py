@@ -8,9 +8,11 @@ what they share.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from inductoscope.packages import cpp_library
 from inductoscope.packages.cpp_program import ServerRun, build_program, call_program
 from inductoscope.packages.findings import PackageFinding
 from inductoscope.packages.growth import Growth, growths
+from inductoscope.packages.leaking import LeakTrials, findings_of_leaks, look_for_leaks
 from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.running import RunOutcome, RunRequest, limits_for
 from inductoscope.packages.this_machine import LocalMachine
@@ -60,6 +63,10 @@ class Serving:
     growth_in_python: tuple[Growth, ...]
     left_behind: int  # files in the temporary folder after loading and unloading
     streams_different: int | None
+    # Bytes that loading and deleting it leaves in the process, and copies of its library there.
+    left_by_loading: int = 0
+    still_mapped: int = 0
+    trials: LeakTrials | None = None  # of what leaks, if something grows
 
     def way(self, name: str) -> str:
         """The outcome of a way."""
@@ -99,6 +106,10 @@ def serve(
                     ways += (_way(name, caller.call(_as_called(name, state), _SEEDS[0])),)
                 on_step("watching memory, files and threads")
                 growth = growths(caller.call("growth", _SEEDS[0]).samples)
+    in_python = growths(_samples(run, "calls"))
+    trials = None
+    if growth or in_python:
+        trials = look_for_leaks(package, model, request, folder / "leaks", on_step)
     return Serving(
         threads=request.serve["threads"],
         calls=request.serve["calls"],
@@ -107,9 +118,12 @@ def serve(
         state=state,
         ways=ways,
         growth=growth,
-        growth_in_python=growths(_samples(run, "calls")),
-        left_behind=_left_behind(run),
-        streams_different=_streams(run),
+        growth_in_python=in_python,
+        left_behind=int(_measured(run, "loading").get("left", 0)),
+        streams_different=_measured(run, "streams").get("different"),
+        left_by_loading=_left_by_loading(_samples(run, "loading")),
+        still_mapped=int(_measured(run, "loading").get("mapped", 0)),
+        trials=trials,
     )
 
 
@@ -226,21 +240,19 @@ def _numbers(event: Mapping[str, Any]) -> Mapping[str, int]:
     return {name: int(value) for name, value in event.items() if isinstance(value, (int, float))}
 
 
+def _measured(run: RunOutcome, what: str) -> Mapping[str, Any]:
+    return next((event for event in run.measured if event.get("what") == what), {})
+
+
+def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int:
+    """What most loads leave; one of them may find memory that another has given back."""
+    resident = [sample["resident"] for sample in samples]
+    steps = [later - earlier for earlier, later in itertools.pairwise(resident)]
+    return max(0, int(statistics.median(steps))) if steps else 0
+
+
 def _samples(run: RunOutcome, what: str) -> list[Mapping[str, int]]:
-    for event in run.measured:
-        if event.get("what") == what:
-            return [_numbers(sample) for sample in event.get("samples", ())]
-    return []
-
-
-def _left_behind(run: RunOutcome) -> int:
-    found = [e for e in run.measured if e.get("what") == "loading"]
-    return int(found[0]["left"]) if found else 0
-
-
-def _streams(run: RunOutcome) -> int | None:
-    found = [e for e in run.measured if e.get("what") == "streams"]
-    return int(found[0]["different"]) if found else None
+    return [_numbers(sample) for sample in _measured(run, what).get("samples", ())]
 
 
 # --- what follows ---------------------------------------------------------------------------------
@@ -255,6 +267,7 @@ def findings_of_serving(serving: Serving, model: PackagedModel) -> Iterator[Pack
             text += f": {way.message}" if way.message else "."
             yield PackageFinding("threads_fail", text, "a C++ program made the calls")
     yield from _growth(serving)
+    yield from _leaks(serving)
     if serving.streams_different:
         text = (
             f"{count_of(serving.streams_different, 'call')} on several streams gave other results"
@@ -313,3 +326,10 @@ def _growth(serving: Serving) -> Iterator[PackageFinding]:
         if serving.problem == "":
             how += "; the C++ program does not grow, so it is the Python side"
         yield PackageFinding("grows", growth.text, how)
+
+
+def _leaks(serving: Serving) -> Iterator[PackageFinding]:
+    if serving.trials is not None:
+        grown = {growth.quantity: growth for growth in serving.growth_in_python}
+        grown |= {growth.quantity: growth for growth in serving.growth}
+        yield from findings_of_leaks(tuple(grown.values()), serving.trials)

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <vector>
 
 static double calls = 0;  // What a fault of the kind "race" keeps without a lock.
 
@@ -20,6 +21,8 @@ static bool has(const char* fault) {
 
 static at::Tensor step(const at::Tensor& x) {
   if (has("leak")) static_cast<volatile char*>(std::malloc(1000))[0] = 1;
+  static std::vector<at::Tensor> kept;
+  if (has("keep")) kept.push_back(x);
   if (has("files")) open("/dev/null", O_RDONLY);
   if (has("crash")) raise(SIGSEGV);
   if (has("throw")) TORCH_CHECK(false, "the shop is closed");

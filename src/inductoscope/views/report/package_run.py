@@ -9,6 +9,7 @@ from typing import Any
 from inductoscope.packages import cpp_library
 from inductoscope.packages.findings import PackageFinding
 from inductoscope.packages.growth import Growth
+from inductoscope.packages.leaking import LeakTrials
 from inductoscope.packages.running import RunOutcome
 from inductoscope.packages.serving import Serving
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
@@ -44,12 +45,27 @@ def with_serving(view: View, serving: Serving) -> View:
             "growth_in_python": [_growth(growth) for growth in serving.growth_in_python],
             "left_behind": serving.left_behind,
             "streams_different": serving.streams_different,
+            "left_by_loading": serving.left_by_loading,
+            "still_mapped": serving.still_mapped,
+            "leaks": None if serving.trials is None else _trials(serving.trials),
         },
     }
 
 
 def _growth(growth: Growth) -> View:
     return {**asdict(growth), "per_call": growth.per_call}
+
+
+def _trials(trials: LeakTrials) -> View:
+    operators = trials.operators or {}
+    return {
+        "problem": trials.problem,
+        "stacks": [asdict(stack) for stack in trials.stacks],
+        "operators": {name: [_growth(one) for one in grown] for name, grown in operators.items()},
+        "without_operators": None
+        if trials.without is None
+        else [_growth(one) for one in trials.without],
+    }
 
 
 def with_run(view: View, name: str, run: RunOutcome, findings: Sequence[PackageFinding]) -> View:
@@ -162,6 +178,19 @@ def _print_serving(printer: Printer, serving: View) -> None:
     grown = serving["growth"] or serving["growth_in_python"]
     if not grown:
         printer.pair("growth", "none: memory, open files and threads stay level")
+    _print_loading(printer, serving)
+
+
+def _print_loading(printer: Printer, serving: View) -> None:
+    """What a program would lose that loads the package for every request."""
+    left = serving["left_by_loading"]
+    if not left:
+        printer.pair("loading", "level: a container that is deleted leaves nothing behind")
+        return
+    text = f"every load leaves {left:,} bytes in the process, also when it is deleted"
+    if serving["still_mapped"]:
+        text += ": torch's loader keeps the library loaded"
+    printer.pair("loading", f"{text}. Load it once, not for every request")
 
 
 def _print_said(printer: Printer, text: str) -> None:
