@@ -77,6 +77,7 @@ MAY_IMPORT_TORCH = (
     "kernels/probe.py",
     "kernels/ask_torch.py",
     "packages/child.py",
+    "packages/leak_trials.py",
     "packages/loading.py",
     "packages/repeating.py",
     "profiling/kernels/eager_child.py",

@@ -72,6 +72,8 @@ class Found:
     is_kept_call: bool = False
     # What the graph alone did instead, if it does not.
     alone: str = ""
+    # The size at which it shows, if the program itself never has that size.
+    other_size: str = ""
     location: Location = field(default_factory=Location)
     # The first wrong kernel of the program's own graph, compiled the way the program does.
     in_program: Location = field(default_factory=Location)

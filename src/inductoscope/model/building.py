@@ -68,6 +68,7 @@ class Stream:
     noted: list[NotedDifference] = field(default_factory=list)
     # Compiles of which only the first calls were checked.
     unchecked: dict[str, None] = field(default_factory=dict)
+    sizes_tried: dict[str, None] = field(default_factory=dict)
     # The last that is known of the compile of each autotuning choice.
     choices: dict[str, autotuning.ChoiceStart | autotuning.ChoiceEnd] = field(default_factory=dict)
     command_pid: int = 0
@@ -319,8 +320,7 @@ def _callable_check(stream: Stream, event: checking.CallableChecked) -> None:
 
 
 def _noted(stream: Stream, event: checking.DifferenceNoted) -> None:
-    item = NotedDifference(event.compile, event.aspect, event.where, event.text)
-    stream.noted.append(item)
+    stream.noted.append(NotedDifference(event.compile, event.aspect, event.where, event.text))
 
 
 def _calls_unchecked(stream: Stream, event: checking.CallsUnchecked) -> None:
@@ -380,6 +380,7 @@ HANDLERS: dict[type[Event], Handler] = {
     checking.CallableChecked: _callable_check,
     checking.DifferenceNoted: _noted,
     checking.CallsUnchecked: _calls_unchecked,
+    checking.SizesTried: lambda stream, event: stream.sizes_tried.update({event.text: None}),
 }
 
 _CALLS = checking.GraphCall, checking.GraphReturned, checking.EagerReturned

@@ -378,6 +378,8 @@ class Recording:
     callable_checks: tuple[CallableCheck, ...] = ()
     noted: tuple[NotedDifference, ...] = ()
     unchecked: tuple[str, ...] = ()
+    # Other sizes at which the doctor has called packages.
+    sizes_tried: tuple[str, ...] = ()
     # Packages with a copy of libstdc++, by file, and the lines that load them.
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.

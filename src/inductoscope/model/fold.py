@@ -69,6 +69,7 @@ def fold(reader: RecordingReader) -> E.Recording:
         callable_checks=_joined(stream.callable_checks for stream in every),
         noted=_joined(stream.noted for stream in every),
         unchecked=_joined(stream.unchecked for stream in every),
+        sizes_tried=_joined(stream.sizes_tried for stream in every),
         copies_of_cpp_library=_joined(_copies_of_cpp_library(stream) for stream in every),
         target_notes=_joined(_target_notes(stream) for stream in every),
     )

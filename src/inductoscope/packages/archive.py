@@ -17,6 +17,7 @@ from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from inductoscope.errors import UnreadablePackage
+from inductoscope.vocabulary.counting import count_of
 
 _MOST_MEMBERS = 100_000
 # torch compresses nothing; someone may have zipped a package again, but not by this much.
@@ -166,8 +167,8 @@ def _root(path: Path, listed: list[zipfile.ZipInfo]) -> str:
     if len(tops) != 1 or not all("/" in item.filename for item in listed):
         raise UnreadablePackage(
             f"{path} is a zip, but not a package: torch puts everything into one folder, and this "
-            f"has {len(tops)} names at the top. torch._inductor.aoti_compile_and_package writes "
-            "packages."
+            f"has {count_of(len(tops), 'name')} at the top. "
+            "torch._inductor.aoti_compile_and_package writes packages."
         )
     return f"{tops.pop()}/"
 

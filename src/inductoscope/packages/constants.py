@@ -56,6 +56,11 @@ def broken_demands(
         )
 
 
+def is_about_view(text: str) -> bool:
+    """Whether a tensor is right in itself, and torch takes it wrongly."""
+    return ": the new one is a view " in text
+
+
 def on_other_device(constants: Iterable[PackagedConstant], device: str) -> list[PackagedConstant]:
     """Constants that are not where the package runs."""
     return [each for each in constants if each.device and device and each.device != device]

@@ -61,7 +61,7 @@ def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[Operat
 
     found: list[OperatorCall] = []
 
-    class Recording(TorchDispatchMode):  # type: ignore[misc]
+    class RecordingCalls(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -72,7 +72,7 @@ def recorded_calls(names: Sequence[str], call: Callable[[], Any]) -> list[Operat
             found.append((func, *given, _copied(result)))
             return result
 
-    with Recording():
+    with RecordingCalls():
         call()
     return found
 
@@ -84,7 +84,7 @@ def with_answers(recorded: Sequence[OperatorCall], call: Callable[[], Any]) -> N
     names = {one[0]._schema.name for one in recorded}
     answers = (_copied(one[3]) for one in recorded)
 
-    class Answering(TorchDispatchMode):  # type: ignore[misc]
+    class AnsweringCalls(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -92,7 +92,7 @@ def with_answers(recorded: Sequence[OperatorCall], call: Callable[[], Any]) -> N
                 return next(answers)
             return func(*args, **(kwargs or {}))
 
-    with Answering():
+    with AnsweringCalls():
         call()
 
 

@@ -50,7 +50,7 @@ def load_arguments(path: str) -> tuple[Sequence[Any], Mapping[str, Any]]:
             f"{path} is not loadable with weights_only=True: {reason} Loading it without that "
             f"would execute what is in it. {HOW_TO_WRITE}"
         ) from None
-    except (RuntimeError, EOFError, OSError, ValueError, KeyError, IndexError):
+    except Exception:  # A damaged file can bring about any.
         raise InputsRefused(
             f"{path} is not a file that torch.save wrote, or is damaged. {HOW_TO_WRITE}"
         ) from None

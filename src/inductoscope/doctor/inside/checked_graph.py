@@ -7,7 +7,7 @@ the process can be forked to investigate. So an exception of the compiler is hel
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -54,6 +54,7 @@ from inductoscope.recording.events.checking import (
     EagerReturned,
     GraphCall,
     GraphReturned,
+    SizesTried,
 )
 from inductoscope.vocabulary.flows import JUST_IN_TIME
 
@@ -84,6 +85,8 @@ class CheckedGraph:
     constants: frozenset[str] = frozenset()
     # What the inputs of a call break of what it was compiled for: then it may do anything.
     outside: str = ""
+    # Whether a package takes inputs of other sizes; None if no others are tried.
+    admits: Callable[[Sequence[Any]], bool] | None = None
     _checking: list[bool] = field(default_factory=list)
     # The call that is being checked, in main memory.
     _spare: Candidate | None = None
@@ -161,6 +164,23 @@ class CheckedGraph:
             self._note_comparison(comparison, tuple(kept))
             if not comparison.explained:
                 self._check_in_filled_memory(case, tuple(kept))
+            self._check_at_other_sizes(tuple(kept))
+
+    def _check_at_other_sizes(self, arguments: tuple[Any, ...]) -> None:
+        """What is right at the program's sizes may be wrong at others that the export admits."""
+        is_suspect = not self.outside and self.instructions.investigate
+        if self.calls > 1 or self.admits is None or not is_suspect or not can_fork():
+            return
+        from inductoscope.doctor.search.other_sizes import call_at_other_sizes
+
+        assert self.compiled is not None
+        found = call_at_other_sizes(self.module, self.compiled, arguments, self.admits)
+        if found.called:
+            SCOPE.emit(SizesTried(text=f"graph {self.compile_id}: {found.text}"))
+        candidate = None if found.wrong is None else self._candidate(found.wrong.inputs)
+        failure = found.failure_of(candidate)
+        if candidate is not None and found.wrong is not None and failure is not None:
+            self._found(failure, candidate.inputs, candidate, found.wrong.text)
 
     def _check_in_filled_memory(self, case: Case, arguments: tuple[Any, ...]) -> None:
         """What is right may be right only by chance."""
@@ -206,9 +226,8 @@ class CheckedGraph:
 
         said = compared(self.module, self.compiled, arguments)
         if said == "":
-            self._notes.checked(
-                self.calls, "right", f"{size}; only outputs were compared; they are close to eager"
-            )
+            text = f"{size}; only outputs were compared; they are close to eager"
+            self._notes.checked(self.calls, "right", text)
             return
         candidate = self._candidate(arguments, is_large=True)
         smaller, failure = smaller_failure(candidate)
@@ -280,12 +299,8 @@ class CheckedGraph:
     def _note_comparison(self, comparison: EagerComparison, arguments: tuple[Any, ...]) -> None:
         if not comparison.explained:
             exact = "" if comparison.is_exact else ", not equal to the last bit"
-            self._notes.checked(
-                self.calls,
-                "right",
-                f"{comparison.values} values{exact}",
-                is_exact=comparison.is_exact,
-            )
+            text = f"{comparison.values} values{exact}"
+            self._notes.checked(self.calls, "right", text, is_exact=comparison.is_exact)
             return
         texts = "; ".join(item.text for item in comparison.explained[:4])
         if comparison.reason == UNINITIALISED or comparison.reason == UNREPEATABLE:
@@ -320,7 +335,11 @@ class CheckedGraph:
             self._notes.difference(self.calls, "value", found.kernel, found.text)
 
     def _found(
-        self, failure: Failure, arguments: tuple[Any, ...], candidate: Candidate | None = None
+        self,
+        failure: Failure,
+        arguments: tuple[Any, ...],
+        candidate: Candidate | None = None,
+        other_size: str = "",
     ) -> None:
         if self.outside:
             self._notes.checked(self.calls, WRONG_OUTSIDE, failure.text)
@@ -341,6 +360,7 @@ class CheckedGraph:
             process=describe_own_process(),
             backend=self.backend,
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
+            other_size=other_size,
         )
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)

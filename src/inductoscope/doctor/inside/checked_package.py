@@ -124,23 +124,32 @@ class Packages:
     def note_loaded(self, model: Any, archive: Any, name: str) -> None:
         """A package was loaded."""
         _keep_dynamo_out(type(model))
-        self._watch_constants(model)
-        if isinstance(archive, (str, os.PathLike)):
-            program = self._packaged.get((_real(archive), name))
-            guards = guards_of(archive, name)
-            self._constants[model] = functools.lru_cache(1)(
-                functools.partial(constants_of, archive, name)
-            )
-            self._loaded[model] = (
-                CallsFromElsewhere(os.path.basename(archive), guards, structure_of(model))
-                if program is None
-                else CheckedCalls(program, guards)
-            )
+        self._watch(model, model.loader, archive, name)
 
-    def _watch_constants(self, model: Any) -> None:
+    def note_loader(self, loader: Any, archive: Any, name: str) -> None:
+        """A package was loaded by a program that uses torch's loader itself."""
+        self._watch(loader, loader, archive, name)
+
+    def _watch(self, model: Any, loader: Any, archive: Any, name: str) -> None:
+        """Hear of calls and new constants of what is called through `model`."""
+        self._watch_constants(model, loader)
+        if not isinstance(archive, (str, os.PathLike)):
+            return
+        program = self._packaged.get((_real(archive), name))
+        guards, is_flat = guards_of(archive, name), model is loader
+        self._constants[model] = functools.lru_cache(1)(
+            functools.partial(constants_of, archive, name)
+        )
+        if program is None:
+            structure = None if is_flat else structure_of(model)
+            self._loaded[model] = CallsFromElsewhere(os.path.basename(archive), guards, structure)
+        else:
+            self._loaded[model] = CheckedCalls(program, guards, is_flat=is_flat)
+
+    def _watch_constants(self, model: Any, loader: Any) -> None:
         """Hear of new constants, also where the program gives them to the loader itself."""
-        self._models[model.loader] = weakref.ref(model)
-        kind: Any = type(model.loader)
+        self._models[loader] = weakref.ref(model)
+        kind: Any = type(loader)
         for name in _SETS_CONSTANTS:
             original = getattr(kind, name, None)
             if original is not None and not hasattr(original, "__wrapped__"):
@@ -151,13 +160,24 @@ class Packages:
         def replace_constants(loader: Any, *args: Any, **kwargs: Any) -> Any:
             result = original(loader, *args, **kwargs)
             given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
-            SCOPE.guard(self.note_constants, loader, given)
+
+            def with_copies() -> None:
+                names = {"constants_map", "tensor_map"} & kwargs.keys()
+                named = {**kwargs, **{name: _copies(kwargs[name]) for name in names}}
+                original(loader, *map(_copies, args[:1]), *args[1:], **named)
+
+            SCOPE.guard(self.note_constants, loader, given, with_copies)
             return result
 
         return replace_constants
 
-    def note_constants(self, loader: Any, given: Mapping[str, Any]) -> None:
-        """Constants of a loaded package were replaced."""
+    def note_constants(
+        self,
+        loader: Any,
+        given: Mapping[str, Any],
+        with_copies: Callable[[], None] | None = None,
+    ) -> None:
+        """Constants of a loaded package were replaced; `with_copies` does so with copies."""
         model = self._models.get(loader, lambda: None)()
         calls = None if model is None else self._loaded.get(model)
         if calls is not None:
@@ -167,6 +187,7 @@ class Packages:
             wrong = broken_constants(own, constants, is_copied=is_copied)
             # Constants beside those in use, and such that the program may change later on.
             calls.replace_constants(constants, wrong, shared=not (is_used and is_copied))
+            calls.with_copies = with_copies
 
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
@@ -215,6 +236,11 @@ def _keep_dynamo_out(kind: Any) -> None:
     traced. Torch's own code for the call ends a graph, too."""
     if not getattr(kind.__call__, "_torchdynamo_disable", False):
         kind.__call__ = torch._dynamo.disable(kind.__call__)
+
+
+def _copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The same values, each in memory of its own."""
+    return {name: value.detach().clone() for name, value in constants.items()}
 
 
 def _libraries_in(files: Files) -> list[str]:

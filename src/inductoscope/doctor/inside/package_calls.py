@@ -16,14 +16,17 @@ from inductoscope.doctor.compare.values import plain_torch
 from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.compiled_program import CompiledProgram
 from inductoscope.doctor.instructions import MOVED
+from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.other_sizes import is_right
 from inductoscope.errors import InductoscopeError
-from inductoscope.packages.constants import ConstantFacts, broken_demands
+from inductoscope.packages.constants import ConstantFacts, broken_demands, is_about_view
 from inductoscope.packages.guards import InputFacts, PackageGuards, broken
 from inductoscope.packages.package import read_package
 from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.recording.events.checking import (
     FROM_ELSEWHERE,
     OUTSIDE,
+    RIGHT_WITH_COPIES,
     GraphCall,
     GraphReturned,
 )
@@ -48,6 +51,7 @@ class CallsFromElsewhere:
         self._notes = CallNotes(self._name)
         self._guards = guards
         self._structure = structure
+        self.with_copies: Callable[[], None] | None = None
         self._calls = 0
         self._has_broken = False
         self._constants: dict[str, list[str]] = {}
@@ -90,13 +94,18 @@ class CallsFromElsewhere:
 class CheckedCalls:
     """The calls of one loaded package."""
 
-    def __init__(self, program: CompiledProgram, guards: PackageGuards | None) -> None:
+    def __init__(
+        self, program: CompiledProgram, guards: PackageGuards | None, *, is_flat: bool = False
+    ) -> None:
+        """`is_flat`: it is called with a list of tensors, as torch's loader is."""
         self._program = program
         self._guards = guards
         self._graph = program.new_graph()
-        self._structures = program.structures
+        self._structures = (None, None) if is_flat else program.structures
         self._attributes = dict(program.lifted.attributes)
         self._are_replaced = False
+        # Gives the package its constants once more, as copies. For a fork.
+        self.with_copies: Callable[[], None] | None = None
         self._broken_constants: dict[str, list[str]] = {}
         self._is_foreign = False
         self._unchecked = ""
@@ -146,10 +155,33 @@ class CheckedCalls:
         self._graph.compiled = lambda *values: self._on_flat(function, values)
         texts = broken_texts(self._guards, flat, input_names(self._graph.module))
         texts += _all_texts(self._broken_constants)
+        self._graph.admits = self._admits
         self._graph.outside = f"{'; '.join(texts)}{_called_at()}" if texts else ""
         # A package has its types, and computes no gradients, whatever the program has set.
         with torch.no_grad(), torch._C._DisableAutocast():
             self._graph.check(self._inputs(flat))
+            if texts and all(map(is_about_view, texts)) and self._graph.calls == 1:
+                self._try_copies(self._inputs(flat))
+
+    def _try_copies(self, values: tuple[Any, ...]) -> None:
+        """Whether it is right with the same constants in memory of their own."""
+        module, compiled, give = self._graph.module, self._graph.compiled, self.with_copies
+        if compiled is None or give is None or not can_fork():
+            return
+
+        def work() -> bool:
+            before = is_right(module, compiled, values)
+            give()
+            return before is False and is_right(module, compiled, values) is True
+
+        if Forks(workers=1).ask(work).result is True:
+            notes = CallNotes(self._program.compile_id)
+            notes.checked(self._graph.calls, RIGHT_WITH_COPIES, "compared with eager")
+
+    def _admits(self, values: Sequence[Any]) -> bool:
+        """Whether the package's own code says that it takes these inputs."""
+        flat = values[: len(values) - len(self._attributes)]
+        return self._guards is not None and not broken_texts(self._guards, flat, ())
 
     def _inputs(self, flat: Sequence[Any]) -> tuple[Any, ...]:
         detached = [v.detach() if isinstance(v, torch.Tensor) else v for v in flat]

@@ -24,6 +24,11 @@ _PACKAGE = TorchName("torch._inductor.package.package", "package_aoti")
 _LOAD = TorchName("torch._inductor.package.package", "load_package")
 _LOAD_FROM_ARCHIVE = TorchName("torch.export.pt2_archive._package", "_load_aoti")
 _CALL = TorchName("torch.export.pt2_archive._package", "AOTICompiledModel.__call__")
+# What a program calls that does without AOTICompiledModel.
+_LOADER, _RUN, _BOXED_RUN = (
+    TorchName("torch._C", f"_aoti.AOTIModelPackageLoader.{name}")
+    for name in ("__init__", "run", "boxed_run")
+)
 _LOAD_LIBRARY = TorchName("torch._export", "aot_load")
 # Of the function that compiles.
 _PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
@@ -64,6 +69,15 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             stage=stages.RUNTIME,
             records="packages of AOTInductor that load_pt2 loads",
             wraps=(Wrap(_LOAD_FROM_ARCHIVE, _loading),),
+        ),
+        Hook(
+            stage=stages.RUNTIME,
+            records="packages of AOTInductor that the program loads with torch's own loader",
+            wraps=(
+                Wrap(_LOADER, _loading_alone),
+                Wrap(_RUN, _running),
+                Wrap(_BOXED_RUN, _running),
+            ),
         ),
         Hook(
             stage=stages.RUNTIME,
@@ -139,6 +153,42 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
         return PACKAGES.called(model, functools.partial(original, model), args, kwargs)
 
     return call
+
+
+def _loading_alone(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(loader: Any, path: Any, model_name: str = "model", *args: Any, **kwargs: Any) -> None:
+        is_own = _is_watched() and not _loads.is_inside
+        if is_own:
+            from inductoscope.doctor.inside.torchs_cpp_library import before_loading
+
+            SCOPE.guard(before_loading, path, model_name)
+        original(loader, path, model_name, *args, **kwargs)
+        if is_own:
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            SCOPE.guard(PACKAGES.note_loader, loader, path, model_name)
+
+    return load
+
+
+def _running(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def run(loader: Any, inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        if not _is_watched() or not isinstance(inputs, list):
+            return original(loader, inputs, *args, **kwargs)
+        from inductoscope.doctor.inside.checked_package import PACKAGES
+
+        def call(*flat: Any) -> Any:
+            return original(loader, list(flat), *args, **kwargs)
+
+        # It takes the tensors over, which is seen if nobody else holds them.
+        flat = tuple(inputs)
+        if original.__name__ == "boxed_run":
+            inputs.clear()
+        return PACKAGES.called(loader, call, flat, {})
+
+    return run
 
 
 def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -222,6 +222,8 @@ def nothing_found(case: ProgramCase) -> Verdict:
         "forward and backward, with types, shapes and written inputs; strides and shared memory "
         "that differ are notes" + ("; large inputs: outputs alone" if has_large else ""),
     )
+    for text in case.recording.sizes_tried[:4]:
+        result.add(f"right at other sizes that the export admits, too: {text}", "called in a fork")
     _add_uncompared(result, case)
     result.add(ELSEWHERE, f"this machine: {this_machine()}")
     return result

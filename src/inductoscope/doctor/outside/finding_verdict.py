@@ -225,7 +225,8 @@ def _summary(result: Verdict, found: Found) -> str:
     text = (found.memory_fault or found.failure.text).strip().splitlines()
     is_own = result.verdict == v.NOT_A_BUG
     what = _BROKEN_DECLARATION if is_own else v.headline(result.verdict)
-    return f"{what}{at}{who}{stage}: {text[0][:300] if text else ''}"
+    size = f"at {found.other_size}: " if found.other_size else ""
+    return f"{what}{at}{who}{stage}: {size}{text[0][:300] if text else ''}"
 
 
 def _add_evidence(result: Verdict, found: Found) -> None:
@@ -233,6 +234,9 @@ def _add_evidence(result: Verdict, found: Found) -> None:
     where = f"compile {found.compile}" + (f" in {found.process}" if found.process else "")
     for text in dict.fromkeys([failure.text[:1500], *failure.texts[:4]]):
         result.add(text, where)
+    if found.other_size:
+        text = f"it is wrong at {found.other_size}; at the program's own sizes it is right"
+        result.add(text, "the package was called at other sizes that its export admits")
     if location.text != failure.text:
         result.add(location.text[:1500], location.how)
     kernel = _kernel_of_program(found)

@@ -10,6 +10,8 @@ from inductoscope.recording.events.base import Event
 FROM_ELSEWHERE = "package "
 # Verdicts on a call with inputs that the graph was not compiled for.
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
+# Verdict on a call that is wrong outside, and right with copies of the constants it was given.
+RIGHT_WITH_COPIES = "right-with-copies"
 # Verdicts on a call that torch's own check for NaN refuses: for good reason, or so it seems.
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 
@@ -49,11 +51,20 @@ class CallsUnchecked(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class SizesTried(Event):
+    """A package was called at sizes that the program does not use. text: which graph and sizes."""
+
+    kind = "sizes-tried"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallChecked(Event):
     """A call of a compiled graph was compared with eager.
 
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
     call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
+    right-with-copies, if it is right once constants that are views are replaced by copies;
     nan-refused, if nan_asserts raised because of the program's own NaN; nan-likely, if there is
     such NaN, but it may not be what it raised for; is_exact: the same to the last bit; eager,
     compiled: seconds of the call, with its backward pass.

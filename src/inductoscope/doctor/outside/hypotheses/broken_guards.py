@@ -7,8 +7,10 @@ or raised, or killed the process, or cannot be compared.
 What it runs: Nothing.
 
 What it concludes: Not a bug in torch: which input breaks what, and how to have torch say so itself.
+A constant that is a view is an exception: nothing forbids it, and torch copies the wrong memory.
 
-How sure: Proven: the demand is in the package's own code, the input was there.
+How sure: Proven: the demand is in the package's own code, the input was there. Of a view, proven if
+the same call was right with copies of the constants.
 """
 
 from __future__ import annotations
@@ -18,7 +20,8 @@ from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
-from inductoscope.recording.events.checking import OUTSIDE, WRONG_OUTSIDE
+from inductoscope.packages.constants import is_about_view
+from inductoscope.recording.events.checking import OUTSIDE, RIGHT_WITH_COPIES, WRONG_OUTSIDE
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
@@ -47,7 +50,7 @@ def _harmful(case: ProgramCase) -> Check | None:
 
 def _what_came_of(case: ProgramCase, before: Check) -> str:
     """What came of a call; empty if it is known to be right, or if it is not known."""
-    same = [c for c in case.checks if (c.compile, c.call) == (before.compile, before.call)]
+    same = _same_call(case, before)
     wrong = next((c.text for c in same if c.verdict in (WRONG_OUTSIDE, "error")), "")
     if wrong:
         return wrong
@@ -65,7 +68,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     if before is None:
         return None
     broken, _, place = before.text.partition(" (called at ")
-    result = Verdict(
+    result = _of_view(case, before, broken) or Verdict(
         v.NOT_A_BUG,
         stages.USER,
         f"The package is called with something that it was not made for: {broken}.",
@@ -76,6 +79,28 @@ def _examine(case: ProgramCase) -> Verdict | None:
     result.add(_what_came_of(case, before), f"call {before.call} of {before.compile}")
     result.add(_OF_CONSTANTS if broken.startswith(_CONSTANT) else _TO_SEE_IT)
     return result
+
+
+def _of_view(case: ProgramCase, before: Check, broken: str) -> Verdict | None:
+    """Tensors that are as they have to be, but share a larger memory: torch takes them wrongly."""
+    wrong = next((c for c in _same_call(case, before) if c.verdict == WRONG_OUTSIDE), None)
+    if wrong is None or not all(is_about_view(text) for text in broken.split("; constant ")):
+        return None
+    is_proven = any(c.verdict == RIGHT_WITH_COPIES for c in _same_call(case, before))
+    summary = f"{v.headline(v.WRONG_RESULT)}, because load_constants of torch takes a view wrongly"
+    result = Verdict(
+        v.WRONG_RESULT, stages.RUNTIME, f"{summary}: {broken}.", "proven" if is_proven else "likely"
+    )
+    if is_proven:
+        result.add(
+            "with value.clone() in place of each of these constants, the same call is right",
+            "the package was given copies and called again, in a fork",
+        )
+    return result
+
+
+def _same_call(case: ProgramCase, before: Check) -> list[Check]:
+    return [c for c in case.checks if (c.compile, c.call) == (before.compile, before.call)]
 
 
 def _how(case: ProgramCase) -> str:

@@ -1,0 +1,73 @@
+"""A package at sizes that the program does not use: which are tried, and what a wrong one says.
+
+The package is a function here that is wrong at some sizes, so that nothing has to be compiled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch.fx import GraphModule
+
+from inductoscope.doctor.search.other_sizes import call_at_other_sizes, other_sizes
+
+
+class Doubled(torch.nn.Module):
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x * 2 + y,)
+
+
+def exported(rows: Any) -> tuple[GraphModule, tuple[torch.Tensor, ...]]:
+    inputs = torch.arange(48.0).reshape(6, 8), torch.ones(8)
+    program = torch.export.export(Doubled(), inputs, dynamic_shapes=({0: rows}, None))
+    return program.graph_module, inputs
+
+
+def compiled(wrong_at: int) -> Callable[..., Any]:
+    def call(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor]:
+        return (x * 2 + y + (len(x) == wrong_at),)
+
+    return call
+
+
+def admits_all(values: Any) -> bool:
+    return True
+
+
+def test_both_ends_and_where_vectors_end_are_tried() -> None:
+    module, inputs = exported(torch.export.Dim("rows", min=2, max=64))
+    sizes = list(other_sizes(module, inputs))
+    assert [size.value for size in sizes] == [2, 64, 63, 17, 15, 16]
+    assert sizes[0].text.endswith("(dimension 0 of input x) = 2; the export admits 2 to 64")
+    assert [size.inputs[0].shape[0] for size in sizes] == [2, 64, 63, 17, 15, 16]
+    # The program's own values, so that an index stays one that it could have.
+    assert torch.equal(sizes[1].inputs[0][6:12], inputs[0])
+    assert sizes[1].inputs[1] is inputs[1]
+
+
+def test_only_sizes_that_the_export_admits() -> None:
+    module, inputs = exported(2 * torch.export.Dim("half", min=1, max=8))
+    assert all(size.inputs[0].shape[0] % 2 == 0 for size in other_sizes(module, inputs))
+    fixed, own = exported(None)
+    assert list(other_sizes(fixed, own)) == []
+
+
+@pytest.mark.parametrize(("wrong_at", "value"), [(17, 17), (64, 64), (6, None), (100, None)])
+def test_a_size_at_which_it_is_wrong(wrong_at: int, value: int | None) -> None:
+    module, inputs = exported(torch.export.Dim("rows", min=2, max=64))
+    found = call_at_other_sizes(module, compiled(wrong_at), inputs, admits_all)
+    assert (found.wrong.value if found.wrong else None) == value
+    assert found.called[0].value == 2
+
+
+def test_what_eager_does_not_take_is_no_fault_of_the_package() -> None:
+    module, inputs = exported(torch.export.Dim("rows", min=2, max=64))
+
+    def call(x: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor]:
+        raise RuntimeError("never called")
+
+    found = call_at_other_sizes(module, call, inputs, lambda values: False)
+    assert (found.called, found.wrong) == ((), None)
