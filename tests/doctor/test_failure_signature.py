@@ -18,9 +18,11 @@ from inductoscope.doctor.failure import (
     Failure,
     advice_on_machine,
 )
+from inductoscope.doctor.repro.replaced_functions import check_tuned_operators
 from inductoscope.doctor.search.error_location import is_benchmark
 from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
 from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.errors import ToolFailure
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import KernelLaunched
@@ -197,6 +199,11 @@ def test_an_operator_that_refuses_the_inputs_of_a_benchmark() -> None:
     failure = failure_of_error(raised.value)
     assert failure.kind == ERROR
     assert is_benchmark(failure.functions)
+    # A script without the registration would not fail.
+    graph = torch.fx.Graph()
+    graph.call_function(torch.ops.signature.pick.default, (graph.placeholder("a"),) * 2)
+    with pytest.raises(ToolFailure, match=r"variants of signature\.pick\.default"):
+        check_tuned_operators(torch.fx.GraphModule({}, graph))
 
 
 def test_an_operator_that_refuses_the_programs_own_inputs_is_no_benchmark() -> None:

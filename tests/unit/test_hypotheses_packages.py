@@ -18,6 +18,7 @@ from inductoscope.recording.events.checking import (
     CppLibraryTaken,
     GraphCall,
     GraphReturned,
+    SizesTried,
 )
 from inductoscope.recording.events.checking import (
     NAN_REFUSED as REFUSED,
@@ -81,6 +82,34 @@ def test_a_constant_that_was_replaced_by_another_kind_of_tensor(tmp_path: Path) 
     assert text in found.summary
     assert any("torch.empty_like(constant)" in item["what"] for item in found.evidence)
     assert asked == []
+
+
+@pytest.mark.parametrize(("with_copies", "confidence"), [(True, "proven"), (False, "likely")])
+def test_a_constant_that_is_a_view_is_right_in_itself(
+    tmp_path: Path, with_copies: bool, confidence: str
+) -> None:
+    """Nothing forbids a view: torch copies the wrong memory, and a copy of it is right."""
+    text = "constant weight: the new one is a view of 8448 bytes; torch copies all of them"
+    events: tuple[Event, ...] = (
+        MADE_HERE,
+        checked("outside", text),
+        checked("wrong-outside", "output 0 is 3"),
+        *([checked("right-with-copies")] if with_copies else []),
+    )
+    case, asked = written_case(tmp_path, replace(ENDS_WELL, events=events))
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage, found.confidence) == ("wrong-result", "runtime", confidence)
+    assert "load_constants of torch takes a view wrongly: constant weight" in found.summary
+    assert asked == []
+
+
+def test_other_sizes_that_were_tried_are_in_the_evidence(tmp_path: Path) -> None:
+    tried = SizesTried(text="graph aoti/0: s77 = 2, s77 = 64")
+    events: tuple[Event, ...] = (MADE_HERE, HERE, checked("right", "2 values"), tried)
+    case, _ = written_case(tmp_path, replace(ENDS_WELL, events=events), plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    assert found.verdict == "clean"
+    assert any("other sizes that the export admits" in item["what"] for item in found.evidence)
 
 
 def test_what_fails_after_such_a_call_went_right_has_another_cause(tmp_path: Path) -> None:

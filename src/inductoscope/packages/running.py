@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -29,6 +30,9 @@ from inductoscope.processes.limited import (
 
 # CUDA reserves more addresses than any machine has memory.
 _NO_LIMIT_GIB = float(1 << 20)
+
+# What torch raises where a file of a package cannot be written.
+_NOT_UNPACKED = "Failed to extract zip file"
 
 STEPS = {
     "torch": "importing torch",
@@ -99,7 +103,21 @@ def run_package(
         if event.get("event") == "stage":
             on_step(STEPS.get(str(event.get("stage")), "working"))
 
-    return _outcome(run_child(program, limits_for(model, request.limits), folder, on_event), model)
+    ended = run_child(program, limits_for(model, request.limits), folder, on_event)
+    _raise_if_full(package, ended, folder)
+    return _outcome(ended, model)
+
+
+def _raise_if_full(package: Package, ended: ChildResult, folder: Path) -> None:
+    """Torch unpacks a package into the folder for temporary files."""
+    text = " ".join(str(event.get("message", "")) for event in ended.events)
+    free = shutil.disk_usage(folder).free
+    if _NOT_UNPACKED in text and free < package.bytes:
+        raise ToolFailure(
+            f"There is no room to unpack {package.path.name}: {folder.parent} has {free:,} bytes "
+            f"left, and the package has {package.bytes:,}. Make room there, or set TMPDIR to a "
+            "folder that has some."
+        )
 
 
 def child_environment(folder: Path) -> dict[str, str]:

@@ -28,6 +28,7 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.doctor.repro.own_passes import own_passes_text
+from inductoscope.doctor.repro.replaced_functions import check_tuned_operators
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
@@ -321,6 +322,8 @@ class Investigation:
         try:
             if not all([*self._smallest.recipes, *self._smallest.earlier_recipes]):
                 raise ToolFailure("a script cannot hold an input of this size or type")
+            if self._location.stage == stages.AUTOTUNE:
+                check_tuned_operators(self._smallest.module)
             own = own_passes_text() if self._location.own_pass else ""
             candidate = self._as_in_program(repeatable(self._smallest, self._oracle.forks))
             title = title_of(self._failure, candidate.flow, self._found.operations)

@@ -20,7 +20,7 @@ _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_induct
 
 TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("lowerings",),
+    "torch._inductor.lowering": ("lowerings", "user_lowerings"),
 }
 _TABLES = (
     "torch._inductor.lowering.lowerings",
@@ -41,6 +41,22 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
     if not found and not passes:
         raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
     return "\n\n\n".join(filter(None, [passes, _text(found)]))
+
+
+def check_tuned_operators(module: Any) -> None:
+    """Raises `ToolFailure` if Inductor times variants of an operator that the program registered.
+
+    They are closures of torch's, made of functions of the program: a script cannot hold them.
+    """
+    from torch._inductor.lowering import user_lowerings
+
+    names = [str(node.target) for node in module.graph.nodes if node.target in user_lowerings]
+    if names:
+        raise ToolFailure(
+            f"the program has registered variants of {names[0]} with "
+            "register_custom_op_autotuning, and a script cannot hold that registration; without "
+            "it nothing is timed, and nothing fails"
+        )
 
 
 def _file_of(name: str) -> str:
