@@ -20,7 +20,7 @@ from inductoscope.doctor.compare.bug_or_rounding import judge
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.values import run
-from inductoscope.doctor.failure import Failure
+from inductoscope.doctor.failure import HANG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import failure_of_comparison
 from inductoscope.doctor.search.forks import Forks
@@ -36,6 +36,7 @@ _MOST = 18
 # Seconds for all of them: a healthy program must not wait long.
 _SECONDS = 5.0
 _ENDLESS = 60.0
+_TO_COMPILE = 180.0
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,11 @@ class SizesCalled:
 
     def failure_of(self, candidate: Candidate | None) -> Failure | None:
         """What is wrong there, if it is wrong as well when the package is made once more."""
-        return None if candidate is None else Oracle(Forks(workers=1)).failure(candidate)
+        if candidate is None:
+            return None
+        failure = Oracle(Forks(workers=1, seconds=_TO_COMPILE)).failure(candidate)
+        # A busy machine may not be through with the compile in time.
+        return None if failure is None or failure.kind == HANG else failure
 
 
 def call_at_other_sizes(
