@@ -48,9 +48,8 @@ def check_tuned_operators(module: Any) -> None:
 
     They are closures of torch's, made of functions of the program: a script cannot hold them.
     """
-    from torch._inductor.lowering import user_lowerings
-
-    names = [str(node.target) for node in module.graph.nodes if node.target in user_lowerings]
+    registered = sys.modules["torch._inductor.lowering"].user_lowerings
+    names = [str(node.target) for node in module.graph.nodes if node.target in registered]
     if names:
         raise ToolFailure(
             f"the program has registered variants of {names[0]} with "
