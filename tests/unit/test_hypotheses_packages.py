@@ -103,6 +103,26 @@ def test_a_constant_that_is_a_view_is_right_in_itself(
     assert asked == []
 
 
+@pytest.mark.parametrize(("end", "verdict"), [(FAILS, "not-a-bug"), (ENDS_WELL, "clean")])
+def test_a_constant_that_torch_rejects_is_explained(tmp_path: Path, end: End, verdict: str) -> None:
+    """Torch says only that an API call failed. A program that goes on is not accused."""
+    text = "constant weight: the new one is on meta; the package has it on cpu"
+    own = (MADE_HERE, checked("right", "2 values"), checked("outside", text))
+    rejected = checked("rejected", "load_constants raised RuntimeError: API call failed")
+    case, _ = written_case(tmp_path, replace(end, events=(*own, rejected)), plain=[ENDS_WELL])
+    found = verdict_of_first(case)
+    assert found.verdict == verdict
+    assert (text in found.summary) == (verdict == "not-a-bug")
+
+
+def test_a_constant_that_is_a_view_may_end_the_process(tmp_path: Path) -> None:
+    text = "constant weight: the new one is a view that begins at element 1024 of its memory"
+    events = (MADE_HERE, checked("outside", text), checked("right-with-copies"), HERE)
+    case, _ = written_case(tmp_path, replace(KILLED, events=events))
+    found = verdict_of_first(case)
+    assert (found.verdict, found.stage, found.confidence) == ("crash", "runtime", "proven")
+
+
 def test_other_sizes_that_were_tried_are_in_the_evidence(tmp_path: Path) -> None:
     tried = SizesTried(text="graph aoti/0: s77 = 2, s77 = 64")
     events: tuple[Event, ...] = (MADE_HERE, HERE, checked("right", "2 values"), tried)

@@ -158,8 +158,12 @@ class Packages:
     def _noting_constants(self, original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def replace_constants(loader: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(loader, *args, **kwargs)
             given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
+            try:
+                result = original(loader, *args, **kwargs)
+            except Exception as error:
+                SCOPE.guard(self.note_rejected, loader, given, error)
+                raise
 
             def with_copies() -> None:
                 names = {"constants_map", "tensor_map"} & kwargs.keys()
@@ -188,6 +192,16 @@ class Packages:
             # Constants beside those in use, and such that the program may change later on.
             calls.replace_constants(constants, wrong, shared=not (is_used and is_copied))
             calls.with_copies = with_copies
+
+    def note_rejected(self, loader: Any, given: Mapping[str, Any], error: Exception) -> None:
+        """Torch does not take new constants, and hardly says why."""
+        model = self._models.get(loader, lambda: None)()
+        calls = None if model is None else self._loaded.get(model)
+        constants = given.get("constants_map", given.get("tensor_map", {}))
+        if calls is not None:
+            own = self._constants[model]()
+            wrong = broken_constants(own, constants, is_copied=not given.get("user_managed"))
+            calls.reject_constants([text for texts in wrong.values() for text in texts], error)
 
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]

@@ -26,6 +26,7 @@ from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.recording.events.checking import (
     FROM_ELSEWHERE,
     OUTSIDE,
+    REJECTED,
     RIGHT_WITH_COPIES,
     GraphCall,
     GraphReturned,
@@ -61,6 +62,10 @@ class CallsFromElsewhere:
     ) -> None:
         """From now on the package has other constants; `broken`: what is wrong with them."""
         self._constants.update(broken)
+
+    def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
+        """Torch has raised an error instead of taking new constants."""
+        note_rejected(self._notes, self._calls + 1, broken, error)
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         self._calls += 1
@@ -134,6 +139,11 @@ class CheckedCalls:
             else:
                 self._attributes[names[target]] = value.detach().clone()
 
+    def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
+        """Torch has raised an error instead of taking new constants."""
+        notes = CallNotes(self._program.compile_id)
+        note_rejected(notes, self._graph.calls + 1, broken, error)
+
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         flat: list[Any] = []
         SCOPE.guard(lambda: flat.extend(flat_inputs(self._structures[0], args, kwargs)))
@@ -159,24 +169,26 @@ class CheckedCalls:
         self._graph.outside = f"{'; '.join(texts)}{_called_at()}" if texts else ""
         # A package has its types, and computes no gradients, whatever the program has set.
         with torch.no_grad(), torch._C._DisableAutocast():
-            self._graph.check(self._inputs(flat))
-            if texts and all(map(is_about_view, texts)) and self._graph.calls == 1:
+            if texts and all(map(is_about_view, texts)) and self._graph.calls == 0:
                 self._try_copies(self._inputs(flat))
+            self._graph.check(self._inputs(flat))
 
     def _try_copies(self, values: tuple[Any, ...]) -> None:
-        """Whether it is right with the same constants in memory of their own."""
+        """Whether the first call is right with the same constants in memory of their own.
+
+        Before that call, which may kill the process.
+        """
         module, compiled, give = self._graph.module, self._graph.compiled, self.with_copies
         if compiled is None or give is None or not can_fork():
             return
 
         def work() -> bool:
-            before = is_right(module, compiled, values)
             give()
-            return before is False and is_right(module, compiled, values) is True
+            return is_right(module, compiled, values) is True
 
         if Forks(workers=1).ask(work).result is True:
             notes = CallNotes(self._program.compile_id)
-            notes.checked(self._graph.calls, RIGHT_WITH_COPIES, "compared with eager")
+            notes.checked(1, RIGHT_WITH_COPIES, "compared with eager")
 
     def _admits(self, values: Sequence[Any]) -> bool:
         """Whether the package's own code says that it takes these inputs."""
@@ -215,6 +227,14 @@ class CheckedCalls:
         if broken:
             notes.checked(self._graph.calls, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
         notes.checked(self._graph.calls, "skipped", self._unchecked)
+
+
+def note_rejected(notes: CallNotes, call: int, broken: Sequence[str], error: Exception) -> None:
+    """What is wrong with constants that torch does not take, if something is."""
+    if broken:
+        notes.checked(call, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
+        first = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+        notes.checked(call, REJECTED, f"load_constants raised {first[:200]}")
 
 
 def stand_in_of(program: CompiledProgram) -> str:

@@ -12,6 +12,8 @@ FROM_ELSEWHERE = "package "
 OUTSIDE, WRONG_OUTSIDE = "outside", "wrong-outside"
 # Verdict on a call that is wrong outside, and right with copies of the constants it was given.
 RIGHT_WITH_COPIES = "right-with-copies"
+# Verdict on a call that there was to be, had torch taken the constants that it was given.
+REJECTED = "rejected"
 # Verdicts on a call that torch's own check for NaN refuses: for good reason, or so it seems.
 NAN_REFUSED, NAN_LIKELY = "nan-refused", "nan-likely"
 
@@ -65,6 +67,7 @@ class CallChecked(Event):
     verdict: right, within-rounding, unsteady, skipped, eager-fails, wrong, error; outside, before a
     call with inputs that it was not compiled for, and wrong-outside if it is then wrong;
     right-with-copies, if it is right once constants that are views are replaced by copies;
+    rejected, if torch raised an error instead of taking new constants before it;
     nan-refused, if nan_asserts raised because of the program's own NaN; nan-likely, if there is
     such NaN, but it may not be what it raised for; is_exact: the same to the last bit; eager,
     compiled: seconds of the call, with its backward pass.

@@ -21,7 +21,12 @@ from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
 from inductoscope.packages.constants import is_about_view
-from inductoscope.recording.events.checking import OUTSIDE, RIGHT_WITH_COPIES, WRONG_OUTSIDE
+from inductoscope.recording.events.checking import (
+    OUTSIDE,
+    REJECTED,
+    RIGHT_WITH_COPIES,
+    WRONG_OUTSIDE,
+)
 from inductoscope.recording.signals import signal_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
@@ -54,6 +59,9 @@ def _what_came_of(case: ProgramCase, before: Check) -> str:
     wrong = next((c.text for c in same if c.verdict in (WRONG_OUTSIDE, "error")), "")
     if wrong:
         return wrong
+    rejected = next((c.text for c in same if c.verdict == REJECTED), "")
+    if rejected:
+        return "" if case.ends_well else f"{rejected}, and the program then {_how(case)}"
     if any(process.call == before.compile for process in case.recording.processes):
         return f"the program then {_how(case)}" if case.first.ending.exit_code else ""
     is_foreign = before.text.startswith(_CONSTANT) and any(c.verdict == "skipped" for c in same)
@@ -83,14 +91,15 @@ def _examine(case: ProgramCase) -> Verdict | None:
 
 def _of_view(case: ProgramCase, before: Check, broken: str) -> Verdict | None:
     """Tensors that are as they have to be, but share a larger memory: torch takes them wrongly."""
-    wrong = next((c for c in _same_call(case, before) if c.verdict == WRONG_OUTSIDE), None)
-    if wrong is None or not all(is_about_view(text) for text in broken.split("; constant ")):
+    said = {check.verdict for check in _same_call(case, before)}
+    is_wrong, dies = WRONG_OUTSIDE in said, bool(case.first.ending.signal)
+    is_view = all(is_about_view(text) for text in broken.split("; constant "))
+    if not is_view or not (is_wrong or dies):
         return None
-    is_proven = any(c.verdict == RIGHT_WITH_COPIES for c in _same_call(case, before))
-    summary = f"{v.headline(v.WRONG_RESULT)}, because load_constants of torch takes a view wrongly"
-    result = Verdict(
-        v.WRONG_RESULT, stages.RUNTIME, f"{summary}: {broken}.", "proven" if is_proven else "likely"
-    )
+    is_proven, verdict = RIGHT_WITH_COPIES in said, v.WRONG_RESULT if is_wrong else v.CRASH
+    why = f"because load_constants of torch takes a view wrongly: {broken}"
+    summary = f"{v.headline(verdict)}, {why}."
+    result = Verdict(verdict, stages.RUNTIME, summary, "proven" if is_proven else "likely")
     if is_proven:
         result.add(
             "with value.clone() in place of each of these constants, the same call is right",
