@@ -17,7 +17,7 @@ from support.visitor import Visitor
 
 VIEWS = (
     "overview", "timeline", "explorer", "passes", "scheduler",
-    "ledger", "autotune", "compiles", "kernels",
+    "ledger", "buffers", "autotune", "compiles", "kernels", "search",
 )  # fmt: skip
 
 
@@ -61,7 +61,12 @@ def test_reproducer_is_copied_as_it_is(visitor: Callable[..., Visitor]) -> None:
 
 def test_every_view_is_accessible_in_both_colours(visitor: Callable[..., Visitor]) -> None:
     """axe looks at each view as a reader meets it, with something chosen where that can be."""
-    chosen = {"explorer": "explorer?op=relu&panes=python,ir,native", "ledger": "ledger?row=2"}
+    chosen = {
+        "explorer": "explorer?op=relu&panes=python,ir,native",
+        "ledger": "ledger?row=2",
+        "buffers": "buffers?graph=0&buffer=buf2",
+        "search": "search?q=relu",
+    }
     guest = visitor("realistic", color_scheme="light")
     guest.page.evaluate((pages.STORED / "axe.min.js").read_text(encoding="utf-8"))
     for view in VIEWS:
@@ -69,7 +74,7 @@ def test_every_view_is_accessible_in_both_colours(visitor: Callable[..., Visitor
         assert _violations(guest, {}) == []
     guest.page.emulate_media(color_scheme="dark")
     guest.page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
-    for view in ("overview", "explorer", "passes", "ledger"):
+    for view in VIEWS:
         guest.visit(chosen.get(view, view))
         assert _violations(guest, {"runOnly": ["color-contrast"]}) == []
 

@@ -15,10 +15,11 @@ import pytest
 from inductoscope.analysis.rules import narrow_value
 from inductoscope.errors import UsageError
 from inductoscope.kernels.target import parse_target
+from inductoscope.model.counts import generated
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.model.native import compile_of_kernel
-from inductoscope.model.target import left_out, recording_target, target_note
+from inductoscope.model.target import left_out, recording_target, target_note, target_notes
 from inductoscope.recording.location import FOLDER_VARIABLE
 from inductoscope.targets import stand_in
 from inductoscope.targets.architectures import ARCHITECTURES, architecture, read_target
@@ -62,7 +63,16 @@ GRAPHS = {
         call("add", "add", "(mul, steps)"),
         output("add"),
     ],
+    # A library's own operator, and a call with which torch counts the use of its classes.
+    "called": [
+        placeholder("x", tensor(4, 8, requires_grad=True)),
+        call("counted", "torch._C._log_api_usage_once", "('python.nn_module',)"),
+        call("twice", "mine.twice", "(x, 2)", value=tensor(4, 8, requires_grad=True)),
+        call("relu", "torch.relu", "(twice,)", value=tensor(4, 8, requires_grad=True)),
+        output("relu"),
+    ],
 }
+CODE = {"called": "def forward(self, x):\n    twice = torch.ops.mine.twice(x, 2)\n"}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +84,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def on_cpu(place: Path) -> Path:
     """The recording of a program on the CPU."""
-    return captured(place / "recording", GRAPHS)
+    return captured(place / "recording", GRAPHS, **CODE)
 
 
 @pytest.fixture(scope="module")
@@ -100,9 +110,23 @@ def on_h100(for_h100: Path) -> Recording:
 
 def test_every_graph_is_compiled_forward_and_backward(on_h100: Recording) -> None:
     keys = {graph.key: [k.name for k in graph.kernels] for graph in on_h100.graphs}
-    assert list(keys) == ["0/0 forward", "0/0 backward", "1/0 inference", "3/0 inference"]
+    assert list(keys) == [
+        "0/0 forward", "0/0 backward", "1/0 inference", "3/0 inference", "4/0 inference",
+    ]  # fmt: skip
+    own = keys.pop("4/0 inference")
     assert all(name.startswith("triton_") for names in keys.values() for name in names)
-    assert [compile_.function for compile_ in on_h100.compiles] == ["soft", "wide", "own", "scaled"]
+    assert own[0] == "torch.ops.mine.twice.default"
+    assert own[1].startswith("triton_")
+    functions = [compile_.function for compile_ in on_h100.compiles]
+    assert functions == ["soft", "wide", "own", "scaled", "called"]
+
+
+def test_an_operator_of_a_library_is_called_and_what_is_missing_is_said(on_h100: Recording) -> None:
+    notes = [note for compile_, note in target_notes(on_h100) if compile_ == "4/0"]
+    assert notes == [
+        "mine.twice: called by its name, and taken to change none of its inputs",
+        "compiled without its backward graph: the gradient of mine.twice is not recorded",
+    ]
 
 
 def test_what_cannot_be_built_is_left_out_and_the_rest_goes_on(on_h100: Recording) -> None:
@@ -126,7 +150,7 @@ def test_it_says_that_nothing_ran_on_a_gpu(on_h100: Recording) -> None:
 @with_triton
 def test_every_kernel_goes_down_to_machine_code(on_h100: Recording) -> None:
     for graph in on_h100.graphs:
-        for kernel in graph.kernels:
+        for kernel in generated(graph):
             natives = compile_of_kernel(on_h100, kernel)
             assert natives
             for native in natives:

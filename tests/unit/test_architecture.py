@@ -91,6 +91,7 @@ MAY_IMPORT_TORCH = (
     "targets/recompile/child.py",
     "targets/recompile/compiling.py",
     "targets/recompile/operations.py",
+    "targets/recompile/own_operators.py",
     "targets/recompile/rebuilding.py",
     "targets/recompile/sizes.py",
     "targets/recompile/written_only.py",

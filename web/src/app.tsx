@@ -11,6 +11,7 @@ import { GlobalSearch } from "./search";
 import { amount, brief } from "./text";
 import { useTheme } from "./theme";
 import { Autotune } from "./views/autotune";
+import { Buffers } from "./views/buffers";
 import { Compiles } from "./views/compiles";
 import { Explorer } from "./views/explorer";
 import { Kernels } from "./views/kernels";
@@ -19,6 +20,7 @@ import { isTyping } from "./views/operations";
 import { Overview } from "./views/overview";
 import { Passes } from "./views/passes";
 import { Scheduler } from "./views/scheduler";
+import { SearchResults } from "./views/search";
 import { Timeline } from "./views/timeline";
 
 interface ViewProperties {
@@ -45,9 +47,11 @@ const VIEWS: View[] = [
     show: Ledger,
     count: ({ ledger }) => ledger.fused + ledger.refused + ledger.never,
   },
+  { name: "buffers", title: "Buffers", show: Buffers },
   { name: "autotune", title: "Autotuning", show: Autotune, count: (index) => index.autotune.searches },
   { name: "compiles", title: "Guards and breaks", show: Compiles, count: (index) => index.compiles.length },
   { name: "kernels", title: "Kernels", show: Kernels, count: generatedKernels },
+  { name: "search", title: "Search", show: SearchResults },
 ];
 
 export function App(): JSX.Element {

@@ -2,8 +2,9 @@
 
 import { EditorView } from "@codemirror/view";
 import type { JSX } from "preact";
-import { useEffect, useMemo, useRef } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { type Marks, paneState, revealLine, setMarks, showText } from "./editor";
+import { FindBar, finding } from "./find";
 
 export interface CodeProperties {
   label: string;
@@ -24,9 +25,10 @@ export function Code(properties: CodeProperties): JSX.Element {
   const onLine = useRef(properties.onLine);
   onLine.current = properties.onLine;
   const shown = useMemo(() => showText(text), [text]);
+  const [searching, setSearching] = useState(false);
 
   useEffect(() => {
-    const extra = chooser((chosen) => onLine.current?.(chosen));
+    const extra = [chooser((chosen) => onLine.current?.(chosen)), finding(() => setSearching(true))];
     const state = paneState(shown, { label, language, labels }, extra);
     view.current = new EditorView({ state, parent: parent.current! });
     return () => view.current?.destroy();
@@ -44,7 +46,18 @@ export function Code(properties: CodeProperties): JSX.Element {
     return afterFrames(3, () => revealLine(editor, line));
   }, [shown, line, revealed]);
 
-  return <div class="code" ref={parent} />;
+  return (
+    <div class="code-holder">
+      {searching ? (
+        <FindBar label={label} editor={() => view.current} onClose={() => setSearching(false)} />
+      ) : (
+        <button type="button" class="small find-opener" aria-label={`Find in ${label}`} title="Ctrl F in the pane" onClick={() => setSearching(true)}>
+          Find
+        </button>
+      )}
+      <div class="code" ref={parent} />
+    </div>
+  );
 }
 
 function afterFrames(frames: number, act: () => void): () => void {

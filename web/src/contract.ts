@@ -265,6 +265,7 @@ export interface Compile {
   package: string;
   caches: CacheLookup[];
   errors: Failure[];
+  decompositions: Map<string, number>;
 }
 
 export const readCompile: Reader<Compile> = object<Compile>({
@@ -285,6 +286,7 @@ export const readCompile: Reader<Compile> = object<Compile>({
   package: text,
   caches: list(readCacheLookup),
   errors: list(readFailure),
+  decompositions: byName(count),
 });
 
 export interface Graph {
@@ -300,6 +302,7 @@ export interface Graph {
   chunk: string;
   passes: string;
   schedule: string;
+  buffers: string;
 }
 
 export const readGraph: Reader<Graph> = object<Graph>({
@@ -315,6 +318,7 @@ export const readGraph: Reader<Graph> = object<Graph>({
   chunk: text,
   passes: text,
   schedule: text,
+  buffers: text,
 });
 
 export interface KernelRow {
@@ -404,6 +408,7 @@ export interface Index {
   ledger: LedgerHead;
   autotune: AutotuneHead;
   timeline: TimelineHead;
+  names: string;
 }
 
 export const readIndex: Reader<Index> = object<Index>({
@@ -425,6 +430,7 @@ export const readIndex: Reader<Index> = object<Index>({
   ledger: readLedgerHead,
   autotune: readAutotuneHead,
   timeline: readTimelineHead,
+  names: text,
 });
 
 export interface Pane {
@@ -463,12 +469,16 @@ export interface FormHead {
   name: string;
   config: string;
   chunk: string;
+  milliseconds: number | null;
+  ran: boolean;
 }
 
 export const readFormHead: Reader<FormHead> = object<FormHead>({
   name: text,
   config: text,
   chunk: text,
+  milliseconds: number,
+  ran: flag,
 });
 
 export interface PaneKernel {
@@ -591,6 +601,56 @@ export const readSchedule: Reader<Schedule> = object<Schedule>({
   nodes: list(readScheduleNode),
   edges: list(readScheduleEdge),
   groups: list(readScheduleGroup),
+});
+
+export interface BufferRow {
+  name: string;
+  kind: string;
+  dtype: string;
+  size: string;
+  stride: string;
+  bytes: number | null;
+  operation: string;
+  led_here: string[];
+  node: string;
+  kernel: string;
+  read_by: string[];
+  takes_over: string;
+  given_to: string;
+  part_of: string;
+}
+
+export const readBufferRow: Reader<BufferRow> = object<BufferRow>({
+  name: text,
+  kind: text,
+  dtype: text,
+  size: text,
+  stride: text,
+  bytes: whole,
+  operation: text,
+  led_here: texts,
+  node: text,
+  kernel: text,
+  read_by: texts,
+  takes_over: text,
+  given_to: text,
+  part_of: text,
+});
+
+export interface NamedThing {
+  kind: string;
+  name: string;
+  note: string;
+  graph: number | null;
+  operations: string[];
+}
+
+export const readNamedThing: Reader<NamedThing> = object<NamedThing>({
+  kind: text,
+  name: text,
+  note: text,
+  graph: whole,
+  operations: texts,
 });
 
 export interface Guards {
@@ -730,6 +790,7 @@ export const readChoice: Reader<Choice> = object<Choice>({
 export interface Search {
   graph: string;
   operation: string;
+  inputs: string[];
   winner: string;
   choices: Choice[];
 }
@@ -737,6 +798,7 @@ export interface Search {
 export const readSearch: Reader<Search> = object<Search>({
   graph: text,
   operation: text,
+  inputs: texts,
   winner: text,
   choices: list(readChoice),
 });
@@ -792,6 +854,12 @@ export const readPassesChunk: Reader<PassesChunk> = list(readPass);
 
 export type ScheduleChunk = Schedule;
 export const readScheduleChunk: Reader<ScheduleChunk> = readSchedule;
+
+export type BuffersChunk = BufferRow[];
+export const readBuffersChunk: Reader<BuffersChunk> = table(readBufferRow);
+
+export type NamesChunk = NamedThing[];
+export const readNamesChunk: Reader<NamesChunk> = table(readNamedThing);
 
 export type GuardsChunk = Guards;
 export const readGuardsChunk: Reader<GuardsChunk> = readGuards;

@@ -111,6 +111,13 @@ class Source {
       .then(() => this.announce());
   }
 
+  /** A chunk for one look at it: it is not kept, so that a search over all of them needs no memory. */
+  async read<Value>(name: string, read: (raw: unknown) => Value): Promise<Value> {
+    const known = this.entries.get(name);
+    if (known?.value !== undefined && known.generation === this.generation) return known.value as Value;
+    return read(JSON.parse(await this.load(name)));
+  }
+
   private load(name: string): Promise<string> {
     return this.index.live ? loadFromServer(name) : loadFromPage(name);
   }

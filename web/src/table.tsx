@@ -8,7 +8,7 @@ import {
   getFilteredRowModel,
   getSortedRowModel,
 } from "@tanstack/table-core";
-import type { ComponentChildren, JSX } from "preact";
+import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Empty } from "./parts";
 import { amount, brief, plural } from "./text";
@@ -133,10 +133,18 @@ function Body<Row>({ properties, found, sorting, setSorting }: BodyProperties<Ro
   const { columns, chosen } = properties;
   useRevealed(rows.reveal, chosen ? found.findIndex(chosen) : -1);
   const whole = columns.reduce((sum, column) => sum + column.width, 0);
+  const onKeyDown = useRowKeys(scroller, rows.reveal, found.length);
   const before = rows.items[0]?.start ?? 0;
   const after = rows.total - (rows.items[rows.items.length - 1]?.end ?? 0);
   return (
-    <div class="scroller" ref={scroller} tabIndex={0} role="region" aria-label={`${properties.label}, rows`}>
+    <div
+      class="scroller"
+      ref={scroller}
+      tabIndex={0}
+      role="region"
+      aria-label={`${properties.label}, rows`}
+      onKeyDown={onKeyDown}
+    >
       <table aria-rowcount={found.length + 1} style={{ minWidth: `${properties.minWidth ?? 640}px` }}>
         <colgroup>
           {columns.map((column) => (
@@ -166,6 +174,43 @@ function Body<Row>({ properties, found, sorting, setSorting }: BodyProperties<Ro
       </table>
     </div>
   );
+}
+
+const STEPS: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: 10, PageUp: -10 };
+
+/** Arrow keys walk from row to row; Enter opens the row, as a click does. */
+function useRowKeys(
+  scroller: RefObject<HTMLDivElement | null>,
+  reveal: (index: number) => void,
+  count: number,
+): (event: KeyboardEvent) => void {
+  const line = (index: number): HTMLElement | null =>
+    scroller.current?.querySelector<HTMLElement>(`tr[aria-rowindex="${index + 2}"]`) ?? null;
+  return (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey) return;
+    const row = (event.target as HTMLElement).closest<HTMLElement>("tbody tr[aria-rowindex]");
+    const current = row ? Number(row.getAttribute("aria-rowindex")) - 2 : -1;
+    if (event.key === "Enter" && event.target === row) return row?.click();
+    const next = destination(event.key, current, count);
+    if (next === null) return;
+    event.preventDefault();
+    reveal(next);
+    const focus = (left: number): void => {
+      const found = line(next);
+      if (found) found.focus({ preventScroll: true });
+      // A row far away is drawn a frame after the table has been scrolled there.
+      else if (left > 0) window.requestAnimationFrame(() => focus(left - 1));
+    };
+    focus(5);
+  };
+}
+
+function destination(key: string, current: number, count: number): number | null {
+  if (key === "Home") return 0;
+  if (key === "End") return count - 1;
+  const step = STEPS[key];
+  if (step === undefined) return null;
+  return Math.min(Math.max(current + step, 0), count - 1);
 }
 
 /** Bring the chosen row into sight once, when it becomes the chosen one. */
@@ -224,6 +269,7 @@ function Line<Row>({ row, index, properties, current }: LineProperties<Row>): JS
     <tr
       aria-rowindex={index + 2}
       aria-current={current ? "true" : undefined}
+      tabIndex={-1}
       class={onOpen ? "opens" : ""}
       onClick={() => onOpen?.(row)}
     >

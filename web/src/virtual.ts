@@ -16,13 +16,31 @@ export interface Rows {
   reveal(index: number): void;
 }
 
+/** On paper nothing scrolls: all rows are drawn, unless there are more than anyone would print. */
+const MOST_PRINTED = 5000;
+
+function usePrinting(): boolean {
+  const [printing, setPrinting] = useState(false);
+  useLayoutEffect(() => {
+    const begin = (): void => setPrinting(true);
+    const end = (): void => setPrinting(false);
+    window.addEventListener("beforeprint", begin);
+    window.addEventListener("afterprint", end);
+    return () => {
+      window.removeEventListener("beforeprint", begin);
+      window.removeEventListener("afterprint", end);
+    };
+  }, []);
+  return printing;
+}
+
 export function useRows(scroller: RefObject<HTMLElement | null>, count: number, height: number): Rows {
   const [, redraw] = useReducer((drawn: number) => drawn + 1, 0);
   const options = {
     count,
     getScrollElement: () => scroller.current,
     estimateSize: () => height,
-    overscan: 12,
+    overscan: usePrinting() ? MOST_PRINTED : 12,
     scrollToFn: elementScroll,
     observeElementRect,
     observeElementOffset,

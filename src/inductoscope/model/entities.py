@@ -197,6 +197,8 @@ class Autotune:
     operation: str
     choices: tuple[TimedChoice, ...]
     winner: str
+    # Shapes and types of what it was tuned for; empty in older recordings.
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

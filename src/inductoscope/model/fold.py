@@ -200,6 +200,7 @@ def _freeze_autotune(search: _Search, compiles: Compiles) -> E.Autotune:
             _freeze_choice(choice, search, compiles) for choice in search.start.choices if choice
         ),
         winner=search.winner,
+        inputs=search.start.inputs,
     )
 
 

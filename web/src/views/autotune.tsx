@@ -73,6 +73,7 @@ function SearchDetails({ index, search }: { index: Index; search: Search }): JSX
         )}
       </h2>
       <p>{summary(search)}</p>
+      {search.inputs.length > 0 && <p class="mono">Tuned for {brief(search.inputs.join(" × "), 400)}</p>}
       {shared.size > 0 && <p class="muted prose">Same for all choices: {brief([...shared].join(", "), 400)}</p>}
       <div class="with-details">
         <DataTable

@@ -8,7 +8,7 @@ import { useChunk } from "../data";
 import { Badge, Choices, CopyButton, Empty, Loaded } from "../parts";
 import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
-import { brief, duration, paragraph, plural } from "../text";
+import { amount, brief, duration, paragraph, plural } from "../text";
 import { CompileTable, outcomeTone } from "./compile_table";
 import { PackageParts } from "./package";
 import { CopyBlock } from "./verdict";
@@ -83,6 +83,9 @@ function Details({ index, compile }: { index: Index; compile: Compile }): JSX.El
       <Part title="Caches" none={compile.caches.length ? "" : "No cache lookup was recorded."}>
         <Caches compile={compile} />
       </Part>
+      <Part title="Decompositions" none={compile.decompositions.size ? "" : "None recorded."}>
+        <Decompositions compile={compile} />
+      </Part>
       {!compile.package && <Guards compile={compile} />}
     </section>
   );
@@ -144,6 +147,20 @@ function Errors({ errors }: { errors: Failure[] }): JSX.Element | null {
         </div>
       ))}
     </>
+  );
+}
+
+/** Operations that were written out as others; each leads to what it is searched by. */
+function Decompositions({ compile }: { compile: Compile }): JSX.Element {
+  const sorted = [...compile.decompositions].sort((left, right) => right[1] - left[1]);
+  return (
+    <p class="decompositions">
+      {sorted.map(([name, times]) => (
+        <a key={name} class="pill mono" href={address("search", { q: name.split(".").slice(0, 2).join(".") })}>
+          {brief(name, 80)} ×{amount(times)}
+        </a>
+      ))}
+    </p>
   );
 }
 

@@ -23,7 +23,8 @@ export function formChoice(chunk: LinkedPanes, selection: Selection, route: Rout
   const forms = kernel?.forms ?? [];
   const named = forms.filter((form) => form.name === route.get("form"));
   const exact = named.find((form) => form.config === route.get("config"));
-  return { kernel, form: exact ?? named[0] ?? forms[0] ?? null };
+  const ran = (some: FormHead[]): FormHead | undefined => some.find((form) => form.ran) ?? some[0];
+  return { kernel, form: exact ?? ran(named) ?? ran(forms) ?? null };
 }
 
 interface Properties {
@@ -86,7 +87,7 @@ function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }
   const { kernel, form } = choice;
   const forms = kernel?.forms ?? [];
   const names = [...new Set(forms.map((one) => one.name))];
-  const configs = forms.filter((one) => one.name === form?.name).map((one) => one.config);
+  const configs = forms.filter((one) => one.name === form?.name);
   const keep = { kernel: kernel?.id, pane: null, line: null };
   return (
     <div class="selectors">
@@ -104,16 +105,22 @@ function Selectors({ chunk, choice }: { chunk: LinkedPanes; choice: FormChoice }
           onChoose={(name) => adjust({ ...keep, form: name })}
         />
       )}
-      {configs.some(Boolean) && (
+      {configs.some((one) => one.config) && (
         <Select
           label="Config"
           value={form?.config ?? ""}
-          options={configs.map((config) => [config, config])}
+          options={configs.map((one) => [one.config, configText(one)])}
           onChoose={(config) => adjust({ ...keep, form: form?.name, config })}
         />
       )}
     </div>
   );
+}
+
+/** The configuration with its time, and whether it is the one that runs. */
+function configText(form: FormHead): string {
+  const time = form.milliseconds === null ? "" : `${duration(form.milliseconds / 1000)}${form.ran ? ", ran" : ""}: `;
+  return `${time}${form.config}`;
 }
 
 interface NativeProperties {

@@ -15,7 +15,7 @@ from inductoscope.capture.observe import (
     leave_stage,
     watch,
 )
-from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.scope import BROKEN, SCOPE
 from inductoscope.recording.events.autotuning import (
     AutotuneChosen,
     AutotuneStart,
@@ -42,6 +42,7 @@ def _selection_start(args: Arguments, kwargs: Keywords) -> Any:
             graph=SCOPE.graph,
             operation=name,
             choices=tuple(_describe_choice(choice) for choice in choices),
+            inputs=_describe_inputs(args[3] if len(args) > 3 else kwargs.get("input_nodes")),
         )
     )
     return enter_stage(stages.AUTOTUNE, detail=name)
@@ -53,6 +54,17 @@ def _selection_end(frame: Any, result: Any, args: Arguments, kwargs: Keywords) -
     chosen = result[1] if isinstance(result, tuple) and len(result) > 1 else None
     if chosen is not None:
         SCOPE.emit(AutotuneChosen(graph=graph, operation=operation, choice=_name_of(chosen)))
+
+
+def _describe_inputs(nodes: Any) -> tuple[str, ...]:
+    """Shape and type of each: what a choice is best at depends on them."""
+    described = SCOPE.guard(lambda: tuple(map(_shape, nodes or ())))
+    return () if described is BROKEN else described
+
+
+def _shape(node: Any) -> str:
+    sizes = ", ".join(map(str, node.get_size()))
+    return f"{str(node.get_dtype()).removeprefix('torch.')}[{sizes}]"
 
 
 def _describe_choice(choice: Any) -> dict[str, Any]:

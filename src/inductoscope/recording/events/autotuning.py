@@ -11,12 +11,16 @@ from inductoscope.recording.events.base import Event
 
 @dataclass(frozen=True, kw_only=True)
 class AutotuneStart(Event):
-    """Autotuning of an operation begins. choices: name, class and description of each."""
+    """Autotuning of an operation begins. choices: name, class and description of each.
+
+    inputs: the shapes and types that it is tuned for.
+    """
 
     kind = "autotune"
     graph: str = ""
     operation: str
     choices: tuple[Mapping[str, Any], ...]
+    inputs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from inductoscope.capture.failures import record_error
@@ -52,6 +53,9 @@ def compile_graph(
         return {"outcome": "left out", "reason": str(why)}
     _announce(order)
     _record_graph(order, devices)
+    notes = [*rebuilt.notes, *_default_settings(order), *_own_operators(order, rebuilt)]
+    if rebuilt.own_operators:
+        order = replace(order, learns=False)
     try:
         with as_in_dynamo(order, mode, settings):
             _compile(rebuilt)
@@ -66,7 +70,7 @@ def compile_graph(
         record_error(error, order.compile, SCOPE.failure_of(error))
         _end(order, outcome="raised", reason=reason, seconds=seconds)
         return {"outcome": "raised", "reason": reason}
-    for text in (*rebuilt.notes, *_default_settings(order)):
+    for text in notes:
         SCOPE.emit(TargetNoted(compile=order.compile, note=text))
     _end(order, outcome="compiled", reason="", seconds=time.perf_counter() - started)
     return {"outcome": "compiled", "reason": ""}
@@ -75,6 +79,14 @@ def compile_graph(
 def _default_settings(order: GraphOrder) -> Iterator[str]:
     if order.left_out:
         yield f"compiled with torch's default settings, without {', '.join(order.left_out)}"
+
+
+def _own_operators(order: GraphOrder, rebuilt: Rebuilt) -> Iterator[str]:
+    if rebuilt.own_operators:
+        names = ", ".join(name[:80] for name in rebuilt.own_operators)
+        yield f"{names}: called by its name, and taken to change none of its inputs"
+        if order.learns:
+            yield f"compiled without its backward graph: the gradient of {names} is not recorded"
 
 
 def rebuild(order: GraphOrder, devices: Mapping[str, str]) -> tuple[Any, Rebuilt]:

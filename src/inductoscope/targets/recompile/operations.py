@@ -18,7 +18,12 @@ from inductoscope.capture.graphs import target_name
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 
 TORCH_NAMES = {
-    "torch._C": ("_VariableFunctions", "_dispatch_has_kernel", "_set_grad_enabled"),
+    "torch._C": (
+        "_VariableFunctions",
+        "_dispatch_has_kernel",
+        "_log_api_usage_once",
+        "_set_grad_enabled",
+    ),
     "torch._C._nn": (),
     "torch._ops": ("OpOverload", "OpOverloadPacket"),
 }
@@ -57,6 +62,9 @@ _REFUSED_WORDS = ("file", "blob", "ptr", "storage", "dlpack", "buffer", "print",
 ATTRIBUTES = {
     "T", "mT", "H", "mH", "real", "imag", "data", "shape", "dtype", "device", "ndim", "grad",
 }  # fmt: skip
+
+# What Dynamo captures although it computes nothing: torch counts the use of its own classes.
+COMPUTES_NOTHING = ("torch._C._log_api_usage_once",)
 
 
 def resolve_function(name: str, written: str) -> Callable[..., Any]:

@@ -17,10 +17,12 @@ from inductoscope.targets.recompile.arguments import Names, read_arguments
 from inductoscope.targets.recompile.moving import Call, move_call
 from inductoscope.targets.recompile.operations import (
     ATTRIBUTES,
+    COMPUTES_NOTHING,
     check_method,
     resolve_function,
     written_calls,
 )
+from inductoscope.targets.recompile.own_operators import is_own, stand_in
 from inductoscope.targets.recompile.sizes import Sizes
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 from inductoscope.vocabulary.frames import Frame
@@ -39,6 +41,8 @@ class Rebuilt:
     module: Any
     inputs: list[Any]
     notes: list[str] = field(default_factory=list)
+    # Operators of the program's own: how their gradients are computed is not in the recording.
+    own_operators: tuple[str, ...] = ()
 
 
 class Rebuilder:
@@ -49,13 +53,14 @@ class Rebuilder:
         self._sizes = Sizes(fake_mode.shape_env)
         self._devices = devices
         self._notes: list[str] = []
+        self._own: dict[str, None] = {}
 
     def build(self, graph: FxGraph) -> Rebuilt:
         """The graph with its inputs; raises Unbuildable if the recording lacks something."""
         self._learn_sizes(graph)
         inputs: list[Any] = []
         module = self._module(graph, inputs)
-        return Rebuilt(module, inputs, self._notes)
+        return Rebuilt(module, inputs, self._notes, tuple(self._own))
 
     def _learn_sizes(self, graph: FxGraph) -> None:
         for node in graph.nodes:
@@ -77,6 +82,7 @@ class Rebuilder:
         written = written_calls(graph.code)
         for node in self._ordered(graph):
             made = self._node(built, root, graph, node, nodes, written)
+            made.meta["is_size"] = members(node.value).get("type") in ("SymInt", "int")
             nodes[node.name] = made
             _keep_place(made, node)
             if _is_input(graph, node):
@@ -85,7 +91,8 @@ class Rebuilder:
 
     def _ordered(self, graph: FxGraph) -> list[FxNode]:
         """Constants become inputs, and inputs come first."""
-        return sorted(graph.nodes, key=lambda node: not _is_input(graph, node))
+        nodes = [node for node in graph.nodes if node.target not in COMPUTES_NOTHING]
+        return sorted(nodes, key=lambda node: not _is_input(graph, node))
 
     def _node(
         self,
@@ -112,7 +119,12 @@ class Rebuilder:
         if node.op == "call_method":
             target: Any = check_method(node.target)
         elif node.op == "call_function":
-            target = resolve_function(node.target, written.get(node.name, ""))
+            called = written.get(node.name, "")
+            if is_own(called):
+                self._own[node.target] = None
+                made = stand_in(called, arguments, keywords, node.value, names)
+                return built.create_node(node.op, made, arguments, keywords, name=node.name)
+            target = resolve_function(node.target, called)
             _check_attribute(target, arguments)
         else:
             raise Unbuildable(f"{node.name} calls a module whose code is not in the recording")

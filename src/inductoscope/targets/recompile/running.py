@@ -40,7 +40,8 @@ _SETTING = re.compile(r"[A-Za-z_][\w.]{0,100}")
 class RecompileLimits:
     """What the child may use."""
 
-    seconds: float = 600.0
+    # A model of diffusers has some hundred kernels, and each is compiled in every configuration.
+    seconds: float = 1800.0
     memory_gib: float = 16.0
 
 

@@ -37,11 +37,13 @@ class Operation:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class FormHead:
-    """A native form of a kernel; `chunk` has its text."""
+    """A native form of a kernel; `chunk` has its text. `ran`: the configuration that won."""
 
     name: str
     config: str
     chunk: str
+    milliseconds: float | None
+    ran: bool
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -129,7 +131,42 @@ class Schedule:
     groups: tuple[ScheduleGroup, ...]
 
 
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class BufferRow:
+    """A buffer, an input or a constant of a graph."""
+
+    name: str
+    kind: str
+    dtype: str
+    size: str
+    stride: str
+    bytes: int | None
+    # Whose result it holds, and what else led to it.
+    operation: str
+    led_here: tuple[str, ...]
+    # The scheduler node and the kernel that write it, and the nodes that read it.
+    node: str
+    kernel: str
+    read_by: tuple[str, ...]
+    # Buffers with the same memory, before and after it, and how torch came to that.
+    takes_over: str
+    given_to: str
+    part_of: str
+
+
 # --- chunks of the whole run ----------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NamedThing:
+    """Something to search for: an operation, a source line, a scheduler node or a buffer."""
+
+    kind: str
+    name: str
+    note: str
+    graph: int | None
+    # Operations that a source line led to.
+    operations: tuple[str, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -149,6 +186,8 @@ class Search:
 
     graph: str
     operation: str
+    # Shapes and types of what it was tuned for; empty in older recordings.
+    inputs: tuple[str, ...]
     winner: str
     choices: tuple[PageChoice, ...]
 

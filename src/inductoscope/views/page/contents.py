@@ -30,6 +30,8 @@ from inductoscope.recording.values import texts
 from inductoscope.version import __version__
 from inductoscope.views.explain import STAGES, stage_summary
 from inductoscope.views.page import graph_chunks, run_chunks
+from inductoscope.views.page.buffers import buffer_rows
+from inductoscope.views.page.chunk_contract import BufferRow, NamedThing
 from inductoscope.views.page.contract import (
     AutotuneHead,
     Index,
@@ -47,6 +49,7 @@ from inductoscope.views.page.contract import (
     TimelineHead,
 )
 from inductoscope.views.page.kernel_rows import costliest, kernel_rows
+from inductoscope.views.page.names import named_things
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -91,14 +94,15 @@ class Contents:
             ledger=_ledger_head(self._ledger),
             autotune=_autotune(recording),
             timeline=TimelineHead("timeline", len(self._timeline.spans)),
+            names="names" if self._graphs else "",
         )
 
     @cached_property
     def chunks(self) -> dict[str, Chunk]:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
-        for number, (compile_, graph) in enumerate(self._graphs):
-            join = GraphJoin(self._recording, compile_, graph)
+        joins = [GraphJoin(self._recording, compile_, graph) for compile_, graph in self._graphs]
+        for number, join in enumerate(joins):
             found.update(_chunks_of_graph(number, join, self._natives, self._assembled))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
@@ -106,6 +110,8 @@ class Contents:
             package = _package_of(self._recording, compile_)
             if package is not None:
                 found[f"package-{number}"] = _package(package)
+        if joins:
+            found["names"] = lambda: PageTable.of(NamedThing, named_things(joins))
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
         return {**found, **self.chunks_of_index}
 
@@ -281,6 +287,7 @@ def _compile(recording: Recording, position: int, graphs: tuple[int, ...]) -> Pa
         package=f"package-{position}" if _package_of(recording, compile_) else "",
         caches=compile_.caches,
         errors=tuple(_failure(recording, error) for error in compile_.errors),
+        decompositions=compile_.decompositions,
     )
 
 
@@ -309,6 +316,7 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
         chunk=f"graph-{number}",
         passes=f"passes-{number}",
         schedule=f"schedule-{number}",
+        buffers=f"buffers-{number}",
     )
 
 
@@ -320,6 +328,7 @@ def _chunks_of_graph(
         f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
         f"passes-{number}": lambda: graph_chunks.passes(join),
         f"schedule-{number}": lambda: graph_chunks.schedule(join),
+        f"buffers-{number}": lambda: PageTable.of(BufferRow, buffer_rows(join)),
     }
     for form in forms:
         found[form.chunk] = graph_chunks.form_chunk(join.recording, form)

@@ -15,9 +15,11 @@ from inductoscope.analysis.fusion.row import LedgerRow
 from inductoscope.model.as_json import json_keys
 from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
 from inductoscope.views.page.chunk_contract import (
+    BufferRow,
     FormText,
     Guards,
     LinkedPanes,
+    NamedThing,
     PackageContents,
     PageTimeline,
     Pass,
@@ -210,11 +212,13 @@ class PageCompile:
     package: str
     caches: tuple[CacheLookup, ...]
     errors: tuple[PageFailure, ...]
+    # Operations that were decomposed into others, and how often.
+    decompositions: Mapping[str, int]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageGraph:
-    """One graph that Inductor compiled. `chunk`, `passes` and `schedule` name chunks."""
+    """One graph that Inductor compiled. `chunk`, `passes`, `schedule`, `buffers` name chunks."""
 
     key: str
     compile: int | None
@@ -228,6 +232,7 @@ class PageGraph:
     chunk: str
     passes: str
     schedule: str
+    buffers: str
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -300,6 +305,8 @@ class Index:
     ledger: LedgerHead
     autotune: AutotuneHead
     timeline: TimelineHead
+    # The chunk of all that the search finds besides what is here.
+    names: str
 
 
 # What a chunk holds, by how its name begins.
@@ -308,6 +315,8 @@ CHUNKS: dict[str, Any] = {
     "form": FormText,
     "passes": tuple[Pass, ...],
     "schedule": Schedule,
+    "buffers": PageTable[BufferRow],
+    "names": PageTable[NamedThing],
     "guards": Guards,
     "package": PackageContents,
     "ledger": tuple[LedgerRow, ...],

@@ -99,6 +99,7 @@ def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequ
 def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPanes:
     """The linked panes of a graph."""
     graph, calls = LinkedGraph(join), calls_by_name(join.graph)
+    launches = {found.kernel: dict(found.milliseconds) for found in join.recording.launch_configs}
     by_kernel: dict[str, list[Form]] = {}
     for form in forms:
         by_kernel.setdefault(form.kernel.name, []).append(form)
@@ -112,7 +113,7 @@ def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPa
                 first_line=first,
                 last_line=last,
                 forms=tuple(
-                    FormHead(name=form.name, config=form.config, chunk=form.chunk)
+                    _form_head(form, launches.get(kernel.name, {}))
                     for form in by_kernel.get(kernel.name, ())
                 ),
                 forms_missing=_no_forms(kernel),
@@ -120,6 +121,17 @@ def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPa
             )
             for kernel, first, last in graph.kernels
         ),
+    )
+
+
+def _form_head(form: Form, timed: Mapping[str, float]) -> FormHead:
+    """Of several launch configurations the fastest runs; one alone has nothing to win against."""
+    return FormHead(
+        name=form.name,
+        config=form.config,
+        chunk=form.chunk,
+        milliseconds=timed.get(form.config),
+        ran=bool(timed) and timed.get(form.config) == min(timed.values()),
     )
 
 

@@ -28,6 +28,7 @@ def autotune(recording: Recording) -> tuple[Search, ...]:
         Search(
             graph=graph.key,
             operation=search.operation,
+            inputs=search.inputs,
             winner=search.winner,
             choices=tuple(map(_choice, search.choices)),
         )
