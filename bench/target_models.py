@@ -37,8 +37,8 @@ MODELS = {
     "Mixtral, training": "mixtral_train",
     "Whisper's encoder": "whisper_encode",
     "CLIP": "clip_score",
-    "Stable Diffusion's UNet": "unet_denoise",
-    "LSTM, training": "nn_lstm_tagger",
+    "UNet of diffusers": "unet_denoise",
+    "LSTM": "nn_lstm_tagger",
 }
 _BEGIN, _END = "<!-- begin: ten models -->\n", "<!-- end: ten models -->\n"
 
@@ -122,7 +122,9 @@ def table(outcomes: list[Outcome], target: str) -> str:
     import torch
     import triton
 
-    about = f"torch {torch.__version__}, Triton {triton.__version__}, target {target}."
+    about = (
+        f"torch {torch.__version__}, Triton {triton.__version__}, {target}, on two shared cores."
+    )
     lines = [f"| {' | '.join(HEADINGS)} |", f"|{'---|' * len(HEADINGS)}"]
     return "\n".join([about, "", *lines, *(outcome.row for outcome in outcomes), ""])
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
@@ -147,9 +147,24 @@ class GraphJoin:
         return found
 
     def _own_expressions(self, node: FxNode) -> frozenset[str]:
-        inputs = set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name}
-        below = [self._functions[name] for name in inputs if name in self._functions]
-        return own_expressions(self._functions.get(node.name, ""), below)
+        return own_expressions(self._functions.get(node.name, ""), list(self._below(node)))
+
+    def _below(self, node: FxNode) -> Iterator[str]:
+        """The functions of an operation's inputs; a view has none, so those of its own inputs."""
+        seen, left = {node.name}, _inputs(node)
+        while left:
+            name = left.pop()
+            if name in seen:
+                continue
+            seen.add(name)
+            if self._functions.get(name):
+                yield self._functions[name]
+            elif name in self._nodes:
+                left += _inputs(self._nodes[name])
+
+    @cached_property
+    def _nodes(self) -> dict[str, FxNode]:
+        return {node.name: node for node in self.final.nodes} if self.final else {}
 
 
 def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
@@ -198,6 +213,10 @@ def _by_origin(leaves: Iterable[ScheduledNode]) -> dict[str, list[ScheduledNode]
         for origin in leaf.origins:
             found[origin].append(leaf)
     return found
+
+
+def _inputs(node: FxNode) -> list[str]:
+    return sorted(set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name})
 
 
 def _inner(lowered: LoweredNode) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from inductoscope.recording.values import members
 from inductoscope.targets.recompile.unbuildable import Unbuildable
 
-_TORCHS = ("torch", "aten", "prims", "prim", "higher_order", "inductor", "quantized", "mkldnn")
+_TORCHS = ("torch", "aten", "prims", "prim", "higher_order", "quantized", "mkldnn")
 _LARGEST = 2**62
 
 # Shape, strides, type and device of a result: a value, so that an operator is declared once.
