@@ -13,6 +13,9 @@ from inductoscope.capture.scope import SCOPE
 # A list of this many characters is literal data, not structure: left out.
 _LONG_LITERAL = re.compile(r"\[[^\[\]\n]{1000,}\]")
 
+# The path and class of each module, the outermost first.
+_ModuleStack = tuple[tuple[str, str], ...]
+
 # Arguments longer than this are literal data (a constant list), not structure.
 _LONGEST_ARGUMENTS = 2000
 
@@ -30,14 +33,19 @@ def describe_graph(module: Any, *, code: bool = True) -> dict[str, Any]:
     graph = getattr(module, "graph", module)
     owner = module if graph is not module else graph.owning_module
     stacks: dict[str, int] = {}
-    nodes = [_describe_node(node, stacks) for node in graph.nodes]
-    found = {"nodes": nodes, "stacks": list(stacks)}
+    modules: dict[_ModuleStack, int] = {}
+    nodes = [_describe_node(node, stacks, modules) for node in graph.nodes]
+    found: dict[str, Any] = {"nodes": nodes, "stacks": list(stacks)}
+    if modules:
+        found["modules"] = list(modules)
     if code:
         found.update(_code(graph), attributes=_describe_attributes(graph, owner))
     return found
 
 
-def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:
+def _describe_node(
+    node: Any, stacks: dict[str, int], modules: dict[_ModuleStack, int]
+) -> dict[str, Any]:
     meta = node.meta
     found: dict[str, Any] = {"name": node.name, "op": node.op, "target": target_name(node)}
     if node.args:
@@ -50,6 +58,9 @@ def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:
     stack = meta.get("stack_trace")
     if stack:
         found["stack"] = stacks.setdefault(stack, len(stacks))
+    inside = _module_stack(meta)
+    if inside:
+        found["modules"] = modules.setdefault(inside, len(modules))
     aten = meta.get("original_aten")
     if aten is not None:
         found["aten"] = str(aten)
@@ -57,6 +68,20 @@ def _describe_node(node: Any, stacks: dict[str, int]) -> dict[str, Any]:
     if origins:
         found["from"] = origins
     return found
+
+
+def _module_stack(meta: Any) -> _ModuleStack:
+    """The modules whose code made a node; a node of a backward graph has those of its forward."""
+    known = meta.get("nn_module_stack") or meta.get("fwd_nn_module_stack")
+    if not isinstance(known, dict):
+        return ()
+    pairs = [value for value in known.values() if isinstance(value, tuple) and len(value) == 2]
+    return tuple((str(path), _class_name(kind)) for path, kind in pairs)
+
+
+def _class_name(kind: Any) -> str:
+    name = kind if isinstance(kind, str) else getattr(kind, "__qualname__", "")
+    return str(name).rpartition(".")[2]
 
 
 def target_name(node: Any) -> str:

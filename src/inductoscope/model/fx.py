@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from inductoscope.model.entities import Recording
+from inductoscope.model.modules import Module, modules_in
 from inductoscope.recording.values import members, texts
 from inductoscope.vocabulary.frames import Frame, frames_in, innermost_users
+
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,8 @@ class FxNode:
     aten: str
     origins: tuple[str, ...]
     stack: tuple[Frame, ...]
+    # The modules whose code made it, the outermost first.
+    modules: tuple[Module, ...] = ()
 
     @property
     def place(self) -> Frame | None:
@@ -86,7 +91,9 @@ def graph_from(data: Any) -> FxGraph | None:
     if not isinstance(data, dict) or not isinstance(data.get("nodes"), list):
         return None
     stacks = [frames_in(text) for text in texts(data.get("stacks"))]
-    nodes = [_node(item, stacks) for item in data["nodes"] if isinstance(item, dict)]
+    recorded = data.get("modules")
+    modules = list(map(modules_in, recorded)) if isinstance(recorded, list) else []
+    nodes = [_node(item, stacks, modules) for item in data["nodes"] if isinstance(item, dict)]
     return FxGraph(
         nodes=tuple(nodes),
         code=str(data.get("code", "")),
@@ -95,9 +102,9 @@ def graph_from(data: Any) -> FxGraph | None:
     )
 
 
-def _node(item: dict[str, Any], stacks: list[tuple[Frame, ...]]) -> FxNode:
-    index = item.get("stack")
-    known = isinstance(index, int) and 0 <= index < len(stacks)
+def _node(
+    item: dict[str, Any], stacks: list[tuple[Frame, ...]], modules: list[tuple[Module, ...]]
+) -> FxNode:
     return FxNode(
         name=str(item.get("name", "")),
         op=str(item.get("op", "")),
@@ -107,7 +114,8 @@ def _node(item: dict[str, Any], stacks: list[tuple[Frame, ...]]) -> FxNode:
         value=item.get("value"),
         aten=str(item.get("aten", "")),
         origins=texts(item.get("from")),
-        stack=stacks[index] if known and isinstance(index, int) else (),
+        stack=_at(stacks, item.get("stack")),
+        modules=_at(modules, item.get("modules")),
     )
 
 
@@ -123,3 +131,8 @@ def describe_value(value: Any) -> str:
     kind = str(value["dtype"]).removeprefix("torch.")
     device = str(value.get("device", ""))
     return f"{kind}[{shape}]" + (f" {device}" if device != "cpu" else "")
+
+
+def _at(known: list[tuple[Item, ...]], index: Any) -> tuple[Item, ...]:
+    """What nodes share is recorded once, and named by its place."""
+    return known[index] if isinstance(index, int) and 0 <= index < len(known) else ()

@@ -54,6 +54,8 @@ class DeviceTimes:
 
     # By call of a kernel: the time of everything that it launched.
     busy: dict[SiteRange, int] = field(default_factory=dict)
+    # By call of a kernel: from the start of the first thing launched to the end of the last.
+    sites: dict[SiteRange, tuple[int, int]] = field(default_factory=dict)
     # By graph and call: from the start of its first kernel to the end of its last.
     spans: dict[tuple[int, int], tuple[int, int]] = field(default_factory=dict)
     # What no range launched, by name: a CUDA graph replays kernels without its wrapper.
@@ -79,10 +81,16 @@ def device_times(events: Iterable[TraceEvent]) -> DeviceTimes:
             found.others.setdefault(event.name, []).append(event.duration)
             continue
         found.busy[where] = found.busy.get(where, 0) + event.duration
-        key, end = (where.graph, where.call), event.start + event.duration
-        first, last = found.spans.get(key, (event.start, end))
-        found.spans[key] = min(first, event.start), max(last, end)
+        span = event.start, event.start + event.duration
+        found.sites[where] = _around(found.sites.get(where, span), span)
+        key = where.graph, where.call
+        found.spans[key] = _around(found.spans.get(key, span), span)
     return found
+
+
+def _around(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:
+    """From the earlier beginning to the later end."""
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 class _Ranges:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,27 +13,75 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.profiling.call_clock import Reservoir
 from inductoscope.profiling.kernels import timed_wrappers
-from inductoscope.profiling.kernels.device_trace import SiteRange, times_of_sites
+from inductoscope.profiling.kernels.device_trace import DeviceTimes, SiteRange, times_of_sites
 from inductoscope.profiling.kernels.kernel_times import (
     CLOCK,
     MOST_SIZES,
     WHOLE,
     GraphTimes,
+    KernelSpan,
     SiteTimes,
+    WholeCall,
 )
-from inductoscope.profiling.kernels.timed_wrappers import TimedWrapper, timed_wrapper
+from inductoscope.profiling.kernels.timed_wrappers import Site, TimedWrapper, timed_wrapper
 
 if TYPE_CHECKING:
     from inductoscope.profiling.kernels.gpu_clock import GpuClock
 
 # Calls of one kernel whose times are kept.
 _MOST_KEPT = 512
+# Calls of a wrapper that are kept as they were, with the times of all kernels.
+_MOST_WHOLE = 8
 
 _Sizes = tuple[tuple[str, int], ...]
 
 
 def _few() -> Reservoir:
     return Reservoir(_MOST_KEPT)
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a wrapper: when it began, how long it took, and the times of its kernels."""
+
+    begun: int
+    duration: int
+    times: Sequence[int]
+
+
+@dataclass
+class _KeptCalls:
+    """Some calls of a wrapper as they were, each with the same chance to be among them."""
+
+    count: int = 0
+    kept: list[_Call] = field(default_factory=list)
+    # Of its own: the program's random numbers stay as they are.
+    _random: random.Random = field(default_factory=lambda: random.Random(0))
+
+    def add(self, call: _Call) -> None:
+        """One more call."""
+        self.count += 1
+        if len(self.kept) < _MOST_WHOLE:
+            self.kept.append(call)
+            return
+        place = self._random.randrange(self.count)
+        if place < _MOST_WHOLE:
+            self.kept[place] = call
+
+    def usual(self, sites: Sequence[Site]) -> WholeCall | None:
+        """The call in the middle, by time."""
+        if not self.kept:
+            return None
+        call = sorted(self.kept, key=lambda one: one.duration)[len(self.kept) // 2]
+        found = sorted(zip(*(iter(call.times),) * 3, strict=True), key=lambda item: item[1])
+        return WholeCall(
+            call.duration,
+            tuple(
+                KernelSpan(sites[n].line, sites[n].kernel, begin - call.begun, end - begin)
+                for n, begin, end in found
+                if end >= begin >= call.begun
+            ),
+        )
 
 
 @dataclass
@@ -45,15 +94,14 @@ class _CallsOfSizes:
     calls: int = 0
     first: int = 0
     first_sites: dict[int, int] = field(default_factory=dict)
+    as_they_were: _KeptCalls = field(default_factory=_KeptCalls)
 
-    def note(self, times: Sequence[int], duration: int | None, in_parts: int) -> int:
+    def note(self, times: Sequence[int]) -> int:
         """`times`: number of a site, begin, end, and so on. The first call is kept apart.
 
-        `in_parts` is the time of kernels in parts of the graph that ended before. Returns the time
-        of these kernels.
+        Returns the time of these kernels.
         """
         is_first, busy = not self.calls, 0
-        self.calls += duration is not None
         for place in range(0, len(times), 3):
             took = times[place + 2] - times[place + 1]
             if took < 0:
@@ -63,13 +111,19 @@ class _CallsOfSizes:
                 self.first_sites[times[place]] = took
             else:
                 self.sites[times[place]].add(took)
-        if duration is not None and duration >= 0:
-            if is_first:
-                self.first = duration
-            else:
-                self.whole.add(duration)
-                self.between.add(max(0, duration - busy - in_parts))
         return busy
+
+    def note_whole(self, call: _Call, busy: int) -> None:
+        """The whole wrapper has ended; `busy` is the time of all its kernels."""
+        self.calls += 1
+        if call.duration < 0:
+            return  # The clock was set back.
+        if self.calls == 1:
+            self.first = call.duration
+        else:
+            self.whole.add(call.duration)
+            self.between.add(max(0, call.duration - busy))
+            self.as_they_were.add(call)
 
 
 class TimedGraph:
@@ -86,8 +140,8 @@ class TimedGraph:
         self.number = 0
         self.sizes_of_calls: dict[int, _Sizes] = {}
         self._by_sizes: dict[_Sizes, _CallsOfSizes] = {}
-        # By thread: the time of kernels in parts of the call that is under way.
-        self._in_parts: dict[int, int] = {}
+        # By thread: the times of kernels in parts of the call that is under way, and their sum.
+        self._in_parts: dict[int, tuple[list[int], int]] = {}
         self._other_sizes = 0
         self._lock = threading.Lock()
 
@@ -104,17 +158,20 @@ class TimedGraph:
                     self.sizes_of_calls[self.number] = key
                 self.number += 1
             thread = threading.get_ident()
-            in_parts = self._in_parts.get(thread, 0)
-            self._in_parts[thread] = 0
+            earlier, busy = self._in_parts.get(thread, ([], 0))
+            self._in_parts[thread] = ([], 0)
             calls = self._by_sizes.get(key)
             if calls is None:
                 if len(self._by_sizes) >= MOST_SIZES:
                     self._other_sizes += 1
                     return
                 calls = self._by_sizes[key] = _CallsOfSizes([_few() for _ in self.sites])
-            busy = calls.note(times, duration, in_parts)
-            if not is_entry:
-                self._in_parts[thread] = in_parts + busy
+            busy += calls.note(times)
+            every = [*earlier, *times] if earlier else times
+            if duration is None:
+                self._in_parts[thread] = (list(every), busy)
+            else:
+                calls.note_whole(_Call(begun, duration, every), busy)
 
     def as_data(self) -> list[GraphTimes]:
         """What was measured so far, for each set of sizes."""
@@ -139,6 +196,7 @@ class TimedGraph:
             ),
             threads=len(self._in_parts),
             other_sizes=self._other_sizes,
+            usual=calls.as_they_were.usual(self.sites),
         )
 
 
@@ -246,6 +304,7 @@ def _on_gpu(number: int, graph: TimedGraph) -> Iterator[GraphTimes]:
             how=gpu.how,
             sample=tuple(spans),
             between=tuple(gaps),
+            usual=_usual_on_gpu(gpu.times, number, calls or traced, graph.sites),
             sites=tuple(
                 SiteTimes(site.line, site.kernel, sample=tuple(took))
                 if is_only
@@ -254,3 +313,20 @@ def _on_gpu(number: int, graph: TimedGraph) -> Iterator[GraphTimes]:
                 if (took := sites.get(site.number, []))
             ),
         )
+
+
+def _usual_on_gpu(
+    times: DeviceTimes, graph: int, calls: Sequence[int], sites: Sequence[Site]
+) -> WholeCall | None:
+    """The call in the middle, by time, as the GPU saw it."""
+    spans = {call: times.spans[graph, call] for call in calls if (graph, call) in times.spans}
+    if not spans:
+        return None
+    middle = sorted(spans, key=lambda call: spans[call][1] - spans[call][0])[len(spans) // 2]
+    begin, end = spans[middle]
+    found = [
+        KernelSpan(sites[where.site].line, sites[where.site].kernel, first - begin, last - first)
+        for where, (first, last) in times.sites.items()
+        if (where.graph, where.call) == (graph, middle) and where.site < len(sites)
+    ]
+    return WholeCall(end - begin, tuple(sorted(found, key=lambda span: span.start)))

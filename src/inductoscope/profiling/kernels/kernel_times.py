@@ -43,6 +43,24 @@ class SiteTimes:
 
 
 @dataclass(frozen=True)
+class KernelSpan:
+    """One call of a kernel, from the beginning of the wrapper's call on; in nanoseconds."""
+
+    line: int
+    kernel: str
+    start: int
+    duration: int
+
+
+@dataclass(frozen=True)
+class WholeCall:
+    """One call of a wrapper as it was, with its kernels in the order in which they ran."""
+
+    duration: int
+    kernels: tuple[KernelSpan, ...] = ()
+
+
+@dataclass(frozen=True)
 class GraphTimes:
     """The calls of one wrapper with one set of sizes; times in nanoseconds."""
 
@@ -63,6 +81,8 @@ class GraphTimes:
     threads: int = 1
     # Calls with sizes beyond the most that are kept apart.
     other_sizes: int = 0
+    # A call that took about as long as most.
+    usual: WholeCall | None = None
 
     @property
     def seconds(self) -> Sample:
