@@ -16,7 +16,7 @@ from support.examples import stored
 from support.visitor import Visitor
 
 VIEWS = (
-    "overview", "timeline", "explorer", "passes", "scheduler",
+    "overview", "timeline", "runtime", "explorer", "passes", "scheduler",
     "ledger", "buffers", "autotune", "compiles", "kernels", "search",
 )  # fmt: skip
 
@@ -29,8 +29,8 @@ def test_findings_come_first_and_the_worst_before_the_others(
     (verdict,) = guest.all(".verdict-line")
     assert "sigmoid and mul gives other values" in verdict
     assert guest.page.title() == "train.py: Overview"
-    # Only the graph that the verdict is about.
-    assert guest.page.evaluate("window.inflated") == 1
+    # The graph that the verdict is about, the tree of modules, and the causes of refused fusions.
+    assert guest.page.evaluate("window.inflated") == 3
 
 
 def test_verdict_opens_the_code_that_it_is_about(visitor: Callable[..., Visitor]) -> None:
@@ -46,9 +46,13 @@ def test_verdict_opens_the_code_that_it_is_about(visitor: Callable[..., Visitor]
 
 
 def test_costs_say_what_was_measured_and_what_is_a_model(visitor: Callable[..., Visitor]) -> None:
-    compiling, running = visitor("realistic").all(".costs h2")
-    assert compiling.endswith("in all stages, measured")
-    assert running == "Running: at least 384 KiB moved, modelled"
+    """Measured where `profile` has run, else bytes of a model."""
+    guest = visitor("realistic")
+    assert ", measured; " in guest.page.locator("#compile-cost").inner_text()
+    assert guest.all("#run-cost") == ["Running: 12.3 ms in kernels, measured"]
+    guest = visitor("unprofiled")
+    assert guest.all("#run-cost") == ["Running: at least 384 KiB moved, modelled"]
+    assert "modelled" in guest.page.locator(".treemap").get_attribute("aria-label")
 
 
 def test_reproducer_is_copied_as_it_is(visitor: Callable[..., Visitor]) -> None:
@@ -476,5 +480,7 @@ def test_live_page_follows_the_run(browser: Any, tmp_path: Path) -> None:
     page.get_by_role("navigation").get_by_role("link", name="Kernels").click()
     page.get_by_role("button", name="triton_poi_fused").click()
     page.wait_for_selector("[data-pane=kernel] .cm-line")
-    assert [name for name in asked if name] == ["index.json", "chunk/graph-0"]
+    # The picture of the whole model is made when the program has ended.
+    assert next(name for name in asked if name) == "index.json"
+    assert {"chunk/modules", "chunk/ledger", "chunk/graph-0"} == set(asked) - {"", "index.json"}
     context.close()

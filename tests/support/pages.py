@@ -64,6 +64,14 @@ def realistic() -> PageData:
     return stored["index"], stored["chunks"]
 
 
+def unprofiled() -> PageData:
+    """The same without measured times."""
+    index, chunks = realistic()
+    kernels = chunks["modules"]["kernels"]
+    kernels["rows"] = [[*row[:-1], None] for row in kernels["rows"]]
+    return {**index, "profile": None}, chunks
+
+
 def empty() -> PageData:
     """A program in which nothing was compiled."""
     return {"schema": 1, "title": "nothing.py", "notes": ["Nothing was compiled."]}, {}

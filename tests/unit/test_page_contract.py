@@ -15,8 +15,9 @@ import pytest
 from inductoscope.model.fold import load
 from inductoscope.views.page.chunk_contract import LineNumber
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.page.contract import CHUNKS, UNREAD, Index, PageTable
+from inductoscope.views.page.contract import CHUNKS, UNREAD, Index
 from inductoscope.views.page.packing import compact
+from inductoscope.views.page.profile_contract import PageTable
 from inductoscope.views.page.typescript import classes, contract_text, hints_of
 from support import pages
 from support.examples import NAMES, stored

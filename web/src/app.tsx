@@ -19,6 +19,7 @@ import { Ledger } from "./views/ledger";
 import { isTyping } from "./views/operations";
 import { Overview } from "./views/overview";
 import { Passes } from "./views/passes";
+import { RunTime } from "./views/run_time";
 import { Scheduler } from "./views/scheduler";
 import { SearchResults } from "./views/search";
 import { Timeline } from "./views/timeline";
@@ -38,6 +39,7 @@ interface View {
 const VIEWS: View[] = [
   { name: "overview", title: "Overview", show: Overview, count: (index) => index.findings.length },
   { name: "timeline", title: "Timeline", show: Timeline, count: (index) => index.timeline.spans },
+  { name: "runtime", title: "Run time", show: RunTime, count: (index) => index.profile?.kernels ?? 0 },
   { name: "explorer", title: "Linked panes", show: Explorer, count: (index) => index.graphs.length },
   { name: "passes", title: "Passes", show: Passes },
   { name: "scheduler", title: "Scheduler graph", show: Scheduler },

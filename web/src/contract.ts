@@ -389,6 +389,28 @@ export const readTimelineHead: Reader<TimelineHead> = object<TimelineHead>({
   spans: count,
 });
 
+export interface ModulesHead {
+  chunk: string;
+}
+
+export const readModulesHead: Reader<ModulesHead> = object<ModulesHead>({
+  chunk: text,
+});
+
+export interface ProfileHead {
+  chunk: string;
+  kernels: number;
+  seconds: number;
+  headline: string;
+}
+
+export const readProfileHead: Reader<ProfileHead> = object<ProfileHead>({
+  chunk: text,
+  kernels: count,
+  seconds: real,
+  headline: text,
+});
+
 export interface Index {
   schema: number;
   inductoscope: string;
@@ -409,6 +431,8 @@ export interface Index {
   autotune: AutotuneHead;
   timeline: TimelineHead;
   names: string;
+  modules: ModulesHead;
+  profile: ProfileHead | null;
 }
 
 export const readIndex: Reader<Index> = object<Index>({
@@ -431,6 +455,8 @@ export const readIndex: Reader<Index> = object<Index>({
   autotune: readAutotuneHead,
   timeline: readTimelineHead,
   names: text,
+  modules: readModulesHead,
+  profile: orNull(readProfileHead),
 });
 
 export interface Pane {
@@ -454,6 +480,7 @@ export const readPane: Reader<Pane> = object<Pane>({
 export interface Operation {
   name: string;
   label: string;
+  module: string;
   lines: Map<string, number[]>;
   leads: Map<string, number[]>;
 }
@@ -461,6 +488,7 @@ export interface Operation {
 export const readOperation: Reader<Operation> = object<Operation>({
   name: text,
   label: text,
+  module: text,
   lines: byName(lineNumbers),
   leads: byName(lineNumbers),
 });
@@ -843,6 +871,180 @@ export const readTimeline: Reader<Timeline> = object<Timeline>({
   spans: list(readSpan),
 });
 
+export interface Module {
+  path: string;
+  label: string;
+  kind: string;
+  parent: number | null;
+  operations: number;
+  graphs: number[];
+  alike: number | null;
+}
+
+export const readModule: Reader<Module> = object<Module>({
+  path: text,
+  label: text,
+  kind: text,
+  parent: whole,
+  operations: count,
+  graphs: wholes,
+  alike: whole,
+});
+
+export interface ModuleKernel {
+  module: number;
+  graph: number;
+  id: string;
+  name: string;
+  calls: number;
+  bytes: number | null;
+  seconds: number | null;
+}
+
+export const readModuleKernel: Reader<ModuleKernel> = object<ModuleKernel>({
+  module: count,
+  graph: count,
+  id: text,
+  name: text,
+  calls: count,
+  bytes: whole,
+  seconds: number,
+});
+
+export interface ModuleTree {
+  modules: Module[];
+  kernels: ModuleKernel[];
+}
+
+export const readModuleTree: Reader<ModuleTree> = object<ModuleTree>({
+  modules: table(readModule),
+  kernels: table(readModuleKernel),
+});
+
+export interface ProfiledKernel {
+  graph: number | null;
+  id: string;
+  name: string;
+  device: string;
+  sizes: string;
+  calls: number;
+  median: number;
+  low: number;
+  high: number;
+  total: number;
+  lost: number;
+  bytes: number | null;
+  flops: number | null;
+  floor: number | null;
+  limit: string;
+  operations: string;
+  places: string[];
+}
+
+export const readProfiledKernel: Reader<ProfiledKernel> = object<ProfiledKernel>({
+  graph: whole,
+  id: text,
+  name: text,
+  device: text,
+  sizes: text,
+  calls: count,
+  median: real,
+  low: real,
+  high: real,
+  total: real,
+  lost: real,
+  bytes: whole,
+  flops: whole,
+  floor: number,
+  limit: text,
+  operations: text,
+  places: texts,
+});
+
+export interface UsualKernel {
+  id: string;
+  name: string;
+  start: number;
+  seconds: number;
+}
+
+export const readUsualKernel: Reader<UsualKernel> = object<UsualKernel>({
+  id: text,
+  name: text,
+  start: real,
+  seconds: real,
+});
+
+export interface ProfiledGraph {
+  graph: number | null;
+  key: string;
+  function: string;
+  sizes: string;
+  device: string;
+  measured_by: string;
+  calls: number;
+  median: number;
+  low: number;
+  high: number;
+  eager: number | null;
+  slower_than_eager: boolean;
+  usual: number | null;
+  kernels: UsualKernel[];
+}
+
+export const readProfiledGraph: Reader<ProfiledGraph> = object<ProfiledGraph>({
+  graph: whole,
+  key: text,
+  function: text,
+  sizes: text,
+  device: text,
+  measured_by: text,
+  calls: count,
+  median: real,
+  low: real,
+  high: real,
+  eager: number,
+  slower_than_eager: flag,
+  usual: number,
+  kernels: table(readUsualKernel),
+});
+
+export interface ProfiledMachine {
+  device: string;
+  name: string;
+  threads: number;
+  measured: string;
+  bandwidth: number;
+  cached_bandwidth: number;
+  matrix: Map<string, number>;
+}
+
+export const readProfiledMachine: Reader<ProfiledMachine> = object<ProfiledMachine>({
+  device: text,
+  name: text,
+  threads: count,
+  measured: text,
+  bandwidth: real,
+  cached_bandwidth: real,
+  matrix: byName(real),
+});
+
+export interface Profile {
+  headline: string;
+  kernels: ProfiledKernel[];
+  graphs: ProfiledGraph[];
+  machines: ProfiledMachine[];
+  notes: string[];
+}
+
+export const readProfile: Reader<Profile> = object<Profile>({
+  headline: text,
+  kernels: table(readProfiledKernel),
+  graphs: list(readProfiledGraph),
+  machines: list(readProfiledMachine),
+  notes: texts,
+});
+
 export type GraphChunk = LinkedPanes;
 export const readGraphChunk: Reader<GraphChunk> = readLinkedPanes;
 
@@ -875,6 +1077,12 @@ export const readAutotuneChunk: Reader<AutotuneChunk> = list(readSearch);
 
 export type TimelineChunk = Timeline;
 export const readTimelineChunk: Reader<TimelineChunk> = readTimeline;
+
+export type ModulesChunk = ModuleTree;
+export const readModulesChunk: Reader<ModulesChunk> = readModuleTree;
+
+export type ProfileChunk = Profile;
+export const readProfileChunk: Reader<ProfileChunk> = readProfile;
 
 export type Confidence = "proven" | "likely" | "unknown";
 export const CONFIDENCES: Record<Confidence, string> = {

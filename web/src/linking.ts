@@ -50,12 +50,14 @@ export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, fo
   const line = route.position("line") ?? 0;
   const kernel = route.get("kernel");
   const names = new Set(route.all("op"));
+  const module = route.get("module");
   return { operations: selected(), pane, line, kernel };
 
   function selected(): number[] {
     if (pane === NATIVE && line) return operationsOfForm(chunk, lines, form, kernel, line);
     if (pane && line) return lines.get(pane)?.get(line) ?? [];
     if (names.size) return positions((operation) => names.has(operation.name));
+    if (module) return positions((operation) => isPartOf(operation.module, module));
     const found = kernelById(chunk, kernel);
     return found ? operationsOfKernel(chunk, found) : [];
   }
@@ -63,6 +65,11 @@ export function readSelection(route: Route, chunk: LinkedPanes, lines: Lines, fo
   function positions(wanted: (operation: LinkedPanes["operations"][number]) => boolean): number[] {
     return chunk.operations.flatMap((operation, place) => (wanted(operation) ? [place] : []));
   }
+}
+
+/** A path names a module and all its parts: h.0 has h.0.attn, and not h.01. */
+function isPartOf(path: string, module: string): boolean {
+  return path === module || path.startsWith(`${module}.`);
 }
 
 /** Two library calls may have the same name; then only the id says which is meant. */

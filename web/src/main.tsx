@@ -2,6 +2,7 @@
 import "./style/colours.css";
 import "./style/frame.css";
 import "./style/views.css";
+import "./style/run_time.css";
 
 import { render } from "preact";
 import { App } from "./app";

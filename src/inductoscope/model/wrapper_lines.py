@@ -7,7 +7,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.model.entities import Kernel
+from inductoscope.model.entities import InductorGraph, Kernel, Recording
 from inductoscope.model.operator_names import called_names, scheduler_names
 from inductoscope.model.wrapper_calls import KernelCall, calls_by_line, run_function
 
@@ -40,6 +40,12 @@ def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
     start = next((n for n, line in enumerate(every) if _CALLING.match(line)), len(every))
     lines = tuple(every[start:])
     return WrapperLines("python", start + 1, lines, dict(_called_in_python(lines, kernels)))
+
+
+def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Kernel]:
+    """The kernel that each line of a graph's wrapper calls, by the number of the line."""
+    found = wrapper_lines(recording.payload(graph.wrapper), graph.kernels)
+    return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
 
 
 def _called_in_python(

@@ -10,9 +10,10 @@ from pathlib import Path
 
 from inductoscope.profiling.statistics import Sample
 from inductoscope.recording.codec import decode, encode
+from inductoscope.recording.layout import PROFILE
 
 # In the folder of a run; one file per process that made a compiled call.
-FOLDER = "profile"
+FOLDER = PROFILE
 SUFFIX = ".times.json"
 
 # What a call was of.

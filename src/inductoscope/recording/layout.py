@@ -11,6 +11,8 @@ MANIFEST = "recording.json"
 VERDICT = "verdict.json"
 # What else the doctor writes: its journal, the reproducer, further runs.
 EXAMINATION = "doctor"
+# What `profile` measured, and the results.
+PROFILE = "profile"
 # The private cache of a run that compiles everything.
 CACHE = "cache"
 STREAMS = "streams"

@@ -16,6 +16,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 RUN_TWICE = {"cache_hit"}
+PROFILED = {"profiled_layers"}
 
 
 def main() -> None:
@@ -36,7 +37,8 @@ def record(folder: Path) -> None:
         environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": cache}
         for _ in range(1 + (folder.name in RUN_TWICE)):
             shutil.rmtree(target, ignore_errors=True)
-            command = [sys.executable, "-m", "inductoscope", "run", "--quiet", "--output"]
+            how = ["profile", "--no-eager"] if folder.name in PROFILED else ["run"]
+            command = [sys.executable, "-m", "inductoscope", *how, "--quiet", "--output"]
             command += [str(target), "script.py"]
             subprocess.run(command, cwd=folder, env=environment, check=False)
         neutralise(target, {cache: "/cache"})

@@ -1,39 +1,66 @@
-/** What compiling and running cost, in a sentence and a picture each. */
+/** What compiling and running cost: a sentence and a picture each, every part of them a link. */
 
 import type { JSX } from "preact";
-import type { KernelRow, StageTime } from "../contract";
+import { useMemo } from "preact/hooks";
+import { readLedger } from "../chunks";
+import { type KernelRow, readModulesChunk } from "../contract";
+import { useChunk } from "../data";
+import { type ModuleNode, buildTree, isMeasured } from "../modules";
+import { Loaded } from "../parts";
 import { address } from "../route";
 import type { Index } from "../schema";
 import { brief, bytes, duration, plural } from "../text";
+import { type Cause, causesOf } from "./ledger";
+import { ModelTree } from "./model_tree";
+import { RunTreemap } from "./treemap";
 
-const MOST = 8;
+const MOST_CAUSES = 4;
 
 export function Costs({ index }: { index: Index }): JSX.Element | null {
+  // While a program runs, this would be made anew with every change.
+  const chunk = useChunk(index.finished ? index.modules.chunk : "", readModulesChunk);
+  const roots = useMemo(() => (chunk.state === "ready" ? buildTree(chunk.value) : []), [chunk.state === "ready" && chunk.value]);
   if (index.graphs.length === 0) return null;
   return (
-    <div class="costs">
+    <>
       <CompileCost index={index} />
-      <RunCost rows={index.kernels} />
-    </div>
+      <section aria-labelledby="run-cost">
+        <Loaded chunk={chunk} none={<RunSentence index={index} roots={[]} />}>
+          {() => <RunCost index={index} roots={roots} />}
+        </Loaded>
+      </section>
+      {chunk.state === "ready" && <ModelTree roots={roots} />}
+    </>
   );
 }
 
+// --- compiling -----------------------------------------------------------------------------------
+
 function CompileCost({ index }: { index: Index }): JSX.Element {
   const total = index.stages.reduce((sum, stage) => sum + stage.seconds, 0);
-  const stages = [...index.stages].sort((left, right) => right.seconds - left.seconds);
+  const stages = [...index.stages].filter((stage) => stage.seconds > 0).sort((left, right) => right.seconds - left.seconds);
+  const first = stages[0];
   return (
     <section aria-labelledby="compile-cost">
-      <h2 id="compile-cost">Compiling: {duration(total)} in all stages, measured</h2>
+      <h2 id="compile-cost">
+        Compiling: {duration(total)}, measured
+        {first && `; ${percent(first.seconds, total)} in ${brief(first.name, 40)}`}
+      </h2>
+      <div class="stacked" role="group" aria-label="Seconds of each stage">
+        {stages.map((stage, place) => (
+          <a
+            key={stage.name}
+            class={`stage-${place % 16}`}
+            style={{ width: `${(100 * stage.seconds) / Math.max(total, 1e-12)}%` }}
+            href={address("timeline", { as: "sum" })}
+            title={brief(`${stage.name}: ${duration(stage.seconds)}, ${percent(stage.seconds, total)}`, 120)}
+            aria-label={brief(`${stage.name}: ${duration(stage.seconds)}, ${percent(stage.seconds, total)}`, 120)}
+          >
+            {brief(stage.name, 30)} {duration(stage.seconds)}
+          </a>
+        ))}
+      </div>
       <CompilerSentence rows={index.kernels} />
-      <Bars
-        label="Seconds per stage"
-        bars={stages.slice(0, MOST).map((stage: StageTime) => ({
-          name: stage.name,
-          value: stage.seconds,
-          text: `${duration(stage.seconds)}, ${percent(stage.seconds, total)}`,
-          link: address("timeline"),
-        }))}
-      />
     </section>
   );
 }
@@ -46,34 +73,84 @@ function CompilerSentence({ rows }: { rows: KernelRow[] }): JSX.Element | null {
   const seconds = compiled.reduce((sum, row) => sum + (row.seconds ?? 0), 0);
   return (
     <p class="prose">
-      C++ and Triton compilers ran for {duration(seconds)} on {plural(compiled.length, "kernel")}; the slowest took{" "}
-      {duration(slowest.seconds)}: <KernelLink row={slowest} />
+      C++ and Triton compilers ran for {duration(seconds)}, side by side, on{" "}
+      <a href={address("kernels")}>{plural(compiled.length, "kernel")}</a>; the slowest took {duration(slowest.seconds)}:{" "}
+      <KernelLink row={slowest} />
     </p>
   );
 }
 
-function RunCost({ rows }: { rows: KernelRow[] }): JSX.Element {
-  const known = rows.filter((row) => (row.bytes ?? 0) > 0);
-  const total = known.reduce((sum, row) => sum + (row.bytes ?? 0), 0);
-  const sorted = [...known].sort((left, right) => (right.bytes ?? 0) - (left.bytes ?? 0));
+// --- running -------------------------------------------------------------------------------------
+
+function RunCost({ index, roots }: { index: Index; roots: ModuleNode[] }): JSX.Element {
   return (
-    <section aria-labelledby="run-cost">
-      <h2 id="run-cost">Running: {total > 0 ? `at least ${bytes(total)} moved, modelled` : "not modelled"}</h2>
+    <>
+      <RunSentence index={index} roots={roots} />
+      <div class="run-picture">
+        <RunTreemap roots={roots} />
+        <RefusedFusions index={index} />
+      </div>
+    </>
+  );
+}
+
+function RunSentence({ index, roots }: { index: Index; roots: ModuleNode[] }): JSX.Element {
+  const seconds = roots.reduce((sum, root) => sum + root.cost.seconds, 0);
+  const moved = index.kernels.reduce((sum, row) => sum + (row.bytes ?? 0), 0);
+  const measured = isMeasured(roots);
+  return (
+    <>
+      <h2 id="run-cost">
+        Running: {measured ? `${duration(seconds)} in kernels, measured` : moved > 0 ? `at least ${bytes(moved)} moved, modelled` : "not modelled"}
+      </h2>
       <p class="prose">
-        {total > 0
-          ? "Every graph called once, with the sizes that it was compiled for. 'inductoscope profile' measures the time."
-          : "The sizes of the buffers were not recorded."}
+        {measured && (
+          <>
+            {brief(index.profile?.headline ?? "", 400)} <a href={address("runtime")}>Kernels against the machine's limits</a>
+          </>
+        )}
+        {!measured && moved > 0 && "Every graph called once, with the sizes that it was compiled for. 'inductoscope profile' measures the time."}
+        {!measured && moved <= 0 && "The sizes of the buffers were not recorded."}
       </p>
-      <Bars
-        label="Bytes per kernel"
-        bars={sorted.slice(0, MOST).map((row) => ({
-          name: row.id || row.name,
-          value: row.bytes ?? 0,
-          text: `${bytes(row.bytes)}, ${percent(row.bytes ?? 0, total)}`,
-          link: address("explorer", { graph: row.graph, kernel: row.id || row.name }),
-        }))}
-      />
-    </section>
+    </>
+  );
+}
+
+/** Pairs that are no single kernel, by cause, with what to do about each. */
+function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
+  const chunk = useChunk(index.finished && index.ledger.refused > 0 ? index.ledger.chunk : "", readLedger);
+  const causes = useMemo(
+    () => (chunk.state === "ready" ? causesOf(chunk.value.filter((row) => row.outcome === "refused")) : []),
+    [chunk.state === "ready" && chunk.value],
+  );
+  if (chunk.state === "none") return null;
+  return (
+    <div>
+      <h3>{plural(index.ledger.refused, "fusion")} refused, by cause</h3>
+      <ul class="refused">
+        {causes.slice(0, MOST_CAUSES).map((cause) => (
+          <CauseItem key={cause.name} cause={cause} />
+        ))}
+      </ul>
+      {causes.length > MOST_CAUSES && (
+        <p>
+          <a href={address("ledger", { outcome: "refused" })}>{plural(causes.length - MOST_CAUSES, "further cause")}</a>
+        </p>
+      )}
+    </div>
+  );
+}
+
+function CauseItem({ cause }: { cause: Cause }): JSX.Element {
+  return (
+    <li>
+      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 110)}</a>
+      <p class="muted">
+        {plural(cause.pairs, "pair")}
+        {cause.bytes > 0 && `, ${cause.atMost ? "at most " : ""}${bytes(cause.bytes)} moved again, modelled`}
+      </p>
+      {cause.change && <p>{brief(cause.change, 200)}</p>}
+    </li>
   );
 }
 
@@ -87,30 +164,4 @@ function KernelLink({ row }: { row: KernelRow }): JSX.Element {
 
 function percent(part: number, whole: number): string {
   return whole > 0 ? `${Math.round((100 * part) / whole)} %` : "";
-}
-
-interface Bar {
-  name: string;
-  value: number;
-  text: string;
-  link: string;
-}
-
-function Bars({ label, bars }: { label: string; bars: Bar[] }): JSX.Element {
-  const longest = Math.max(...bars.map((bar) => bar.value), 1e-12);
-  return (
-    <ol class="cost-bars" aria-label={label}>
-      {bars.map((bar, place) => (
-        <li key={place}>
-          <a href={bar.link} title={brief(bar.name, 200)}>
-            {brief(bar.name, 60)}
-          </a>
-          <span class="stage-bar" aria-hidden="true">
-            <span style={{ width: `${(100 * bar.value) / longest}%` }} />
-          </span>
-          <span class="numeric">{bar.text}</span>
-        </li>
-      ))}
-    </ol>
-  );
 }

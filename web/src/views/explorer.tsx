@@ -27,7 +27,7 @@ function preferredPanes(): string[] {
 }
 
 /** Forget what was chosen in the graph that was shown. */
-const NOTHING = { op: null, pane: null, line: null, kernel: null };
+const NOTHING = { op: null, pane: null, line: null, kernel: null, module: null };
 
 export function Explorer({ index, route }: Properties): JSX.Element {
   const graph = chosenGraph(index, route);

@@ -128,20 +128,22 @@ function causeOf(row: Decision): string {
   return row.reason.replace(/\b(?:op|buf)\w*\d\w*\b/g, "…").replace(/\d[\d,.]*/g, "N") || "no reason recorded";
 }
 
-interface Cause {
+export interface Cause {
   name: string;
+  /** One of its pairs says what to change. */
+  change: string;
   pairs: number;
   bytes: number;
   atMost: boolean;
 }
 
 /** What each cause costs, the costliest first. */
-function causesOf(rows: Decision[]): Cause[] {
+export function causesOf(rows: Decision[]): Cause[] {
   const found = new Map<string, Cause>();
   for (const row of rows) {
     const name = causeOf(row);
     if (!name) continue;
-    const cause = found.get(name) ?? { name, pairs: 0, bytes: 0, atMost: false };
+    const cause = found.get(name) ?? { name, change: row.what_to_change, pairs: 0, bytes: 0, atMost: false };
     cause.pairs += 1;
     cause.bytes += row.bytes ?? 0;
     cause.atMost ||= row.at_most && Boolean(row.bytes);

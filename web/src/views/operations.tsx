@@ -11,7 +11,7 @@ import { adjust } from "../route";
 import { brief, plural } from "../text";
 
 export function chooseOperation(operation: Operation): void {
-  adjust({ op: [operation.name], pane: null, line: null, kernel: null });
+  adjust({ op: [operation.name], pane: null, line: null, kernel: null, module: null });
 }
 
 interface Properties {
@@ -65,7 +65,7 @@ function search(operations: Operation[], words: string): Entry[] {
   return operations
     .map((operation, place) => ({ operation, place }))
     .filter(({ operation }) => {
-      const haystack = `${operation.name} ${operation.label}`.toLowerCase();
+      const haystack = `${operation.name} ${operation.label} ${operation.module}`.toLowerCase();
       return wanted.every((word) => haystack.includes(word));
     });
 }
@@ -74,7 +74,7 @@ function OperationEntry({ operation, place }: { operation: Operation; place: num
   return (
     <>
       <span class={`swatch swatch-${colourOf(place)}`} aria-hidden="true" />
-      <span class="two-lines" title={brief(`${operation.name} ${operation.label}`)}>
+      <span class="two-lines" title={brief(`${operation.name} ${operation.label} ${operation.module}`)}>
         <span class="mono">{brief(operation.name, 80)}</span>
         <span class="muted mono">{brief(operation.label, 80)}</span>
       </span>

@@ -2,13 +2,14 @@
 
 import type { JSX } from "preact";
 import { generatedKernels } from "../graphs";
-import { Empty, Severity, Sureness } from "../parts";
+import { Empty } from "../parts";
 import { address } from "../route";
-import type { Finding, Program as ProgramFacts, StageTime } from "../contract";
+import type { Program as ProgramFacts, StageTime } from "../contract";
 import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable } from "./compile_table";
 import { Costs } from "./costs";
+import { Findings } from "./findings";
 import { VerdictSection } from "./verdict";
 
 export function Overview({ index }: { index: Index }): JSX.Element {
@@ -16,8 +17,9 @@ export function Overview({ index }: { index: Index }): JSX.Element {
     <div class="overview">
       <h1>{brief(index.title, 120) || "Recording"}</h1>
       {index.verdict && <VerdictSection index={index} verdict={index.verdict} />}
-      <Findings findings={index.findings} />
+      {index.findings.length > 0 && <Findings findings={index.findings} />}
       <Costs index={index} />
+      {index.findings.length === 0 && <Findings findings={[]} />}
       <Program index={index} />
       <Stages stages={index.stages} />
       <div class="section">
@@ -26,37 +28,6 @@ export function Overview({ index }: { index: Index }): JSX.Element {
       </div>
       <Notes notes={index.notes} />
     </div>
-  );
-}
-
-const ORDER = { error: 0, warning: 1, note: 2 };
-
-function Findings({ findings }: { findings: Finding[] }): JSX.Element {
-  const sorted = [...findings].sort((left, right) => ORDER[left.severity] - ORDER[right.severity]);
-  return (
-    <section aria-labelledby="findings-title">
-      <h2 id="findings-title">Findings</h2>
-      {sorted.length === 0 && <Empty>No rule found anything in this recording.</Empty>}
-      <ol class="findings">
-        {sorted.map((finding, place) => (
-          <li key={place} class={`finding finding-${finding.severity}`}>
-            <h3>
-              <Severity level={finding.severity} />
-              <span>{brief(finding.title || finding.rule, 300)}</span>
-              <Sureness confidence={finding.confidence} />
-            </h3>
-            {finding.place && <p class="mono place">{brief(finding.place)}</p>}
-            {finding.text && <p class="prose">{paragraph(finding.text)}</p>}
-            {finding.what_to_do && (
-              <p class="prose advice">
-                <strong>What to do:</strong> {paragraph(finding.what_to_do)}
-              </p>
-            )}
-            {finding.rule && <p class="muted">inductoscope explain {brief(finding.rule, 60)}</p>}
-          </li>
-        ))}
-      </ol>
-    </section>
   );
 }
 

@@ -110,7 +110,7 @@ export function StagePane({ pane, chunk, lines, selection, revealed }: StageProp
           marks={marks}
           line={inThisPane ? selection.line : (wholeKernel ?? firstMarked(marks))}
           revealed={revealed}
-          onLine={(line) => adjust({ pane: pane.id, line, op: null, kernel: null })}
+          onLine={(line) => adjust({ pane: pane.id, line, op: null, kernel: null, module: null })}
         />
       ) : (
         <Empty>{pane.missing ? paragraph(pane.missing) : "Nothing was recorded at this stage."}</Empty>

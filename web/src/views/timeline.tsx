@@ -5,23 +5,24 @@ import { useMemo, useState } from "preact/hooks";
 import { readTimeline } from "../chunks";
 import type { Span, Timeline as Spans } from "../contract";
 import { useChunk } from "../data";
-import { Empty, Loaded } from "../parts";
-import { type Route, address } from "../route";
+import { Choices, Empty, Loaded } from "../parts";
+import { type Route, address, adjust } from "../route";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
 import { brief, duration } from "../text";
 import { STAGE_COLOURS } from "../flame";
 import { FlameChart } from "./flame_chart";
+import { FlameSum } from "./flame_sum";
 
 const NONE = "No stage times were recorded.";
 
-export function Timeline({ index }: { index: Index; route: Route }): JSX.Element {
+export function Timeline({ index, route }: { index: Index; route: Route }): JSX.Element {
   const chunk = useChunk(index.timeline.spans > 0 ? index.timeline.chunk : "", readTimeline);
   return (
     <div class="fill">
       <h1>Timeline</h1>
       <Loaded chunk={chunk} none={NONE}>
-        {(value) => (value.spans.length ? <Chart index={index} spans={value} /> : <Empty>{NONE}</Empty>)}
+        {(value) => (value.spans.length ? <Chart index={index} spans={value} added={route.get("as") === "sum"} /> : <Empty>{NONE}</Empty>)}
       </Loaded>
     </div>
   );
@@ -34,13 +35,22 @@ function stageColours(index: Index, spans: Spans): Map<string, number> {
   return new Map([...new Set([...known, ...used])].map((name, place) => [name, place % STAGE_COLOURS]));
 }
 
-function Chart({ index, spans }: { index: Index; spans: Spans }): JSX.Element {
+function Chart({ index, spans, added }: { index: Index; spans: Spans; added: boolean }): JSX.Element {
   const [chosen, setChosen] = useState<Span | null>(null);
   const colours = useMemo(() => stageColours(index, spans), [index, spans]);
   const columns = useMemo(() => spanColumns(index, spans), [index, spans]);
   const [filter, setFilter] = useState("");
   return (
     <div class="timeline">
+      <Choices
+        label="Spans"
+        value={added ? "sum" : ""}
+        choices={[
+          { value: "", label: "In order of time" },
+          { value: "sum", label: "Added up (flame graph)" },
+        ]}
+        onChoose={(value) => adjust({ as: value })}
+      />
       <ul class="legend" aria-label="Stages">
         {[...colours.keys()].slice(0, 24).map((stage) => (
           <li key={stage}>
@@ -49,8 +59,14 @@ function Chart({ index, spans }: { index: Index; spans: Spans }): JSX.Element {
           </li>
         ))}
       </ul>
-      <FlameChart spans={spans} colours={colours} chosen={chosen} onChoose={setChosen} />
-      <ChosenSpan index={index} spans={spans} span={chosen} />
+      {added ? (
+        <FlameSum index={index} spans={spans} colours={colours} />
+      ) : (
+        <>
+          <FlameChart spans={spans} colours={colours} chosen={chosen} onChoose={setChosen} />
+          <ChosenSpan index={index} spans={spans} span={chosen} />
+        </>
+      )}
       <DataTable
         label="Spans"
         rows={spans.spans}

@@ -34,9 +34,10 @@ export function VerdictSection({ index, verdict }: SectionProperties): JSX.Eleme
       <h2 id="verdict-title">The doctor's verdict</h2>
       <VerdictLine verdict={verdict} />
       {verdict.partial && <p class="prose">The examination is not complete. This is what was known by then.</p>}
+      <CopyRow verdict={verdict} />
       {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} place={place} />}
-      <Cures verdict={verdict} />
       {place && <PlacePanes index={index} place={place} />}
+      <Cures verdict={verdict} />
       {verdict.trail && <TrailPicture trail={verdict.trail} />}
       <EvidenceList title="Evidence" items={verdict.evidence} />
       <EvidenceList title="Not checked" items={verdict.not_checked.map((what) => ({ what, where: "" }))} />
@@ -46,6 +47,18 @@ export function VerdictSection({ index, verdict }: SectionProperties): JSX.Eleme
 }
 
 /** The buttons that copy come right after the sentence. */
+function CopyRow({ verdict }: { verdict: Verdict }): JSX.Element | null {
+  const { workaround, repro, issue } = verdict;
+  if (!workaround && !repro && !issue) return null;
+  return (
+    <p class="copy-row">
+      {workaround && <CopyButton text={workaround.code || workaround.text} label="Copy workaround" title="Copy workaround" />}
+      {repro && <CopyButton text={repro.text || repro.path} label="Copy reproducer" title="Copy reproducer" />}
+      {issue && <CopyButton text={issue} label="Copy report" title="Copy report" />}
+    </p>
+  );
+}
+
 function Cures({ verdict }: { verdict: Verdict }): JSX.Element {
   return (
     <>

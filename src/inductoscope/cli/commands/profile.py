@@ -153,6 +153,7 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.profiling.kernels.running import profile_of, run_profiled
     from inductoscope.recording.location import create_recording
+    from inductoscope.recording.profile_file import KERNELS, profile_path
     from inductoscope.views.report.profile import profile_view
     from inductoscope.views.report.profile_text import print_profile
     from inductoscope.views.report.progress import ProgressLine
@@ -185,6 +186,7 @@ def command(
             folder, measure_anew=measure_machine, with_eager=not no_eager, say=progress.say
         )
     view = profile_view(found, str(folder), ending)
+    write_json(view, str(profile_path(folder, KERNELS)))
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
@@ -224,6 +226,7 @@ def _profile_compile(
     from inductoscope.doctor.outside.growth_run import measure_growth
     from inductoscope.profiling.compile_time.running import profile_compile
     from inductoscope.recording.location import create_recording
+    from inductoscope.recording.profile_file import COMPILE, profile_path
     from inductoscope.views.report.compile_profile import (
         compile_profile_view,
         print_compile_profile,
@@ -238,8 +241,10 @@ def _profile_compile(
         if grow and profile.warm is not None:
             growth = measure_growth(to_run, folder, profile.cold.costs, grow, progress.say)
             profile = replace(profile, growth=growth)
+    view = compile_profile_view(profile)
+    write_json(view, str(profile_path(folder, COMPILE)))
     if json_path:
-        write_json(compile_profile_view(profile), json_path)
+        write_json(view, json_path)
     if json_path != "-":
         print_compile_profile(Printer(sys.stderr), profile)
     ending = profile.cold.ending
@@ -299,6 +304,7 @@ def _advise(
     from inductoscope.profiling.advice.predictions import predicted
     from inductoscope.profiling.advice.trials import Budget, try_flips
     from inductoscope.recording.location import create_recording
+    from inductoscope.recording.profile_file import ADVICE, profile_path
     from inductoscope.views.report.advice import advice_view, print_advice
     from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
@@ -318,6 +324,7 @@ def _advise(
         budget = Budget(seconds=time_limit)
         results = try_flips(to_run, flips, Path(trials), budget, progress.say)
     view = advice_view(results, to_run, str(folder))
+    write_json(view, str(profile_path(folder, ADVICE)))
     if json_path:
         write_json(view, json_path)
     if json_path != "-":

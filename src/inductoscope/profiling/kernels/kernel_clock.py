@@ -41,7 +41,7 @@ def _few() -> Reservoir:
 
 
 @dataclass(frozen=True)
-class _Call:
+class _TimedCall:
     """One call of a wrapper: when it began, how long it took, and the times of its kernels."""
 
     begun: int
@@ -54,11 +54,11 @@ class _KeptCalls:
     """Some calls of a wrapper as they were, each with the same chance to be among them."""
 
     count: int = 0
-    kept: list[_Call] = field(default_factory=list)
+    kept: list[_TimedCall] = field(default_factory=list)
     # Of its own: the program's random numbers stay as they are.
     _random: random.Random = field(default_factory=lambda: random.Random(0))
 
-    def add(self, call: _Call) -> None:
+    def add(self, call: _TimedCall) -> None:
         """One more call."""
         self.count += 1
         if len(self.kept) < _MOST_WHOLE:
@@ -113,7 +113,7 @@ class _CallsOfSizes:
                 self.sites[times[place]].add(took)
         return busy
 
-    def note_whole(self, call: _Call, busy: int) -> None:
+    def note_whole(self, call: _TimedCall, busy: int) -> None:
         """The whole wrapper has ended; `busy` is the time of all its kernels."""
         self.calls += 1
         if call.duration < 0:
@@ -171,7 +171,7 @@ class TimedGraph:
             if duration is None:
                 self._in_parts[thread] = (list(every), busy)
             else:
-                calls.note_whole(_Call(begun, duration, every), busy)
+                calls.note_whole(_TimedCall(begun, duration, every), busy)
 
     def as_data(self) -> list[GraphTimes]:
         """What was measured so far, for each set of sizes."""

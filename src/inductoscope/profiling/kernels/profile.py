@@ -11,13 +11,14 @@ from functools import cached_property
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.fx import FxNode
-from inductoscope.model.wrapper_lines import wrapper_lines
+from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.profiling.kernels.kernel_times import (
     EVENTS,
     PROFILER,
     GraphTimes,
     KernelTimes,
     SiteTimes,
+    WholeCall,
 )
 from inductoscope.profiling.kernels.work import GraphWork, KernelWork
 from inductoscope.profiling.machine.limits import TOLERANCE, Floor, MachineLimits, floor_of
@@ -102,6 +103,8 @@ class GraphProfile:
     other_sizes: int = 0
     compile: str = ""
     has_recorded_sizes: bool = True
+    # A call that took about as long as most, kernel by kernel.
+    usual: WholeCall | None = None
 
 
 @dataclass(frozen=True)
@@ -162,9 +165,7 @@ class _LoadedGraph:
 
     @cached_property
     def _by_line(self) -> Mapping[int, Kernel]:
-        text = self._recording.payload(self.graph.wrapper)
-        found = wrapper_lines(text, self.graph.kernels)
-        return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
+        return kernels_by_line(self._recording, self.graph)
 
     @cached_property
     def _nodes(self) -> Mapping[int, list[FxNode]]:
@@ -259,4 +260,5 @@ def _graph(
         other_sizes=times.other_sizes,
         compile=known.compile.id if known else "",
         has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
+        usual=times.usual,
     )

@@ -5,12 +5,15 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.lanes import Lane, Span
 from inductoscope.model.timeline import Timeline, timeline
+from inductoscope.recording.profile_file import KERNELS, stored_profile
 from inductoscope.views.export.item import Item
+from inductoscope.views.export.measured_calls import measured_calls
 
 Event = dict[str, Any]
 
@@ -19,9 +22,20 @@ def perfetto(recording: Recording) -> Iterator[Item]:
     """One trace of all processes."""
     yield Item(
         "trace.json",
-        "compile time by process, stage and graph; open in ui.perfetto.dev",
-        lambda: json.dumps(trace(timeline(recording))),
+        "compile time by process, stage and graph, and measured calls; open in ui.perfetto.dev",
+        lambda: json.dumps(whole_trace(recording)),
     )
+
+
+def whole_trace(recording: Recording) -> dict[str, Any]:
+    """The timeline, and what `profile` measured after it."""
+    found = timeline(recording)
+    data = trace(found)
+    events = data["traceEvents"]
+    spare = max((event["pid"] for event in events), default=0) + 1
+    profile = stored_profile(Path(recording.path), KERNELS)
+    events += measured_calls(profile, process=spare, begin=round(found.seconds * 1e6))
+    return data
 
 
 def trace(found: Timeline) -> dict[str, Any]:

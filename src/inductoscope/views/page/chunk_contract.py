@@ -31,6 +31,8 @@ class Operation:
 
     name: str
     label: str
+    # The path of the module that it is part of.
+    module: str
     lines: Mapping[str, tuple[LineNumber, ...]]
     leads: Mapping[str, tuple[LineNumber, ...]]
 

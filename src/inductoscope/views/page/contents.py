@@ -42,14 +42,16 @@ from inductoscope.views.page.contract import (
     PageFinding,
     PageGraph,
     PageProgram,
-    PageTable,
     PageTarget,
     Severity,
     StageTime,
     TimelineHead,
 )
 from inductoscope.views.page.kernel_rows import costliest, kernel_rows
+from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.names import named_things
+from inductoscope.views.page.profile_chunk import StoredProfile
+from inductoscope.views.page.profile_contract import ModulesHead, PageTable
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -95,6 +97,8 @@ class Contents:
             autotune=_autotune(recording),
             timeline=TimelineHead("timeline", len(self._timeline.spans)),
             names="names" if self._graphs else "",
+            modules=ModulesHead(chunk="modules" if self._graphs else ""),
+            profile=self._profile.head,
         )
 
     @cached_property
@@ -113,6 +117,12 @@ class Contents:
         if joins:
             found["names"] = lambda: PageTable.of(NamedThing, named_things(joins))
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
+        if self._graphs:
+            found["modules"] = lambda: module_tree(
+                self._recording, self._graphs, self._profile.seconds
+            )
+        if self._profile.head is not None:
+            found["profile"] = lambda: self._profile.chunk
         return {**found, **self.chunks_of_index}
 
     @cached_property
@@ -139,6 +149,10 @@ class Contents:
     @cached_property
     def _ledger(self) -> tuple[LedgerRow, ...]:
         return ledger(self._recording)
+
+    @cached_property
+    def _profile(self) -> StoredProfile:
+        return StoredProfile(self._recording, [graph for _, graph in self._graphs])
 
     @cached_property
     def _timeline(self) -> Timeline:

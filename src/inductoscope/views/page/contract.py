@@ -7,12 +7,11 @@ fails if the two differ, or if nothing in `web/src` reads a key.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Any, Literal
 
 from inductoscope.analysis.fusion.row import LedgerRow
-from inductoscope.model.as_json import json_keys
 from inductoscope.model.entities import CacheLookup, GraphBreak, Recompile
 from inductoscope.views.page.chunk_contract import (
     BufferRow,
@@ -26,27 +25,17 @@ from inductoscope.views.page.chunk_contract import (
     Schedule,
     Search,
 )
+from inductoscope.views.page.profile_contract import (
+    ModulesHead,
+    ModuleTree,
+    PageProfile,
+    PageTable,
+    ProfileHead,
+)
 from inductoscope.vocabulary.verdicts import Confidence
 
 # The last one means unknown.
 Severity = Literal["error", "warning", "note"]
-
-Row = TypeVar("Row")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class PageTable(Generic[Row]):
-    """Many rows of one class: the keys are written once, not in every row."""
-
-    columns: tuple[str, ...]
-    rows: tuple[tuple[Any, ...], ...]
-
-    @classmethod
-    def of(cls, kind: type[Row], rows: Iterable[Row]) -> PageTable[Row]:
-        """A table of rows that all have this class."""
-        keys = json_keys(kind)  # type: ignore[arg-type]
-        return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
-
 
 # --- the index: what loads at once ----------------------------------------------------------------
 
@@ -307,6 +296,8 @@ class Index:
     timeline: TimelineHead
     # The chunk of all that the search finds besides what is here.
     names: str
+    modules: ModulesHead
+    profile: ProfileHead | None
 
 
 # What a chunk holds, by how its name begins.
@@ -322,6 +313,8 @@ CHUNKS: dict[str, Any] = {
     "ledger": tuple[LedgerRow, ...],
     "autotune": tuple[Search, ...],
     "timeline": PageTimeline,
+    "modules": ModuleTree,
+    "profile": PageProfile,
 }
 
 # Keys that nothing on the page reads, and why they exist.

@@ -178,6 +178,7 @@ class LinkedGraph:
         return Operation(
             name=node.name,
             label=node.target,
+            module=node.modules[-1].path if node.modules else "",
             lines=self._lines_by_pane(keys),
             leads=self._lines_by_pane(leads),
         )

@@ -16,7 +16,8 @@ from typing import Any, Literal, Union
 
 from inductoscope.model.as_json import json_keys
 from inductoscope.views.page.chunk_contract import LineNumber
-from inductoscope.views.page.contract import CHUNKS, Index, PageTable
+from inductoscope.views.page.contract import CHUNKS, Index
+from inductoscope.views.page.profile_contract import PageTable
 from inductoscope.vocabulary.verdicts import CONFIDENCES, Confidence
 
 _PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"

@@ -13,7 +13,7 @@ from inductoscope.profiling.kernels.eager import (
     is_slower_than_eager,
     regions_of,
 )
-from inductoscope.profiling.kernels.kernel_times import WHOLE
+from inductoscope.profiling.kernels.kernel_times import WHOLE, WholeCall
 from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.kernels.running import ProfiledRun
 from inductoscope.profiling.machine.limits import FUNCTIONS, MATRIX, MachineLimits
@@ -104,6 +104,22 @@ def _graph_view(graph: GraphProfile, times: Sequence[EagerTimes]) -> dict[str, A
         "eager": _eager_view(graph, times),
         "threads": graph.threads,
         "calls_with_other_sizes": graph.other_sizes,
+        "usual_call": _usual_view(graph.usual) if graph.usual else None,
+    }
+
+
+def _usual_view(call: WholeCall) -> dict[str, Any]:
+    return {
+        "seconds": call.duration / 1e9,
+        "kernels": [
+            {
+                "kernel": span.kernel,
+                "wrapper_line": span.line,
+                "start": span.start / 1e9,
+                "seconds": span.duration / 1e9,
+            }
+            for span in call.kernels
+        ],
     }
 
 

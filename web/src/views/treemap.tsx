@@ -1,0 +1,130 @@
+/** Where run time goes: modules, and in them kernels, as areas. */
+
+import type { JSX } from "preact";
+import type { ModuleKernel } from "../contract";
+import { type Cost, type ModuleNode, groupAlike, isMeasured } from "../modules";
+import { address } from "../route";
+import { brief, bytes, duration, plural } from "../text";
+import { type Rectangle, squarify } from "../treemap";
+
+const WIDTH = 1000;
+const HEIGHT = 420;
+const TITLE = 17;
+const EDGE = 2;
+/** Smaller ones would be no more than a line. */
+const LEAST = 6;
+
+interface Tile {
+  title: string;
+  about: string;
+  link: string;
+  value: number;
+  hue: number;
+  inner: Tile[];
+}
+
+export function RunTreemap({ roots }: { roots: ModuleNode[] }): JSX.Element | null {
+  const measured = isMeasured(roots);
+  const tiles = trim(roots.flatMap((root) => tilesOf(root, measured, 0)));
+  const total = tiles.reduce((sum, tile) => sum + tile.value, 0);
+  if (total <= 0) return null;
+  const what = measured ? "measured time" : "modelled bytes";
+  return (
+    <svg
+      class="treemap"
+      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      role="group"
+      aria-label={`Modules and their kernels, by ${what}`}
+    >
+      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height: HEIGHT }} total={total} />
+    </svg>
+  );
+}
+
+function trim(tiles: Tile[]): Tile[] {
+  return tiles.filter((tile) => tile.value > 0).sort((left, right) => right.value - left.value);
+}
+
+/** What is in a module: kernels that no part of it has alone, and its parts, those made alike as one. */
+function tilesOf(node: ModuleNode, measured: boolean, depth: number): Tile[] {
+  const own = node.kernels.map((kernel, place) => kernelTile(kernel, measured, depth + place));
+  const parts = groupAlike(node.parts).map((group): Tile => {
+    const first = group.nodes[0]!;
+    const count = group.nodes.length;
+    return {
+      title: count > 1 ? `${group.label} ×${count}` : group.label,
+      about: `${group.label}${count > 1 ? `, ${count} of ${first.module.kind}` : ` ${first.module.kind}`}: ${told(group.cost, measured)}`,
+      link: moduleAddress(first),
+      value: valueOf(group.cost, measured),
+      hue: first.place,
+      inner: trim(group.nodes.flatMap((one) => tilesOf(one, measured, depth + 1))),
+    };
+  });
+  return trim([...own, ...parts]);
+}
+
+function kernelTile(kernel: ModuleKernel, measured: boolean, hue: number): Tile {
+  const cost = { seconds: kernel.seconds ?? 0, bytes: kernel.bytes ?? 0 };
+  return {
+    title: kernel.name,
+    about: `${kernel.name}, ${plural(kernel.calls, "call")} per call of its graph: ${told(cost, measured)}`,
+    link: address("explorer", { graph: kernel.graph, kernel: kernel.id }),
+    value: valueOf(cost, measured),
+    hue,
+    inner: [],
+  };
+}
+
+export function moduleAddress(node: ModuleNode): string {
+  return address("explorer", { graph: node.module.graphs[0], module: node.module.path });
+}
+
+export function valueOf(cost: Cost, measured: boolean): number {
+  return measured ? cost.seconds : cost.bytes;
+}
+
+export function told(cost: Cost, measured: boolean): string {
+  return measured ? `${duration(cost.seconds)}, measured` : `at least ${bytes(cost.bytes)}, modelled`;
+}
+
+function Tiles({ tiles, room, total }: { tiles: Tile[]; room: Rectangle; total: number }): JSX.Element {
+  const placed = squarify(tiles.map((tile) => tile.value), room);
+  return (
+    <>
+      {tiles.map((tile, place) => {
+        const where = placed[place]!;
+        if (where.width < LEAST || where.height < LEAST) return null;
+        return <OneTile key={place} tile={tile} where={where} total={total} />;
+      })}
+    </>
+  );
+}
+
+function OneTile({ tile, where, total }: { tile: Tile; where: Rectangle; total: number }): JSX.Element {
+  const share = `${Math.round((100 * tile.value) / total)} %`;
+  const room = { x: where.x + EDGE, y: where.y + TITLE, width: where.width - 2 * EDGE, height: where.height - TITLE - EDGE };
+  const opens = tile.inner.length > 0 && room.width > 3 * LEAST && room.height > 3 * LEAST;
+  const letters = Math.floor((where.width - 8) / 6.6);
+  return (
+    <>
+      <a href={tile.link} aria-label={brief(`${tile.about}, ${share}`, 300)}>
+        <title>{brief(`${tile.about}, ${share}`, 300)}</title>
+        <rect
+          class={tile.inner.length ? "tile" : "tile tile-kernel"}
+          style={{ "--tile": `var(--stage-${tile.hue % 16})` }}
+          x={where.x + 0.5}
+          y={where.y + 0.5}
+          width={Math.max(where.width - 1, 1)}
+          height={Math.max(where.height - 1, 1)}
+        />
+        {letters > 4 && where.height > 14 && (
+          <text x={where.x + 5} y={where.y + 12.5}>
+            {brief(tile.title, Math.max(letters - 6, 4))}
+            {letters > 14 && <tspan class="tile-share"> {share}</tspan>}
+          </text>
+        )}
+      </a>
+      {opens && <Tiles tiles={tile.inner} room={room} total={total} />}
+    </>
+  );
+}
