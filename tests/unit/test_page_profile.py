@@ -93,6 +93,19 @@ def test_layers_of_one_class_with_the_same_parts_are_alike() -> None:
     assert found["h.3"].alike is None
 
 
+def test_a_profiled_model_is_a_tree_with_its_layers_alike() -> None:
+    """Three real layers; a kernel that computes parts of two layers stands above both."""
+    tree = Contents(load(stored("profiled_layers"))).chunks["modules"]()
+    modules = rows(tree.modules)
+    layers = [row for row in modules if row["kind"] == "Layer"]
+    assert [row["path"] for row in layers] == ["layers.0", "layers.1", "layers.2"]
+    assert {row["alike"] for row in layers} == {modules.index(layers[0])}
+    at = {row["name"]: modules[row["module"]]["path"] for row in rows(tree.kernels)}
+    assert at["cpp_fused_native_layer_norm_0"] == "layers.0.norm"
+    assert at["cpp_fused_add_native_layer_norm_relu_1"] == ""
+    assert all(row["seconds"] > 0 for row in rows(tree.kernels))
+
+
 def test_every_kernel_is_at_a_module_with_its_measured_time(tmp_path: Path) -> None:
     contents = Contents(load(profiled(tmp_path)))
     assert contents.index.profile is not None

@@ -14,7 +14,7 @@ import { type Cause, causesOf } from "./ledger";
 import { ModelTree } from "./model_tree";
 import { RunTreemap } from "./treemap";
 
-const MOST_CAUSES = 4;
+const MOST_CAUSES = 3;
 
 export function Costs({ index }: { index: Index }): JSX.Element | null {
   // While a program runs, this would be made anew with every change.
@@ -144,7 +144,7 @@ function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
 function CauseItem({ cause }: { cause: Cause }): JSX.Element {
   return (
     <li>
-      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 110)}</a>
+      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 90)}</a>
       <p class="muted">
         {plural(cause.pairs, "pair")}
         {cause.bytes > 0 && `, ${cause.atMost ? "at most " : ""}${bytes(cause.bytes)} moved again, modelled`}

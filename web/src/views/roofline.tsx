@@ -96,7 +96,13 @@ function powers([from = 1, to = 1]: number[]): number[] {
   const first = Math.ceil(Math.log10(from));
   const last = Math.floor(Math.log10(to));
   const step = Math.max(1, Math.ceil((last - first + 1) / 12));
-  return Array.from({ length: Math.max(last - first + 1, 0) }, (_, place) => place).filter((place) => place % step === 0).map((place) => 10 ** (first + place));
+  const whole = Array.from({ length: Math.max(last - first + 1, 0) }, (_, place) => place)
+    .filter((place) => place % step === 0)
+    .map((place) => 10 ** (first + place));
+  if (whole.length > 2) return whole;
+  const around = [first - 1, ...whole.map(Math.log10), last].map((power) => 10 ** Math.round(power));
+  const parts = around.flatMap((tick) => [tick, 2 * tick, 5 * tick]).filter((tick) => tick >= from && tick <= to);
+  return [...new Set(parts)].sort((left, right) => left - right);
 }
 
 type Scale = ReturnType<typeof scaleLog<number, number>>;

@@ -57,10 +57,28 @@ function tilesOf(node: ModuleNode, measured: boolean, depth: number): Tile[] {
       link: moduleAddress(first),
       value: valueOf(group.cost, measured),
       hue: first.place,
-      inner: trim(group.nodes.flatMap((one) => tilesOf(one, measured, depth + 1))),
+      inner: merged(group.nodes.flatMap((one) => tilesOf(one, measured, depth + 1))),
     };
   });
   return trim([...own, ...parts]);
+}
+
+/** The same part of modules that are made alike is one area: what it leads to is the first of them. */
+function merged(tiles: Tile[]): Tile[] {
+  const named = new Map<string, Tile[]>();
+  for (const tile of tiles) named.set(tile.title, [...(named.get(tile.title) ?? []), tile]);
+  const found = [...named.values()].map((same): Tile => {
+    const [first] = same as [Tile, ...Tile[]];
+    if (same.length === 1) return first;
+    return {
+      ...first,
+      title: `${first.title} ×${same.length}`,
+      about: `${same.length} alike, of which the first: ${first.about}; all of them`,
+      value: same.reduce((sum, tile) => sum + tile.value, 0),
+      inner: merged(same.flatMap((tile) => tile.inner)),
+    };
+  });
+  return trim(found);
 }
 
 function kernelTile(kernel: ModuleKernel, measured: boolean, hue: number): Tile {

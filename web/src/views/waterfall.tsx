@@ -23,7 +23,7 @@ export function Waterfall({ graph }: { graph: ProfiledGraph }): JSX.Element {
     <>
       <p class="prose">
         {duration(whole)}, {plural(rows.length, "kernel")} on {brief(graph.device, 40)}, by {by(graph.measured_by)};{" "}
-        {duration(idle)} ({Math.round((100 * idle) / whole)} %) in gaps, the longest {duration(longest.gap)} before{" "}
+        {duration(idle)} ({idle > 0 && idle < whole / 100 ? "< 1" : Math.round((100 * idle) / whole)} %) in gaps, the longest {duration(longest.gap)} before{" "}
         <KernelLink graph={graph} kernel={longest.kernel} />. The median of {plural(graph.calls, "call")} is{" "}
         {duration(graph.median)}, quartiles {duration(graph.low)} and {duration(graph.high)}
         {graph.eager !== null && `; eager takes ${duration(graph.eager)} with made-up inputs${graph.slower_than_eager ? ": less" : ""}`}.
