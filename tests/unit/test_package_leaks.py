@@ -38,8 +38,8 @@ MALLOC = [["", PRELOADED], ["malloc", PRELOADED]]
         ([["", TORCH], ["aoti_torch_cpu_addmm_out", TORCH], *BELOW],
          ("library", "aoti_torch_cpu_addmm_out", "libtorch_cpu.so")),
         ([["_Znwm", "/lib/libstdc++.so.6"], ["aoti_torch_empty_strided", TORCH], *BELOW],
-         ("wrapper", "aoti_torch_empty_strided", "libtorch_cpu.so")),
-        ([["_Znwm", "/lib/libstdc++.so.6"], *BELOW], ("wrapper", "", "cxq7.wrapper.so")),
+         ("container", "aoti_torch_empty_strided", "libtorch_cpu.so")),
+        ([["_Znwm", "/lib/libstdc++.so.6"], *BELOW], ("container", "", "cxq7.wrapper.so")),
         (BELOW[2:], ("runner", "", "libtorch_cpu.so")),
         (BELOW[3:], ("unknown", "", "")),
     ],
@@ -75,7 +75,7 @@ def said(trials: LeakTrials) -> tuple[str, str]:
 def test_an_operator_that_leaks_alone_and_without_which_nothing_does() -> None:
     alone = {"shop::step": (grown(990),), "shop::other": ()}
     # The operator keeps a tensor of the wrapper's: the stack alone would accuse the container.
-    made = (stack("wrapper", "aoti_torch_empty_strided", 1000),)
+    made = (stack("container", "aoti_torch_empty_strided", 1000),)
     assert said(LeakTrials("", made, alone, without=())) == ("leaks_operator", "proven")
     # It changes what it is given, so that the model cannot be called without it.
     assert said(LeakTrials("", made, alone, without=None)) == ("leaks_operator", "likely")

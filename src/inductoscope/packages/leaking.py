@@ -35,7 +35,7 @@ _MEMORY = ("allocated", "resident")
 class LeakedStack:
     """What one place asks for in every call and never gives back."""
 
-    part: str  # operator, kernel, library, wrapper, runner or unknown
+    part: str  # operator, kernel, library, container, runner or unknown
     name: str  # of the kernel or the function of torch
     library: str  # the file whose code asked for it
     count: int
@@ -138,7 +138,7 @@ def part_of(
         return "operator", "", asking
     if called in kernels:
         return "library", called, asking
-    return "wrapper", called if called.startswith(_SHIM) else "", asking
+    return "container", called if called.startswith(_SHIM) else "", asking
 
 
 def _is_system(path: str) -> bool:
@@ -227,7 +227,7 @@ _TEXTS = {
     "kernel": "The kernel {name} leaks{opened}: what it asks for is never given back.",
     "library": "The library call {name} leaks{opened}: what is asked for inside of it is never "
     "given back.",
-    "wrapper": "The package's container leaks{opened}: its own code, outside of every kernel, "
+    "container": "The package's container leaks{opened}: its own code, outside of every kernel, "
     "makes tensors or asks for memory in every call, and never gives them back.",
     "runner": "The runner of torch leaks{opened}, outside of the package's code: it is the "
     "container, not a kernel.",
