@@ -33,8 +33,7 @@ class Building:
     end: compiling.CompileEnd | None = None
     # Spent after the end: the backward graph is compiled when it is first needed.
     later_seconds: float = 0.0
-    guard_count: int = 0
-    guards: str = ""
+    guards: compiling.GuardsBuilt | None = None
     recompile: E.Recompile | None = None
     decompositions: dict[str, int] = field(default_factory=dict)
     lists: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -144,9 +143,11 @@ def _graph_break(stream: Stream, event: compiling.GraphBroke) -> None:
 
 
 def _guards(stream: Stream, event: compiling.GuardsBuilt) -> None:
-    building = stream.compile_of(event)
-    building.guard_count = event.count
-    building.guards = event.payload
+    stream.compile_of(event).guards = event
+
+
+def _cudagraphs_skipped(stream: Stream, event: graphs.CudaGraphsSkipped) -> None:
+    stream.compile_of(event).lists["cudagraph_skips"].append(event.reason)
 
 
 def _recompile(stream: Stream, event: compiling.Recompiled) -> None:
@@ -344,6 +345,7 @@ HANDLERS: dict[type[Event], Handler] = {
     compiling.CompileEnd: _compile_end,
     compiling.GraphBroke: _graph_break,
     compiling.GuardsBuilt: _guards,
+    graphs.CudaGraphsSkipped: _cudagraphs_skipped,
     compiling.Recompiled: _recompile,
     compiling.RecompileLimitHit: _recompile_limit,
     compiling.CacheLookedUp: _cache,

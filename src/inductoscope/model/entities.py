@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.settings import Settings
+from inductoscope.model.tuning import Autotune
 from inductoscope.model.uncaught import UncaughtException
 
 
@@ -166,42 +167,6 @@ class NativeCompile:
 
 
 @dataclass(frozen=True)
-class TimedChoice:
-    """One implementation that autotuning considered."""
-
-    name: str
-    description: str
-    milliseconds: float | None
-    failed: bool
-    # None while its compile has not ended, or where it needs none.
-    compile_seconds: float | None = None
-    compile_started: bool = False
-    error: str = ""
-
-    @property
-    def state(self) -> str:
-        """What became of it: timed, failed, or how far it got."""
-        if self.failed or self.error:
-            return "failed"
-        if self.milliseconds is not None:
-            return f"{self.milliseconds:.4f} ms"
-        if self.compile_started and self.compile_seconds is None:
-            return "still compiling"
-        return "not timed"
-
-
-@dataclass(frozen=True)
-class Autotune:
-    """One search for the fastest implementation."""
-
-    operation: str
-    choices: tuple[TimedChoice, ...]
-    winner: str
-    # Shapes and types of what it was tuned for; empty in older recordings.
-    inputs: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
 class CacheLookup:
     """A look-up in one of torch's caches."""
 
@@ -291,6 +256,11 @@ class Compile:
     settings: Settings | None = None
     guard_count: int = 0
     guards: str = ""
+    # Of one evaluation of all guards, and the values whose guards take most of it; None if unknown.
+    guard_microseconds: float | None = None
+    costly_guards: tuple[tuple[str, float], ...] = ()
+    # Why torch did without CUDA graphs that were asked for, as it logs it.
+    cudagraph_skips: tuple[str, ...] = ()
     breaks: tuple[GraphBreak, ...] = ()
     recompile: Recompile | None = None
     caches: tuple[CacheLookup, ...] = ()

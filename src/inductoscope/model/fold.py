@@ -12,6 +12,7 @@ from inductoscope.model import entities as E
 from inductoscope.model.building import Building, BuildingGraph, Stream
 from inductoscope.model.native import fold_natives
 from inductoscope.model.settings import Settings
+from inductoscope.model.tuning import Autotune, TimedChoice
 from inductoscope.recording.events.autotuning import (
     AutotuneChosen,
     AutotuneStart,
@@ -117,6 +118,7 @@ def _freeze_process(stream: Stream) -> E.Process:
 
 def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
     start, end, lists = building.start, building.end, building.lists
+    guards = building.guards
     return E.Compile(
         id=start.compile or "?",
         process=stream.name,
@@ -132,8 +134,11 @@ def _freeze_compile(building: Building, stream: Stream) -> E.Compile:
         passes=tuple(lists.get("passes", ())),
         decompositions=building.decompositions,
         settings=_settings(stream, start.compile),
-        guard_count=building.guard_count,
-        guards=building.guards,
+        guard_count=guards.count if guards else 0,
+        guards=guards.payload if guards else "",
+        guard_microseconds=guards.microseconds if guards else None,
+        costly_guards=guards.costly if guards else (),
+        cudagraph_skips=tuple(lists.get("cudagraph_skips", ())),
         breaks=tuple(lists.get("breaks", ())),
         recompile=building.recompile,
         caches=tuple(lists.get("caches", ())),
@@ -178,7 +183,7 @@ class _Search:
     winner: str = ""
 
 
-def _freeze_autotunes(events: list[Any], compiles: Compiles) -> tuple[E.Autotune, ...]:
+def _freeze_autotunes(events: list[Any], compiles: Compiles) -> tuple[Autotune, ...]:
     searches: list[_Search] = []
     for event in events:
         if isinstance(event, AutotuneStart):
@@ -193,8 +198,8 @@ def _freeze_autotunes(events: list[Any], compiles: Compiles) -> tuple[E.Autotune
     return tuple(_freeze_autotune(search, compiles) for search in searches)
 
 
-def _freeze_autotune(search: _Search, compiles: Compiles) -> E.Autotune:
-    return E.Autotune(
+def _freeze_autotune(search: _Search, compiles: Compiles) -> Autotune:
+    return Autotune(
         operation=search.start.operation,
         choices=tuple(
             _freeze_choice(choice, search, compiles) for choice in search.start.choices if choice
@@ -204,11 +209,11 @@ def _freeze_autotune(search: _Search, compiles: Compiles) -> E.Autotune:
     )
 
 
-def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compiles) -> E.TimedChoice:
+def _freeze_choice(choice: Mapping[str, Any], search: _Search, compiles: Compiles) -> TimedChoice:
     name = str(choice.get("name", ""))
     compiled = compiles.get(name)
     end = compiled if isinstance(compiled, ChoiceEnd) else None
-    return E.TimedChoice(
+    return TimedChoice(
         name=name,
         description=str(choice.get("description", "")),
         milliseconds=search.timed.milliseconds.get(name) if search.timed else None,

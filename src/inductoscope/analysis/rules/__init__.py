@@ -13,6 +13,7 @@ from inductoscope.analysis.rules import (
     compile_error,
     compile_threads,
     crash,
+    cudagraphs_off,
     element_by_element,
     exit_code,
     graph_breaks,
@@ -30,10 +31,13 @@ from inductoscope.analysis.rules import (
     recomputed,
     register_spills,
     scalar_loop,
+    slow_guards,
+    split_reductions,
     stall,
     tensor_cores_unused,
     threads_restarted,
     tiny_kernels,
+    tuning_gained_little,
     view_off,
 )
 from inductoscope.analysis.rules.finding import Finding
@@ -63,6 +67,10 @@ RULES: tuple[Rule, ...] = (
     register_spills.check,
     tensor_cores_unused.check,
     tiny_kernels.check,
+    cudagraphs_off.check,
+    split_reductions.check,
+    slow_guards.check,
+    tuning_gained_little.check,
     compile_threads.check,
     incomplete_recording.check,
     view_off.check,
@@ -87,6 +95,10 @@ SLOWNESS = (
     "register_spills",
     "tensor_cores_unused",
     "tiny_kernels",
+    "cudagraphs_off",
+    "split_reductions",
+    "slow_guards",
+    "tuning_gained_little",
 )
 # The rules that say why a program ran, but not compiled.
 UNCOMPILED = ("ran_in_eager",)

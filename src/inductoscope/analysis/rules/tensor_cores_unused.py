@@ -16,10 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.model.entities import Autotune, Compile, InductorGraph, Recording
+from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxNode, read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.kernel_place import place_of
+from inductoscope.model.tuning import Autotune
 from inductoscope.recording.values import members
 from inductoscope.vocabulary import stages
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.graphs import store_graph
+from inductoscope.capture.guard_clock import time_guards
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -204,8 +205,15 @@ GRAPH_BREAKS = Hook(
 def _guards_built(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> None:
     output = kwargs["output_graph"] if "output_graph" in kwargs else args[2]
     guards = [_describe_guard(guard) for guard in output.guards]
+    microseconds, costly = time_guards(args[0], output)
     SCOPE.emit(
-        GuardsBuilt(compile=current_compile_id(), count=len(guards), payload=SCOPE.json(guards))
+        GuardsBuilt(
+            compile=current_compile_id(),
+            count=len(guards),
+            payload=SCOPE.json(guards),
+            microseconds=microseconds,
+            costly=costly,
+        )
     )
 
 

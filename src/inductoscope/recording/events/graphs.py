@@ -70,6 +70,16 @@ class InductorEnd(Event):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CudaGraphsSkipped(Event):
+    """torch runs a graph without CUDA graphs that were asked for. reason: as torch logs it."""
+
+    kind = "cudagraphs-skipped"
+    compile: str = ""
+    graph: str = ""
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class GraphFromCache(Event):
     """Compiled code was taken from a cache. payload: the wrapper."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from inductoscope.model.entities import Compile, Recording, TimedChoice
+from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.timeline import Timeline
+from inductoscope.model.tuning import TimedChoice
 from inductoscope.packages.guards import InputGuard
 from inductoscope.packages.wrapper_text import PackagedConstant, WrapperText
 from inductoscope.views.page.chunk_contract import (
