@@ -18,8 +18,11 @@ from inductoscope.errors import UsageError
         (["--compile", "--no-eager"], "--compile does not heed --no-eager"),
         (["--memory", "--measure-machine"], "--memory does not heed --measure-machine"),
         (["--memory", "--compile"], "--compile does not heed --memory"),
-        (["--turns", "7"], "--turns is for --try and --memory: give that, too"),
-        (["--time-limit", "7"], "is for --try and --advise and --memory: give that, too"),
+        (["--turns", "7"], "--turns is for --try, --autotune and --memory: give that, too"),
+        (
+            ["--time-limit", "7"],
+            "--time-limit is for --try, --advise, --autotune and --memory: give that, too",
+        ),
         (["--grow", "8"], "--grow is for --compile: give that, too"),
     ],
 )

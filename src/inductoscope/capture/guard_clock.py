@@ -11,15 +11,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-TORCH_NAMES = {
-    "torch._C._dynamo.guards": (
-        "RootGuardManager.check",
-        "RootGuardManager.clone_manager",
-        "GuardManager.get_child_managers",
-        "GuardManager.get_source",
-    ),
-}
-
 _EVALUATIONS = 20
 # Guards that take longer are not evaluated so often.
 _LONGEST_NS = 2_000_000

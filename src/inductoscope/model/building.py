@@ -156,8 +156,7 @@ def _recompile(stream: Stream, event: compiling.Recompiled) -> None:
 
 def _recompile_limit(stream: Stream, event: compiling.RecompileLimitHit) -> None:
     building = stream.compile_of(event)
-    known = building.recompile or E.Recompile(())
-    building.recompile = replace(known, limit=event.limit)
+    building.recompile = replace(building.recompile or E.Recompile(()), limit=event.limit)
 
 
 def _cache(stream: Stream, event: compiling.CacheLookedUp) -> None:

@@ -14,7 +14,7 @@ What to do: pass what changes as a tensor, or mark the size as dynamic
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, Recording
@@ -35,18 +35,26 @@ def check(recording: Recording) -> Iterator[Finding]:
             frames.setdefault(key, []).append(compile_)
     same: dict[tuple[object, ...], list[list[Compile]]] = {}
     for (_, function, place), compiles in frames.items():
-        if _limit(compiles) or len(compiles) >= LIMIT:
-            key_of_all = (function, place, _limit(compiles), tuple(_reasons(compiles)))
+        if limit_of(compiles) or len(compiles) >= LIMIT:
+            key_of_all = (function, place, limit_of(compiles), tuple(_reasons(compiles)))
             same.setdefault(key_of_all, []).append(compiles)
     for every in same.values():
         yield _finding(every[0], processes=len(every))
 
 
-def _limit(compiles: list[Compile]) -> str:
+def limit_of(compiles: Sequence[Compile]) -> str:
+    """The limit of torch that they reached; empty if none."""
     return next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
 
 
-def _reasons(compiles: list[Compile]) -> Iterator[str]:
+def main_guard(compiles: Sequence[Compile]) -> FailedGuard:
+    """The guard that failed most often: the one to do something about."""
+    guards = [read_guard(reason) for reason in _reasons(compiles)]
+    often = Counter(guard.about for guard in guards)
+    return max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
+
+
+def _reasons(compiles: Sequence[Compile]) -> Iterator[str]:
     """The guard that failed first, of each recompile."""
     for compile_ in compiles:
         for reason in compile_.recompile.reasons[:1] if compile_.recompile else ():
@@ -56,10 +64,8 @@ def _reasons(compiles: list[Compile]) -> Iterator[str]:
 
 def _finding(compiles: list[Compile], processes: int) -> Finding:
     guards = [read_guard(reason) for reason in _reasons(compiles)]
-    limit = _limit(compiles)
-    # The guard that failed most often is the one to do something about.
-    often = Counter(guard.about for guard in guards)
-    main = max(guards, key=lambda guard: often[guard.about], default=FailedGuard(""))
+    limit = limit_of(compiles)
+    main = main_guard(compiles)
     ended = (
         f"; it reached torch's {limit}, so inputs that no compiled version fits now run in eager "
         "(the others still run compiled)"

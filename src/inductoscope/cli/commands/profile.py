@@ -12,18 +12,22 @@ from click.core import ParameterSource
 
 from inductoscope.cli.commands.run import STANDARD_ERROR, end_as
 from inductoscope.cli.parameters import json_option, program_argument, quiet_option
+from inductoscope.cli.profile_trials import (
+    NOTHING_MEASURED,
+    advise_on,
+    compare_settings,
+    examine_autotuning,
+)
 from inductoscope.errors import UsageError
 
 if TYPE_CHECKING:
     from inductoscope.views.report.progress import ProgressLine
 
-# The program ran, and nothing in it could be measured.
-_NOTHING_MEASURED = 4
-
 # What there is to profile, by the parameter that asks for it, and what else that heeds.
 _MODES = {
     "tries": {"turns", "time_limit"},
     "advise": {"output", "time_limit"},
+    "autotune": {"output", "time_limit", "turns"},
     "compile_time": {"output", "grow"},
     "memory": {"output", "turns", "time_limit", "no_eager"},
 }
@@ -59,7 +63,8 @@ _ALWAYS = {"json_path", "quiet", "words"}
     show_default=True,
     type=click.IntRange(min=1),
     metavar="N",
-    help="With --try and --memory: run each N times, in turns; fewer than 5 show no difference.",
+    help="With --try, --memory and --autotune: run each N times, in turns; fewer than 5 show no "
+    "difference.",
 )
 @click.option(
     "--time-limit",
@@ -67,7 +72,8 @@ _ALWAYS = {"json_path", "quiet", "words"}
     show_default=True,
     type=click.FloatRange(min=1),
     metavar="SECONDS",
-    help="With --try, --advise and --memory: stop one run of the program after this long.",
+    help="With --try, --advise, --memory and --autotune: stop one run of the program after this "
+    "long.",
 )
 @click.option(
     "--compile",
@@ -92,6 +98,11 @@ _ALWAYS = {"json_path", "quiet", "words"}
     is_flag=True,
     help="Profile memory instead: the peak, what is alive at it, who made it, what needs less.",
 )
+@click.option(
+    "--autotune",
+    is_flag=True,
+    help="Say what autotuning chose, what that gains in the program, and when the search pays.",
+)
 @quiet_option
 @program_argument
 @click.pass_context
@@ -108,6 +119,7 @@ def command(
     grow: int | None,
     advise: bool,
     memory: bool,
+    autotune: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -146,6 +158,12 @@ def command(
     \b
     inductoscope profile --memory train.py
 
+    --autotune runs it once to see what each search chose, then with and without autotuning, in
+    turns, and shows what the choice gains and after how many calls the search has paid.
+
+    \b
+    inductoscope profile --autotune bench.py
+
     The machine's limits are measured once and kept in ~/.cache/inductoscope/machine.
 
     Exit code: the program's; 4 if it ended well and no compiled call was made.
@@ -164,14 +182,17 @@ def command(
     # Children and temporary folders go when the tool does; the program gets the signal itself.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if tries:
-        _compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
+        compare_settings(to_run, tries, turns, time_limit, json_path, quiet=quiet)
         return
     if advise:
-        _advise(to_run, output, time_limit, json_path, quiet=quiet)
+        advise_on(to_run, output, time_limit, json_path, quiet=quiet)
         return
     if memory:
         limits = (turns, time_limit)
         _profile_memory(to_run, output, limits, json_path, with_eager=not no_eager, quiet=quiet)
+        return
+    if autotune:
+        examine_autotuning(to_run, output, (turns, time_limit), json_path, quiet=quiet)
         return
     if compile_time:
         _profile_compile(to_run, output, grow or 0, json_path, quiet=quiet)
@@ -192,7 +213,7 @@ def command(
     if json_path != "-":
         print_profile(Printer(sys.stderr), view)
     if found.profile.is_empty and ending.exit_code == 0:
-        sys.exit(_NOTHING_MEASURED)
+        sys.exit(NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 
 
@@ -214,7 +235,8 @@ def _refuse_what_would_be_ignored(context: click.Context) -> None:
             first = options[modes[0]].opts[0]
             raise UsageError(f"{first} does not heed {option}. Remove one of them.")
         needed = [options[mode].opts[0] for mode, heeds in _MODES.items() if name in heeds]
-        raise UsageError(f"{option} is for {' and '.join(needed)}: give that, too.")
+        listed = " and ".join(filter(None, (", ".join(needed[:-1]), needed[-1])))
+        raise UsageError(f"{option} is for {listed}: give that, too.")
 
 
 def _profile_compile(
@@ -249,7 +271,7 @@ def _profile_compile(
         print_compile_profile(Printer(sys.stderr), profile)
     ending = profile.cold.ending
     if profile.is_empty and ending.exit_code == 0:
-        sys.exit(_NOTHING_MEASURED)
+        sys.exit(NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
 
 
@@ -288,80 +310,5 @@ def _profile_memory(
     if json_path != "-":
         print_memory(Printer(sys.stderr), view)
     if profile.is_empty and profile.ending.exit_code == 0:
-        sys.exit(_NOTHING_MEASURED)
+        sys.exit(NOTHING_MEASURED)
     end_as(profile.ending.exit_code, profile.ending.signal)
-
-
-def _advise(
-    to_run: list[str], output: Path | None, time_limit: float, json_path: str | None, *, quiet: bool
-) -> None:
-    """Run the program once, then with each change that may help, and print what it saves."""
-    import tempfile
-
-    from inductoscope.capture.launch import run_recorded
-    from inductoscope.model.fold import load
-    from inductoscope.profiling.advice.flips import flips_for
-    from inductoscope.profiling.advice.predictions import predicted
-    from inductoscope.profiling.advice.trials import Budget, try_flips
-    from inductoscope.recording.location import create_recording
-    from inductoscope.recording.profile_file import ADVICE, profile_path
-    from inductoscope.views.report.advice import advice_view, print_advice
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.terminal import Printer, write_json
-
-    folder = create_recording(to_run, output=output, fresh=True).absolute()
-    stdout = STANDARD_ERROR if json_path == "-" else None
-    ending = run_recorded(to_run, folder, fresh=True, stdout=stdout)
-    if ending.exit_code != 0:
-        end_as(ending.exit_code, ending.signal)
-    recording = load(folder)
-    with (
-        tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
-        ProgressLine(quiet=quiet) as progress,
-    ):
-        progress.say("compiling its graphs alone, with and without what may help")
-        flips = predicted(recording, flips_for(recording))
-        budget = Budget(seconds=time_limit)
-        results = try_flips(to_run, flips, Path(trials), budget, progress.say)
-    view = advice_view(results, to_run, str(folder))
-    write_json(view, str(profile_path(folder, ADVICE)))
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_advice(Printer(sys.stderr), view)
-    if results.base is None and not results.trials:
-        sys.exit(_NOTHING_MEASURED)
-
-
-def _compare_settings(
-    to_run: list[str],
-    tries: tuple[str, ...],
-    turns: int,
-    time_limit: float,
-    json_path: str | None,
-    *,
-    quiet: bool,
-) -> None:
-    """Run the program with each setting in turns, and print how they compare."""
-    import tempfile
-
-    from inductoscope.profiling.settings.names import known_settings, variants_of
-    from inductoscope.profiling.settings.trials import try_settings
-    from inductoscope.views.report.progress import ProgressLine
-    from inductoscope.views.report.setting_trials import print_trials, trials_view
-    from inductoscope.views.report.terminal import Printer, write_json
-
-    variants = variants_of(tries, known_settings())
-    with (
-        tempfile.TemporaryDirectory(prefix="inductoscope-tries-") as folder,
-        ProgressLine(quiet=quiet) as progress,
-    ):
-        trials = try_settings(
-            to_run, variants, Path(folder), turns=turns, seconds=time_limit, say=progress.say
-        )
-    view = trials_view(trials, to_run, turns)
-    if json_path:
-        write_json(view, json_path)
-    if json_path != "-":
-        print_trials(Printer(sys.stdout), view)
-    sys.exit(0 if view["calls"] else _NOTHING_MEASURED)

@@ -13,7 +13,7 @@ from inductoscope.analysis.rules import SLOWNESS, diagnose, recompiles
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.checks import Check
 from inductoscope.model.entities import Compile, Recording
-from inductoscope.vocabulary.guard_reasons import FailedGuard, read_guard
+from inductoscope.vocabulary.guard_reasons import FailedGuard
 
 # A program that runs longer is not timed: that takes up to a dozen runs.
 LONGEST_TO_TIME = 120.0
@@ -112,21 +112,12 @@ def wasted_compiles(recording: Recording, seconds: float) -> Iterator[WastedComp
         again = tuple(compile_ for compile_ in every if compile_.recompile is not None)
         names = {compile_.id for compile_ in every}
         calls = [check for check in recording.checks if check.compile in names]
-        found = WastedCompiles(finding, _main_guard(again), again, _limit(again), len(calls))
+        found = WastedCompiles(
+            finding, recompiles.main_guard(again), again, recompiles.limit_of(again), len(calls)
+        )
         is_most = sum(compile_.seconds for compile_ in every) > _MOST_OF_THE_RUN * seconds
         if is_most and not names & set(recording.unchecked) and _is_wasted(found, calls):
             yield found
-
-
-def _main_guard(compiles: Sequence[Compile]) -> FailedGuard:
-    failed = [c.recompile.reasons for c in compiles if c.recompile]
-    guards = [read_guard(reasons[0]) for reasons in failed if reasons]
-    names = [guard.about for guard in guards]
-    return max(guards, key=lambda guard: names.count(guard.about), default=FailedGuard(""))
-
-
-def _limit(compiles: Sequence[Compile]) -> str:
-    return next((c.recompile.limit for c in compiles if c.recompile and c.recompile.limit), "")
 
 
 def _is_wasted(found: WastedCompiles, calls: Sequence[Check]) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.profiling.overruling import overruling
 from inductoscope.profiling.turns import Variant
 
 
@@ -33,15 +34,24 @@ class Flip:
     left: float | None = None
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
+    # Whether it makes compiles shorter, not fewer.
+    shortens_compiles: bool = False
     # Whether it makes eager faster, too.
     changes_eager: bool = False
     # Whether it leaves an operation to eager: then it should be as fast as eager.
     leaves_to_eager: bool = False
+    # What a user writes, where that is not what the trial executes.
+    pasted: str = ""
+
+    @property
+    def is_tried_cold(self) -> bool:
+        """Whether only runs with empty caches can show what it saves."""
+        return self.avoids_compiles or self.shortens_compiles
 
     @property
     def to_paste(self) -> str:
         """What a user adds to the program; for what the program sets itself, in its place."""
-        return self.code.strip() or self.change
+        return self.pasted or self.code.strip() or self.change
 
     @property
     def statements(self) -> str:
@@ -55,20 +65,6 @@ class Flip:
     def variant(self) -> Variant:
         """The program with this change."""
         if self.overrules:
-            code = _OVERRULING.format(settings=dict(self.settings))
+            code = overruling(self.settings)
             return Variant(self.change, code=f"{code}\n{self.code}", variables=self.variables)
         return Variant(self.change, self.settings, self.code, self.variables)
-
-
-# At the last moment before a graph is compiled, forward or backward, whatever the program has set.
-_OVERRULING = """
-import torch._inductor.compile_fx
-def overrule(inner):
-    def compile_graph(*args, **kwargs):
-        with torch._inductor.config.patch({settings!r}):
-            return inner(*args, **kwargs)
-    return compile_graph
-torch._inductor.compile_fx._compile_fx_inner = overrule(
-    torch._inductor.compile_fx._compile_fx_inner
-)
-"""

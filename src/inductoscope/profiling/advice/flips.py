@@ -9,10 +9,8 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 
 from inductoscope.analysis.fusion.ledger import graph_ledger
-from inductoscope.analysis.rules import SLOWNESS, diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.analysis.rules.kept_apart import LIMITS
 from inductoscope.analysis.rules.scalar_loop import FEWEST, SIMDLEN
@@ -20,7 +18,16 @@ from inductoscope.kernels.cpp_loops import loop_nests
 from inductoscope.model.entities import Compile, Recording
 from inductoscope.model.fx import bare_operation
 from inductoscope.model.kernel_place import KernelPlace, kernel_places
+from inductoscope.profiling.advice.evidence import RecordedEvidence
 from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.measured_flips import (
+    fewer_guards,
+    more_compile_threads,
+    static_sizes,
+    tuned_products,
+)
+from inductoscope.profiling.advice.predictions import predicted
+from inductoscope.profiling.kernels.profile import Profile
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
@@ -29,32 +36,16 @@ MOST = 6
 _MOST_OPERATIONS = 3
 
 
-@dataclass(frozen=True)
-class RecordedEvidence:
-    """What a recorded run of the program shows."""
-
-    recording: Recording
-
-    @cached_property
-    def findings(self) -> Sequence[Finding]:
-        """What may make it slow."""
-        return [finding for finding in diagnose(self.recording) if finding.rule in SLOWNESS]
-
-    def about(self, *rules: str) -> Iterator[Finding]:
-        """The findings of some rules."""
-        return (finding for finding in self.findings if finding.rule in rules)
-
-
 Proposer = Callable[[RecordedEvidence], Iterator[Flip]]
 
 
-def flips_for(recording: Recording) -> tuple[Flip, ...]:
-    """The changes that are worth a trial, each once."""
-    evidence = RecordedEvidence(recording)
+def flips_for(recording: Recording, profile: Profile | None = None) -> tuple[Flip, ...]:
+    """The changes that are worth a trial, each once; with a profile, what each should save."""
+    evidence = RecordedEvidence(recording, profile)
     found: dict[str, Flip] = {}
     for propose in PROPOSERS:
         for flip in propose(evidence):
-            found.setdefault(flip.change, flip)
+            found.setdefault(flip.change, predicted(flip, evidence))
     return tuple(found.values())[:MOST]
 
 
@@ -123,18 +114,22 @@ def _remedies(reasons: Sequence[str], *, is_static: bool) -> Iterator[_Remedy]:
         yield _Remedy("torch.compile(dynamic=True)", code, 0)
 
 
+# Settings that torch names where a graph breaks for want of them.
+_CAPTURES = ("capture_scalar_outputs", "capture_dynamic_output_shape_ops")
+
+
 def _no_break_at_item(evidence: RecordedEvidence) -> Iterator[Flip]:
-    name = "torch._dynamo.config.capture_scalar_outputs = True"
-    for compile_ in evidence.recording.compiles:
-        for item in compile_.breaks:
-            if "capture_scalar_outputs" in item.reason:
-                yield Flip(
-                    name,
-                    f"the graph breaks at {item.code or 'a scalar'}",
-                    "graph_breaks",
-                    item.source,
-                    code=f"import torch._dynamo\n{name}",
-                )
+    breaks = [item for compile_ in evidence.recording.compiles for item in compile_.breaks]
+    for setting in _CAPTURES:
+        for item in (item for item in breaks if setting in item.reason):
+            change = f"torch._dynamo.config.{setting} = True"
+            yield Flip(
+                change,
+                f"the graph breaks at {item.code or 'a value that torch does not know'}",
+                "graph_breaks",
+                item.source,
+                code=f"import torch._dynamo\n{change}",
+            )
 
 
 # --- Inductor's settings --------------------------------------------------------------------------
@@ -169,6 +164,7 @@ def _weights_converted_once(evidence: RecordedEvidence) -> Iterator[Flip]:
     for finding in evidence.about("layout_copies"):
         if "freezing" in finding.advice:
             yield _setting("freezing", True, finding)
+        yield _setting("layout_optimization", False, finding)
 
 
 def _other_launches(evidence: RecordedEvidence) -> Iterator[Flip]:
@@ -176,6 +172,8 @@ def _other_launches(evidence: RecordedEvidence) -> Iterator[Flip]:
         yield _setting("coordinate_descent_tuning", True, finding)
     for finding in evidence.about("tiny_kernels"):
         yield _setting("triton.cudagraphs", True, finding)
+    for finding in evidence.about("split_reductions"):
+        yield _setting("split_reductions", False, finding)
     for finding in evidence.about("tensor_cores_unused"):
         code = 'torch.set_float32_matmul_precision("high")'
         yield Flip(code, finding.title, finding.rule, finding.source, code=code, changes_eager=True)
@@ -253,5 +251,9 @@ PROPOSERS: tuple[Proposer, ...] = (
     _limit_lifted,
     _weights_converted_once,
     _other_launches,
+    static_sizes,
     _left_to_eager,
+    tuned_products,
+    fewer_guards,
+    more_compile_threads,
 )

@@ -1,78 +1,93 @@
-"""What a setting should save, before the program is run with it.
+"""What a change should save, computed before it is tried from what the profile measured.
 
-The recorded graphs are compiled alone in a child, as the program compiled them and with the
-setting, and called in turns with made-up inputs. What is left of their time should be left of the
-program's compiled calls.
+Nothing is predicted where the profile does not say: then the reason is given instead.
 """
 
 from __future__ import annotations
 
-import ast
-import json
-import tempfile
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
-from pathlib import Path
-from typing import Any
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
-from inductoscope.capture import private_cache
-from inductoscope.model.entities import Compile, Recording
-from inductoscope.processes.limited import ChildLimits, ChildProgram, run_child
+from inductoscope.profiling.advice.evidence import RecordedEvidence
 from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.statistics import quantile
-from inductoscope.targets.recompile.work_list import captured_graphs
+from inductoscope.profiling.kernels.profile import KernelProfile
+from inductoscope.profiling.machine.limits import memory_seconds
 
-_SECONDS = 180.0
-_PREFIX = "torch._inductor.config."
+_BYTES = re.compile(r"([\d,]+) bytes are moved again")
 
-
-def predicted(recording: Recording, flips: Sequence[Flip]) -> tuple[Flip, ...]:
-    """The flips; those that change settings with what is left of the time of the graphs alone."""
-    asked = [flip for flip in flips if _can_be_asked(flip)]
-    left = iter(_left(recording, asked) if asked else ())
-    return tuple(
-        replace(flip, left=next(left, None)) if _can_be_asked(flip) else flip for flip in flips
-    )
+# Seconds per run and how they were computed; None if it cannot be said.
+Prediction = tuple[float, str] | None
 
 
-def _can_be_asked(flip: Flip) -> bool:
-    is_settings = bool(flip.settings) and not flip.code and not flip.variables
-    return is_settings and not flip.avoids_compiles and not flip.changes_eager
+def predicted(flip: Flip, evidence: RecordedEvidence) -> Flip:
+    """The change with what it should save; or with why that cannot be said."""
+    if flip.predicted is not None or flip.leaves_to_eager:
+        return flip  # What is left to eager is predicted when eager has been timed.
+    if evidence.profile is None:
+        return flip
+    found = _PREDICTIONS[flip.rule](flip, evidence) if flip.rule in _PREDICTIONS else None
+    if found is None:
+        return replace(flip, prediction="nothing that was measured says how much")
+    return replace(flip, predicted=found[0], prediction=found[1])
 
 
-def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
-    """For each flip: the share of the graphs' time that is left with it."""
-    orders = list(captured_graphs(recording))
-    compiles = {compile_.id: compile_ for compile_ in recording.compiles}
-    order: dict[str, Any] = {
-        "graphs": [asdict(each) for each in orders],
-        "settings": [_settings_of(compiles[each.compile]) for each in orders],
-        "changes": [dict(flip.settings) for flip in flips],
-    }
-    with tempfile.TemporaryDirectory(prefix="inductoscope-prediction-") as folder:
-        order["environment"] = private_cache.environment(Path(folder) / "cache")
-        path = Path(folder) / "order.json"
-        path.write_text(json.dumps(order), "utf-8")
-        program = ChildProgram(Path(__file__).with_name("prediction_child.py"), (str(path), "0"))
-        limits = ChildLimits(_SECONDS, memory_gib=1024.0)
-        ended = run_child(program, limits, Path(folder), lambda event: None)
-    timed = [event["variants"] for event in ended.events if event.get("event") == "timed"]
-    if len(timed) < len(orders):
-        return [None for _ in flips]  # Not all graphs are known: then nothing is predicted.
-    seconds = [[quantile(times, 0.5) for times in variants] for variants in timed]
-    whole, *changed = map(sum, zip(*seconds, strict=True))
-    return [each / whole if whole else None for each in changed]
+def _lost_in_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
+    rows = _concerned(flip, evidence)
+    if not rows or any(row.floor is None for row in rows):
+        return None
+    return sum(row.lost for row in rows), "what its kernels lose against the machine's limit"
 
 
-def _settings_of(compile_: Compile) -> dict[str, Any]:
-    """What the program set for Inductor, where it is plain data."""
-    given: Mapping[str, str] = compile_.settings.config if compile_.settings else {}
-    found = {}
-    for name, text in given.items():
-        try:
-            value = ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            continue
-        if name.startswith(_PREFIX):
-            found[name.removeprefix(_PREFIX)] = value
-    return found
+def _whole_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
+    # A kernel that computes something as well as the copy is not gone without the copy.
+    rows = [row for row in _concerned(flip, evidence) if len(row.operations) <= 1]
+    if not rows:
+        return None
+    return sum(row.total for row in rows), "all the time of the kernels that copy"
+
+
+def _moved_again(flip: Flip, evidence: RecordedEvidence) -> Prediction:
+    size = _BYTES.search(flip.why)
+    machines = evidence.profile.machines if evidence.profile is not None else ()
+    calls = max((graph.calls for graph in evidence.graphs), default=0)
+    if size is None or not machines or not calls:
+        return None
+    moved = int(size[1].replace(",", ""))
+    seconds = memory_seconds(machines[0], moved // 2, moved - moved // 2)
+    if seconds is None:
+        return None
+    return seconds * calls, f"{moved:,} bytes at the speed of this machine's memory"
+
+
+def _between_kernels(flip: Flip, evidence: RecordedEvidence) -> Prediction:
+    if not evidence.graphs:
+        return None
+    gaps = sum(graph.between.median * graph.calls for graph in evidence.graphs)
+    return gaps, "all gaps between kernels"
+
+
+def _in_guards(flip: Flip, evidence: RecordedEvidence) -> Prediction:
+    found = [
+        (compile_.guard_microseconds or 0.0) * 1e-6 * evidence.calls_of(compile_.place)
+        for compile_ in evidence.recording.compiles
+        if compile_.place == flip.source
+    ]
+    return (max(found), "all guards of a call, as often as it is called") if found else None
+
+
+def _concerned(flip: Flip, evidence: RecordedEvidence) -> Sequence[KernelProfile]:
+    """The kernels that compute the line of the finding."""
+    return [row for row in evidence.kernels if flip.source and flip.source in row.places]
+
+
+_PREDICTIONS: dict[str, Callable[[Flip, RecordedEvidence], Prediction]] = {
+    "scalar_loop": _lost_in_kernels,
+    "recomputed": _lost_in_kernels,
+    "register_spills": _lost_in_kernels,
+    "split_reductions": _lost_in_kernels,
+    "layout_copies": _whole_kernels,
+    "kept_apart": _moved_again,
+    "tiny_kernels": _between_kernels,
+    "slow_guards": _in_guards,
+}

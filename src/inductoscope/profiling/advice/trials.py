@@ -81,7 +81,7 @@ class FlipTrial:
         if not self.changed.count or self.error:
             return False
         if self.compiles is not None:
-            fewer = self.compiles[1] < self.compiles[0]
+            fewer = self.flip.shortens_compiles or self.compiles[1] < self.compiles[0]
             return fewer and max(self.changed.values) < _WITHOUT_RECOMPILES * min(self.base.values)
         differs = self.comparison is not None and self.comparison.differs
         return differs and self.ratio < _WORTHWHILE
@@ -148,8 +148,8 @@ def try_flips(
 ) -> TrialResults:
     """Time the program as it is, and with each change."""
     trials = _TrialRuns(command, folder, budget, say, stdin)
-    results = trials.steady([flip for flip in flips if not flip.avoids_compiles])
-    cold = [flip for flip in flips if flip.avoids_compiles]
+    results = trials.steady([flip for flip in flips if not flip.is_tried_cold])
+    cold = [flip for flip in flips if flip.is_tried_cold]
     found = (*results.trials, *trials.cold(cold)) if cold else results.trials
     return TrialResults(_ranked(found), results.base, results.error, trials.made)
 

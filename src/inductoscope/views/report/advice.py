@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from typing import Any
 
+from inductoscope.profiling.advice.costs import Cost
 from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -13,8 +15,10 @@ from inductoscope.vocabulary.counting import count_of
 _SLOWER = 1.05
 
 
-def advice_view(results: TrialResults, command: Sequence[str], recording: str) -> dict[str, Any]:
-    """Every change that was tried, those that help first."""
+def advice_view(
+    results: TrialResults, command: Sequence[str], recording: str, costs: Sequence[Cost] = ()
+) -> dict[str, Any]:
+    """What costs time beside the kernels' work; every change that was tried, the best first."""
     base = results.base
     return {
         "command": list(command),
@@ -29,6 +33,7 @@ def advice_view(results: TrialResults, command: Sequence[str], recording: str) -
             "ratio_to_eager": base.ratio,
             "how": results.how,
         },
+        "costs": [asdict(cost) for cost in costs],
         "advice": [_trial_view(trial) for trial in results.advice],
         "without_effect": [_trial_view(trial) for trial in results.trials if not trial.helps],
     }
@@ -60,6 +65,9 @@ def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
         text = f"compiled calls take {ratio:.2f} times as long as in eager"
         printer.line(text, style=BAD if ratio > _SLOWER else GOOD)
         printer.line(base["how"], indent=2, style=FAINT)
+    for cost in view["costs"]:
+        printer.line(f"{_seconds(cost['seconds'])} per run: {cost['what']}")
+        printer.line("; ".join(filter(None, (cost["source"], cost["how"]))), indent=2, style=FAINT)
     for number, trial in enumerate(view["advice"], start=1):
         _print_trial(printer, number, trial)
     if not view["advice"]:
@@ -76,6 +84,8 @@ def _print_trial(printer: Printer, number: int, trial: Mapping[str, Any]) -> Non
     predicted = trial["seconds_predicted"]
     if predicted is not None:
         saved += f" (predicted: {_seconds(predicted)}, {trial['prediction']})"
+    elif trial["prediction"]:
+        saved += f" (not predicted: {trial['prediction']})"
     printer.line(f"{number}. {trial['change']}", style=GOOD)
     printer.pair("measured", f"{saved}; {trial['ratio']:.2f} of the time is left")
     printer.pair("why", trial["why"])

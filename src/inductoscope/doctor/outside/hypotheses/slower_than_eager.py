@@ -30,7 +30,7 @@ from inductoscope.doctor.outside.slowness import LONGEST_TO_TIME, may_be_slower
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.profiling.advice.against_eager import AgainstEager
 from inductoscope.profiling.advice.flips import flips_for
-from inductoscope.profiling.advice.predictions import predicted
+from inductoscope.profiling.advice.graphs_alone import predicted_alone
 from inductoscope.profiling.advice.trials import Budget, FlipTrial, TrialResults, try_flips
 from inductoscope.profiling.statistics import SLOWER
 from inductoscope.vocabulary import stages
@@ -54,7 +54,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
         return None
     case.say("compiled calls may be slower than eager; timing both in turns")
     found = [flip for flip in flips_for(case.recording) if not flip.avoids_compiles]
-    flips = predicted(case.recording, found)
+    flips = predicted_alone(case.recording, found)
     budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
         results = try_flips(

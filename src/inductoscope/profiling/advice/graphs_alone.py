@@ -1,0 +1,78 @@
+"""What a setting should save, before the program is run with it.
+
+The recorded graphs are compiled alone in a child, as the program compiled them and with the
+setting, and called in turns with made-up inputs. What is left of their time should be left of the
+program's compiled calls.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from inductoscope.capture import private_cache
+from inductoscope.model.entities import Compile, Recording
+from inductoscope.processes.limited import ChildLimits, ChildProgram, run_child
+from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.statistics import quantile
+from inductoscope.targets.recompile.work_list import captured_graphs
+
+_SECONDS = 180.0
+_PREFIX = "torch._inductor.config."
+
+
+def predicted_alone(recording: Recording, flips: Sequence[Flip]) -> tuple[Flip, ...]:
+    """The flips; those that change settings with what is left of the time of the graphs alone."""
+    asked = [flip for flip in flips if _can_be_asked(flip)]
+    left = iter(_left(recording, asked) if asked else ())
+    return tuple(
+        replace(flip, left=next(left, None)) if _can_be_asked(flip) else flip for flip in flips
+    )
+
+
+def _can_be_asked(flip: Flip) -> bool:
+    is_settings = bool(flip.settings) and not flip.code and not flip.variables
+    return is_settings and not flip.avoids_compiles and not flip.changes_eager
+
+
+def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
+    """For each flip: the share of the graphs' time that is left with it."""
+    orders = list(captured_graphs(recording))
+    compiles = {compile_.id: compile_ for compile_ in recording.compiles}
+    order: dict[str, Any] = {
+        "graphs": [asdict(each) for each in orders],
+        "settings": [_settings_of(compiles[each.compile]) for each in orders],
+        "changes": [dict(flip.settings) for flip in flips],
+    }
+    with tempfile.TemporaryDirectory(prefix="inductoscope-prediction-") as folder:
+        order["environment"] = private_cache.environment(Path(folder) / "cache")
+        path = Path(folder) / "order.json"
+        path.write_text(json.dumps(order), "utf-8")
+        program = ChildProgram(Path(__file__).with_name("prediction_child.py"), (str(path), "0"))
+        limits = ChildLimits(_SECONDS, memory_gib=1024.0)
+        ended = run_child(program, limits, Path(folder), lambda event: None)
+    timed = [event["variants"] for event in ended.events if event.get("event") == "timed"]
+    if len(timed) < len(orders):
+        return [None for _ in flips]  # Not all graphs are known: then nothing is predicted.
+    seconds = [[quantile(times, 0.5) for times in variants] for variants in timed]
+    whole, *changed = map(sum, zip(*seconds, strict=True))
+    return [each / whole if whole else None for each in changed]
+
+
+def _settings_of(compile_: Compile) -> dict[str, Any]:
+    """What the program set for Inductor, where it is plain data."""
+    given: Mapping[str, str] = compile_.settings.config if compile_.settings else {}
+    found = {}
+    for name, text in given.items():
+        try:
+            value = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            continue
+        if name.startswith(_PREFIX):
+            found[name.removeprefix(_PREFIX)] = value
+    return found

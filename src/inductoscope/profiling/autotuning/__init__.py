@@ -1,0 +1,1 @@
+"""What autotuning chose, what that gains in the program, and what the search cost."""

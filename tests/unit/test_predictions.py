@@ -1,0 +1,177 @@
+"""What a change should save is computed from the profile, before anything is tried."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.profiling.advice.costs import costs_of
+from inductoscope.profiling.advice.evidence import RecordedEvidence
+from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.flips import flips_for
+from inductoscope.profiling.advice.predictions import predicted
+from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
+from inductoscope.profiling.kernels.work import KernelWork
+from inductoscope.profiling.machine.limits import Bandwidths, Floor, MachineLimits
+from inductoscope.profiling.statistics import Sample
+from inductoscope.profiling.timings import FUNCTION, CallTimes
+from support.examples import write_recording
+
+PLACE = "/model.py:1"
+MACHINE = MachineLimits("cpu", "a", 2, "2.13", (Bandwidths(1 << 30, 1e10, 1e10, 1e10),))
+
+
+def kernel(seconds: float, floor: float, **about: Any) -> KernelProfile:
+    """A kernel that was called 100 times."""
+    known = {"graph": "0/0 inference", "function": "f", "kernel": "k", "language": "C++",
+             "line": 1, "device": "cpu", "sizes": {}, "how": "wrapper", "calls": 100,
+             "places": ("/model.py:6",), "operations": ("sin",), "phase": "inference"}  # fmt: skip
+    floor_ = Floor(floor, "memory")
+    return KernelProfile(**{**known, **about}, seconds=Sample((seconds,) * 5), floor=floor_)  # type: ignore[arg-type]
+
+
+def graph(calls: int = 100, sizes: dict[str, int] | None = None, other: int = 0) -> GraphProfile:
+    """A graph, with 20 µs between its kernels."""
+    return GraphProfile(
+        "0/0 inference", "f", PLACE, "inference", sizes or {}, "wrapper", "cpu", calls,
+        Sample((1e-3,) * 5), 0.1, 9e-4, Sample((2e-5,) * 5), other_sizes=other,
+    )  # fmt: skip
+
+
+def evidence(
+    folder: Path, *events: dict[str, Any], kernels: Any = (), graphs: Any = ()
+) -> RecordedEvidence:
+    """One compiled function that was called 100 times, a millisecond each."""
+    path = write_recording(
+        folder,
+        {"kind": "compile-start", "compile": "0/0", "function": "f", "file": "/model.py",
+         "line": 1},
+        *events,
+    )  # fmt: skip
+    calls = CallTimes("f", FUNCTION, PLACE, 100, 100_000_000, (1_000_000,) * 100)
+    return RecordedEvidence(
+        load(path), Profile((calls,), tuple(graphs), tuple(kernels), (MACHINE,))
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "why", "seconds"),
+    [
+        ("scalar_loop", "", 0.04),  # 500 µs instead of the 100 µs that the machine needs.
+        ("layout_copies", "", 0.05),  # The whole kernel goes.
+        ("kept_apart", "1 pair of loops kept apart: 20,000,000 bytes are moved again", 0.2),
+        ("tiny_kernels", "", 0.002),
+    ],
+)
+def test_what_is_predicted(tmp_path: Path, rule: str, why: str, seconds: float) -> None:
+    known = evidence(tmp_path / "r", kernels=[kernel(5e-4, 1e-4)], graphs=[graph()])
+    flip = predicted(Flip("a change", why, rule, "/model.py:6"), known)
+    assert flip.predicted == pytest.approx(seconds)
+    assert flip.prediction
+
+
+def test_where_nothing_can_be_predicted_that_is_said(tmp_path: Path) -> None:
+    flip = predicted(Flip("a change", "", "graph_breaks"), evidence(tmp_path / "r"))
+    assert (flip.predicted, flip.prediction) == (None, "nothing that was measured says how much")
+
+
+def test_guards_are_predicted_and_shown_as_a_cost(tmp_path: Path) -> None:
+    guards = {"kind": "guards", "compile": "0/0", "count": 748, "payload": "",
+              "microseconds": 200.0, "costly": [["L['self']", 180.0]]}  # fmt: skip
+    known = evidence(tmp_path / "r", guards)
+    (flip,) = flips_for(known.recording, known.profile)
+    assert flip.to_paste == "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
+    assert "unsafe" in flip.change
+    assert flip.predicted == pytest.approx(0.02)
+    (cost,) = costs_of(known)
+    assert cost.what == "748 guards of f, 200 µs per call (L['self'] 180 µs)"
+    assert (cost.seconds, cost.share) == (pytest.approx(0.02), pytest.approx(0.2))
+
+
+def test_cheap_guards_are_no_cost(tmp_path: Path) -> None:
+    guards = {"kind": "guards", "compile": "0/0", "count": 9, "payload": "", "microseconds": 2.0}
+    assert costs_of(evidence(tmp_path / "r", guards)) == ()
+
+
+def changes(known: RecordedEvidence) -> list[str]:
+    """What is worth a trial."""
+    return [flip.change for flip in flips_for(known.recording, known.profile)]
+
+
+def test_a_graph_for_any_size_that_is_always_called_with_one(tmp_path: Path) -> None:
+    known = evidence(tmp_path / "r", graphs=[graph(sizes={"s0": 64})])
+    (flip,) = flips_for(known.recording, known.profile)
+    assert flip.to_paste == flip.change == "torch.compile(dynamic=False)"
+    assert flip.why == "f is compiled for any size; all 100 timed calls had s0 = 64"
+
+
+@pytest.mark.parametrize(
+    "graphs",
+    [
+        [graph()],  # Compiled for one size.
+        [graph(sizes={"s0": 64}), graph(sizes={"s0": 65})],  # Called with two.
+        [graph(sizes={"s0": 64}, other=3)],  # And with more than are kept apart.
+    ],
+)
+def test_sizes_that_vary_are_left_alone(tmp_path: Path, graphs: list[GraphProfile]) -> None:
+    assert changes(evidence(tmp_path / "r", graphs=graphs)) == []
+
+
+PRODUCT: dict[str, Any] = {"language": "extern", "operations": ("mm",)}
+
+
+def product(seconds: float, floor: float) -> KernelProfile:
+    """A product of the library."""
+    return kernel(seconds, floor, work=KernelWork(matrix={"float32": 10**9}), **PRODUCT)
+
+
+def test_products_that_lose_time_in_the_library(tmp_path: Path) -> None:
+    known = evidence(tmp_path / "r", kernels=[product(1e-3, 4e-4)])
+    assert changes(known) == [
+        "torch._inductor.config.freezing = True",
+        "torch._inductor.config.max_autotune = True; "
+        "torch._inductor.config.max_autotune_gemm_backends = 'CPP,ATEN'; "
+        "torch._inductor.config.freezing = True",
+    ]
+    assert flips_for(known.recording, known.profile)[0].predicted == pytest.approx(0.06)
+
+
+def test_products_at_the_limit_of_the_machine_are_left_alone(tmp_path: Path) -> None:
+    assert changes(evidence(tmp_path / "r", kernels=[product(1e-3, 9.5e-4)])) == []
+
+
+def test_products_that_were_tuned_are_left_alone(tmp_path: Path) -> None:
+    settings = {"kind": "settings", "compile": "0/0",
+                "arguments": {"mode": "'max-autotune-no-cudagraphs'"}}  # fmt: skip
+    assert changes(evidence(tmp_path / "r", settings, kernels=[product(1e-3, 4e-4)])) == []
+
+
+# --- graph breaks ---------------------------------------------------------------------------------
+
+BREAK = {"kind": "graph-break", "compile": "0/0", "reason": "print", "source": "/model.py:3",
+         "code": "print(x)"}  # fmt: skip
+REST = {"kind": "compile-start", "compile": "1/0", "function": "torch_dynamo_resume_in_f_at_3",
+        "resumed": "f at line 3", "file": "/model.py", "line": 3}  # fmt: skip
+OTHER = {"kind": "compile-start", "compile": "2/0", "function": "g", "file": "/model.py", "line": 9}
+
+
+def part(compile_id: str) -> GraphProfile:
+    """A graph that takes 0.1 ms."""
+    return replace(graph(), compile=compile_id, seconds=Sample((1e-4,) * 5))
+
+
+def test_a_graph_break_is_counted_per_call(tmp_path: Path) -> None:
+    parts = [part("0/0"), part("1/0"), part("2/0")]  # The last one is of another function.
+    (cost,) = costs_of(evidence(tmp_path / "r", BREAK, REST, OTHER, graphs=parts))
+    assert (
+        cost.what == "f outside of its graphs; it breaks at print(x), and runs 2.0 graphs per call"
+    )
+    assert cost.seconds == pytest.approx(0.08)  # 100 calls of 1 ms, in which graphs take 0.2 ms.
+
+
+def test_a_whole_graph_costs_nothing_more(tmp_path: Path) -> None:
+    assert costs_of(evidence(tmp_path / "r", graphs=[part("0/0")])) == ()
