@@ -93,8 +93,7 @@ class Stream:
         return self.compiles[key]
 
     def _begin(self, key: str, start: compiling.CompileStart) -> None:
-        building = Building(start=start)
-        self.compiles[key] = building
+        building = self.compiles[key] = Building(start=start)
         self.order.append(building)
 
     def begin(self, event: compiling.CompileStart) -> None:
