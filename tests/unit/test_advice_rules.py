@@ -115,6 +115,33 @@ def test_two_reductions_of_their_own_are_not_one_that_was_split(tmp_path: Path) 
     assert found_in(tmp_path / "r", scheduled(), payloads={NODES: nodes}) == []
 
 
+@pytest.mark.parametrize(
+    ("results", "reduced", "titles"),
+    [
+        (
+            [],
+            "67108864",
+            ["A reduction of 67,108,864 elements is computed by one block of the GPU"],
+        ),
+        (
+            ["8"],
+            "2097152",
+            ["A reduction of 2,097,152 elements is computed by 8 blocks of the GPU"],
+        ),
+        (["512"], "2097152", []),
+        ([], "1024", []),
+        ([], "s0", []),
+    ],
+    ids=["one result", "few results", "many results", "small", "not known"],
+)
+def test_a_large_reduction_that_is_not_split(
+    tmp_path: Path, results: list[str], reduced: str, titles: list[str]
+) -> None:
+    node = {**reduction("op0", "arg0_1", 4 << 20), "sizes": [results, [reduced]]}
+    found = found_in(tmp_path / "r", scheduled(), payloads={NODES: [node]})
+    assert [finding.title for finding in found] == titles
+
+
 # --- autotuning -----------------------------------------------------------------------------------
 
 

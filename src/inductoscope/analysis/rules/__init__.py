@@ -38,6 +38,7 @@ from inductoscope.analysis.rules import (
     threads_restarted,
     tiny_kernels,
     tuning_gained_little,
+    unsplit_reductions,
     view_off,
 )
 from inductoscope.analysis.rules.finding import Finding
@@ -69,6 +70,7 @@ RULES: tuple[Rule, ...] = (
     tiny_kernels.check,
     cudagraphs_off.check,
     split_reductions.check,
+    unsplit_reductions.check,
     slow_guards.check,
     tuning_gained_little.check,
     compile_threads.check,
@@ -97,6 +99,7 @@ SLOWNESS = (
     "tiny_kernels",
     "cudagraphs_off",
     "split_reductions",
+    "unsplit_reductions",
     "slow_guards",
     "tuning_gained_little",
 )

@@ -174,6 +174,8 @@ def _other_launches(evidence: RecordedEvidence) -> Iterator[Flip]:
         yield _setting("triton.cudagraphs", True, finding)
     for finding in evidence.about("split_reductions"):
         yield _setting("split_reductions", False, finding)
+    for finding in evidence.about("unsplit_reductions"):
+        yield _setting("split_reductions", True, finding, overrules=True)
     for finding in evidence.about("tensor_cores_unused"):
         code = 'torch.set_float32_matmul_precision("high")'
         yield Flip(code, finding.title, finding.rule, finding.source, code=code, changes_eager=True)

@@ -86,6 +86,7 @@ _PREDICTIONS: dict[str, Callable[[Flip, RecordedEvidence], Prediction]] = {
     "recomputed": _lost_in_kernels,
     "register_spills": _lost_in_kernels,
     "split_reductions": _lost_in_kernels,
+    "unsplit_reductions": _lost_in_kernels,
     "layout_copies": _whole_kernels,
     "kept_apart": _moved_again,
     "tiny_kernels": _between_kernels,

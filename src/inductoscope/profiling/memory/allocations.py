@@ -52,13 +52,20 @@ def start_trace() -> AllocationTrace | None:
     """Begin to trace; None where the program uses torch's profiler itself."""
     import torch
 
-    if torch.autograd._profiler_enabled():
+    if is_traced_here():
         return None
     profiler = torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
     )
     profiler.start()
     return AllocationTrace(profiler)
+
+
+def is_traced_here() -> bool:
+    """Whether a trace sees what this thread allocates."""
+    import torch
+
+    return bool(torch.autograd._profiler_enabled())
 
 
 def _allocations(tree: Sequence[Any]) -> Iterator[AllocationEvent]:

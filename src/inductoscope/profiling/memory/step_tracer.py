@@ -92,8 +92,13 @@ class StepTracer:
 
     @property
     def is_open(self) -> bool:
-        """Whether a step is being traced on this thread."""
-        return self._open is not None and self._is_own_thread()
+        """Whether a step is being traced on this thread.
+
+        For a GPU, autograd runs backward passes on a thread of its own, and the trace follows it.
+        """
+        if self._open is None:
+            return False
+        return allocations.is_traced_here() or self._is_own_thread()
 
     def _is_own_thread(self) -> bool:
         if self._thread is None:
