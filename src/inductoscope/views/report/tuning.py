@@ -7,6 +7,7 @@ from typing import Any
 
 from inductoscope.profiling.autotuning.advisor import TuningResult
 from inductoscope.profiling.autotuning.searches import TunedOperation
+from inductoscope.profiling.statistics import FEWEST_RUNS
 from inductoscope.views.report.profile import sample_view
 from inductoscope.views.report.setting_trials import trials_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
@@ -124,7 +125,8 @@ def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:
             printer.line(row["note"], indent=4, style=FAINT)
     gain, search = view["seconds_gained_per_call"], view["seconds_of_search"]
     if gain is None:
-        printer.line(f"No difference can be shown. The search took {search:.1f} s.")
+        few = f": that takes --turns {FEWEST_RUNS}" if view["in_program"]["turns"] < FEWEST_RUNS else ""
+        printer.line(f"No difference can be shown{few}. The search took {search:.1f} s.")
     elif gain <= 0:
         text = (
             f"Autotuning makes it slower, by {-gain * 1e6:.1f} µs per call; it took {search:.1f} s."
