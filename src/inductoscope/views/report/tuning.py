@@ -125,7 +125,8 @@ def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:
             printer.line(row["note"], indent=4, style=FAINT)
     gain, search = view["seconds_gained_per_call"], view["seconds_of_search"]
     if gain is None:
-        few = f": that takes --turns {FEWEST_RUNS}" if view["in_program"]["turns"] < FEWEST_RUNS else ""
+        is_enough = view["in_program"]["turns"] >= FEWEST_RUNS
+        few = "" if is_enough else f": that takes --turns {FEWEST_RUNS}"
         printer.line(f"No difference can be shown{few}. The search took {search:.1f} s.")
     elif gain <= 0:
         text = (
