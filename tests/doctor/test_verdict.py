@@ -338,7 +338,9 @@ def test_the_object_has_the_keys_of_the_design() -> None:
     assert data["repro"] == {
         "path": "repro.py", "verified": True, "failed": 3, "of": 3, "nodes": 2
     }  # fmt: skip
-    assert set(data["workaround"]) - {"code"} == {"text", "verified", "slowdown"}
+    # What a slow program gains by it, where that was measured.
+    gains = {"predicted", "saved"}
+    assert set(data["workaround"]) - {"code"} - gains == {"text", "verified", "slowdown"}
     assert (data["schema"], data["recording"], data["seconds"]) == (1, "path", 41.0)
 
 

@@ -42,7 +42,7 @@ def check(recording: Recording) -> Iterator[Finding]:
     for compile_ in recording.compiles:
         for text in compile_.cudagraph_skips:
             reason = short_reason(text)
-            if (compile_.place, reason) not in seen:
+            if reason and (compile_.place, reason) not in seen:
                 seen.add((compile_.place, reason))
                 yield _finding(compile_, text, reason)
 
@@ -63,7 +63,7 @@ def _finding(compile_: Compile, text: str, reason: str) -> Finding:
         title=f"{compile_.function or 'A graph'} runs without CUDA graphs: {reason}",
         is_problem=False,
         confidence="proven",
-        evidence=(f"torch's log in compile {compile_.id}: {text.splitlines()[0][:300]}",),
+        evidence=(f"torch's log in compile {compile_.id}: {text.strip().splitlines()[0][:300]}",),
         advice=next(remedies, "Compile what stands in the way on its own."),
         stage=stages.RUNTIME,
         source=str(frames[-1]) if frames else compile_.place,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MODES = {
     "tries": {"turns", "time_limit"},
     "advise": {"output", "time_limit"},
-    "autotuning": {"output", "time_limit", "turns"},
+    "tuning": {"output", "time_limit", "turns"},
     "compile_time": {"output", "grow"},
     "memory": {"output", "turns", "time_limit", "no_eager"},
 }
@@ -100,7 +100,7 @@ _ALWAYS = {"json_path", "quiet", "words"}
 )
 @click.option(
     "--autotune",
-    "autotuning",
+    "tuning",
     is_flag=True,
     help="Say what autotuning chose, what that gains in the program, and when the search pays.",
 )
@@ -120,7 +120,7 @@ def command(
     grow: int | None,
     advise: bool,
     memory: bool,
-    autotuning: bool,
+    tuning: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -192,7 +192,7 @@ def command(
         limits = (turns, time_limit)
         _profile_memory(to_run, output, limits, json_path, with_eager=not no_eager, quiet=quiet)
         return
-    if autotuning:
+    if tuning:
         examine_autotuning(to_run, output, (turns, time_limit), json_path, quiet=quiet)
         return
     if compile_time:
