@@ -38,8 +38,8 @@ _TO_SEE_IT = (
 
 _CONSTANT = "constant "
 _OF_CONSTANTS = (
-    "torch does not check it: give load_constants a tensor with memory of its own and the type, "
-    "shape and strides of the constant, such as torch.empty_like(constant).copy_(value)"
+    "give load_constants a tensor with memory of its own and the device, type, shape and strides "
+    "of the constant, such as torch.empty_like(constant).copy_(value)"
 )
 
 
@@ -83,7 +83,9 @@ def _examine(case: ProgramCase) -> Verdict | None:
         "proven",
     )
     result.culprit.source = relative_place(place.rstrip(")")) if place else None
-    result.add(broken, "the package's own code, which does not check it by default")
+    is_rejected = any(check.verdict == REJECTED for check in _same_call(case, before))
+    checks = "and torch rejects it" if is_rejected else "which does not check it by default"
+    result.add(broken, f"the package's own code, {checks}")
     result.add(_what_came_of(case, before), f"call {before.call} of {before.compile}")
     result.add(_OF_CONSTANTS if broken.startswith(_CONSTANT) else _TO_SEE_IT)
     return result
