@@ -119,6 +119,10 @@ def test_what_fails_between_stages_fails_over_what_the_last_one_left() -> None:
     [
         (Failure(ERROR, "", aspect="InvalidCxxCompiler"), "name one that works in CXX"),
         (Failure(ERROR, "", aspect="TritonMissing"), "Install triton"),
+        (
+            Failure(ERROR, "", message="'9' is not a valid IntermediateValueDebuggingLevel"),
+            "AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER",
+        ),
         (Failure(ERROR, "OSError: [Errno 28] No space left on device"), "another TMPDIR"),
         (Failure(ERROR, "", message="cc1plus: Disk quota exceeded"), "another TMPDIR"),
         (

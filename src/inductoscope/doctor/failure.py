@@ -76,10 +76,15 @@ class Failure:
         return replace(self, **{name: value for name, value in asdict(other).items() if value})
 
 
-# What an error says that lies with the machine, and what to do about it.
+# What an error says that lies with the machine or its settings, and what to do about it.
 _MISSING = (
     ("InvalidCxxCompiler", "Install g++ or clang++, or name one that works in CXX."),
     ("TritonMissing", "Install triton for this torch."),
+    (
+        "is not a valid IntermediateValueDebuggingLevel",
+        "This torch does not know that value of AOT_INDUCTOR_DEBUG_INTERMEDIATE_VALUE_PRINTER: "
+        "choose another, or unset it.",
+    ),
 )
 # The same, while something is compiled; a graph that runs may itself ask for too much.
 _SHORT_OF = (

@@ -1,4 +1,4 @@
-"""The machine cannot compile: no compiler, no Triton, no space, no memory.
+"""The machine cannot compile: no compiler, Triton, space or memory, or a flag unknown to torch.
 
 When it applies: The failure that was found says so.
 
