@@ -14,7 +14,7 @@ export function Findings({ findings }: { findings: Finding[] }): JSX.Element {
   return (
     <section aria-labelledby="findings-title">
       <h2 id="findings-title">Findings</h2>
-      {cards.length === 0 && <Empty>No rule found anything in this recording.</Empty>}
+      {cards.length === 0 && <Empty>No rule has found anything.</Empty>}
       <ol class="findings">
         {cards.slice(0, MOST).map((card) => (
           <Card key={card[0]!.rule + card[0]!.title} card={card} />

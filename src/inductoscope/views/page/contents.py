@@ -82,7 +82,7 @@ class Contents:
             live=self._live,
             finished=recording.ending is not None or not self._live,
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=_program(recording),
+            program=_program(recording, live=self._live),
             findings=tuple(_finding(finding) for finding in diagnose(recording)),
             verdict=verdict_view(recording),
             notes=_notes(recording),
@@ -171,14 +171,14 @@ def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
 # --- the head -------------------------------------------------------------------------------------
 
 
-def _program(recording: Recording) -> PageProgram:
+def _program(recording: Recording, *, live: bool) -> PageProgram:
     return PageProgram(
         command=" ".join(texts(recording.manifest.get("command"))),
         torch=torch_version(recording),
         python=next((p.python for p in recording.processes if p.python), ""),
         started=_started(recording),
         seconds=recording.ending.seconds if recording.ending else None,
-        ending=_ending(recording),
+        ending=_ending(recording, live=live),
     )
 
 
@@ -198,12 +198,12 @@ def _started(recording: Recording) -> str:
         return ""
 
 
-def _ending(recording: Recording) -> str:
+def _ending(recording: Recording, *, live: bool) -> str:
     ending = recording.ending
     if recording.manifest.get("recompiled_from"):
         return "recompiled from recorded graphs"
     if ending is None:
-        return "the recording has no end"
+        return "none so far" if live else "the recording has no end"
     return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
 
 
