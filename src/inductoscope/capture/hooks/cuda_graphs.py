@@ -11,6 +11,8 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 _LONGEST = 2000
+# A warning of the same logger that graphs are recorded, and often.
+_NO_SKIP = "CUDAGraph supports dynamic shapes"
 
 
 class _OverheardSkips:
@@ -35,6 +37,8 @@ class _OverheardSkips:
 
 def _say(message: Any, args: tuple[Any, ...]) -> None:
     text = str(message) % args if args else str(message)
+    if text.startswith(_NO_SKIP):
+        return
     SCOPE.emit(
         CudaGraphsSkipped(compile=current_compile_id(), graph=SCOPE.graph, reason=text[:_LONGEST])
     )

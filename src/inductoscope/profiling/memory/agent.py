@@ -150,7 +150,10 @@ class SteppingClock(CallClock):
             waits = agent.waits_for_graph and kind == FUNCTION
             begins = functools.partial(tracer.call_begins, waits=waits)
             SCOPE.guard(begins, thing, (args, kwargs))
-            result = timed(*args, **kwargs)
+            try:
+                result = timed(*args, **kwargs)
+            finally:
+                tracer.call_left()
             SCOPE.guard(tracer.call_ended, thing, result)
             return result
 

@@ -61,6 +61,13 @@ def start_trace() -> AllocationTrace | None:
     return AllocationTrace(profiler)
 
 
+def is_capturing() -> bool:
+    """Whether work is being recorded into a CUDA graph: to wait for it would spoil that."""
+    import torch
+
+    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+
+
 def is_traced_here() -> bool:
     """Whether a trace sees what this thread allocates."""
     import torch

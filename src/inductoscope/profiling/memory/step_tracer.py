@@ -134,17 +134,22 @@ class StepTracer:
             return False
         return number <= _EARLY or number & (number - 1) == 0
 
+    def call_left(self) -> None:
+        """A call is over, however it ended: its arguments are not kept."""
+        self._first = None
+
     def call_ended(self, thing: Thing, result: Any) -> None:
         """An outermost call has returned."""
         if not self._is_own_thread():
             return
-        self._first = None
         number = self._counts[thing]
         if number <= _COMPARED:
             self.note_result(thing[0] + " " + thing[1], number, result)
 
     def note_result(self, thing: str, number: int, result: Any) -> None:
-        """What a call returned, in a few numbers."""
+        """What a call returned, in a few numbers; not while a CUDA graph is captured."""
+        if allocations.is_capturing():
+            return
         with self._own_work():
             self._results.append(CallResult(thing, number, summaries_of(result)))
 

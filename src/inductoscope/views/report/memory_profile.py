@@ -216,14 +216,17 @@ def _gain(step: Mapping[str, Any], trials: Sequence[Mapping[str, Any]], is_least
     if helping:
         best = helping[0]
         return f"{best['change']} makes it {best['ratio']:.2f} of that{_time_text(best)}."
+    judged = [trial for trial in trials if trial["peak_bytes"] and not trial["note"]]
+    if judged:
+        return f"Nothing that was tried makes it lower ({len(judged)} tried)."
     if trials:
-        return f"Nothing that was tried makes it lower ({len(trials)} tried)."
+        return "What was tried could not be judged."
     if not is_least:
         return ""
     made = sum(row["bytes"] for row in step["kinds"] if row["kind"] in (SAVED, TEMPORARY))
     return (
-        f"There is nothing to gain: {bytes_text(made)} of it are saved for a backward pass or "
-        "temporary, and no setting changes the rest."
+        f"No setting was found that is worth a trial: {bytes_text(made)} of it are known to be "
+        "saved for a backward pass or temporary."
     )
 
 

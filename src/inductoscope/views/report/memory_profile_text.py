@@ -30,7 +30,7 @@ def print_memory(printer: Printer, view: Mapping[str, Any]) -> None:
 
 def _print_step(printer: Printer, step: Mapping[str, Any]) -> None:
     place = f" ({_short(step['place'])})" if step["place"] else ""
-    printer.heading(f"{step['function']}{place}, from call {step['call']} to the next")
+    printer.heading(f"{step['function']}{place}, from call {step['call']} to the {_until(step)}")
     if step["compiled_in_it"]:
         about = "something was compiled in it, so it may need more than later ones"
         printer.line(about, indent=2, style=WARN)
@@ -43,7 +43,7 @@ def _print_step(printer: Printer, step: Mapping[str, Any]) -> None:
     if step["varies"]:
         peaks = [row["bytes"] for row in step["peaks"]]
         low, high = bytes_text(min(peaks)), bytes_text(max(peaks))
-        text = f"{low} to {high} in {count_of(len(peaks), 'step')}; this is the highest"
+        text = f"{low} to {high} in {count_of(len(peaks), 'step')}"
         printer.pair("varies", text)
     _print_kinds(printer, step)
     _print_blocks(printer, step)
@@ -155,10 +155,15 @@ def _trial_text(trial: Mapping[str, Any]) -> str:
     if results is not None:
         different = results["different"]
         same = f"results differ: {different}" if different else "results the same"
-        parts.append(f"{same} ({results['tensors']} tensors, {results['apart']:.1g} apart)")
+        compared = f"{same} ({results['tensors']} tensors, {results['apart']:.1g} apart)"
+        parts.append(compared if results["tensors"] else "results could not be compared")
     if trial["note"]:
         parts.append(trial["note"])
     return "; ".join(parts)
+
+
+def _until(step: Mapping[str, Any]) -> str:
+    return "next" if step["ended_by"] == "next call" else str(step["ended_by"])
 
 
 def _short(place: str) -> str:
