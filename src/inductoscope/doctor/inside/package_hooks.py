@@ -158,7 +158,7 @@ def _calling(original: Callable[..., Any]) -> Callable[..., Any]:
 def _loading_alone(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def load(loader: Any, path: Any, model_name: str = "model", *args: Any, **kwargs: Any) -> None:
-        is_own = _is_watched() and not _loads.is_inside
+        is_own = _is_watched() and not _loads.is_inside and not _is_torchs_copy(path)
         if is_own:
             from inductoscope.doctor.inside.torchs_cpp_library import before_loading
 

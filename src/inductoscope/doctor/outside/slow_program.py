@@ -31,7 +31,7 @@ def offer(case: ProgramCase, trial: FlipTrial, result: Verdict) -> None:
         result.add(f"{flip.change} is faster; not all results could be confirmed", "one run")
         return
     # Where compiles are avoided, what is left is of the whole run, not of a call.
-    slowdown = None if flip.avoids_compiles else trial.ratio
+    slowdown = None if flip.is_tried_cold else trial.ratio
     result.workaround = Workaround(
         flip.change, True, slowdown, flip.to_paste, flip.predicted, trial.saved
     )

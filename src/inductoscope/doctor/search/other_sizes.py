@@ -7,7 +7,9 @@ leaves its usual value: to both ends of its range, and to where vectors and tile
 
 from __future__ import annotations
 
+import contextlib
 import math
+import signal
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -91,14 +93,16 @@ def call_at_other_sizes(
             answer = is_right(module, compiled, size.inputs)
             if answer is None:
                 continue  # Eager does not take it either.
-            called.append(number)
             if not answer:
                 return [called, number]
+            called.append(number)
         return [called, None]
 
     answer = forks.ask(work)
     if not answer.is_done:
-        # It died or hangs: one fork for each, to find at which.
+        if answer.signal is None:
+            return SizesCalled()  # It only takes long.
+        # It died: one fork for each, to find at which.
         wrong = next((s for s in sizes if _dies(forks, module, compiled, s.inputs)), None)
         return SizesCalled((), wrong)
     called, wrong_one = answer.result
@@ -125,7 +129,17 @@ def is_right(
 def _dies(
     forks: Forks, module: GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
 ) -> bool:
-    return forks.ask(lambda: is_right(module, compiled, inputs)).signal is not None
+    """Whether the package ends the process where eager does not; killed means out of memory."""
+    if not forks.ask(lambda: _runs_in_eager(module, inputs)).is_done:
+        return False
+    died_of = forks.ask(lambda: is_right(module, compiled, inputs)).signal
+    return died_of not in (None, signal.SIGKILL)
+
+
+def _runs_in_eager(module: GraphModule, inputs: Sequence[Any]) -> bool:
+    with contextlib.suppress(Exception):
+        Case(as_function(module), list(inputs), False).eager  # noqa: B018
+    return True
 
 
 # --- which sizes ----------------------------------------------------------------------------------

@@ -43,6 +43,8 @@ def _can_be_asked(flip: Flip) -> bool:
 def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
     """For each flip: the share of the graphs' time that is left with it."""
     orders = list(captured_graphs(recording))
+    if not orders:
+        return [None for _ in flips]
     compiles = {compile_.id: compile_ for compile_ in recording.compiles}
     order: dict[str, Any] = {
         "graphs": [asdict(each) for each in orders],

@@ -53,7 +53,7 @@ def _examine(case: ProgramCase) -> Verdict | None:
     if case.runs.without_tool_once().ending.exit_code != 0:
         return None
     case.say("compiled calls may be slower than eager; timing both in turns")
-    found = [flip for flip in flips_for(case.recording) if not flip.avoids_compiles]
+    found = [flip for flip in flips_for(case.recording) if not flip.is_tried_cold]
     flips = predicted_alone(case.recording, found)
     budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
