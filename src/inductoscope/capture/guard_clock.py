@@ -6,10 +6,11 @@ which is what a loop that calls the frame again and again pays.
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Iterator
 from typing import Any
+
+from inductoscope.capture.scope import BROKEN, SCOPE
 
 _EVALUATIONS = 20
 # Guards that take longer are not evaluated so often.
@@ -27,13 +28,14 @@ def time_guards(built: Any, output: Any) -> tuple[float | None, tuple[tuple[str,
     values = getattr(output, "local_scope", None)
     if root is None or not isinstance(values, dict) or not hasattr(root, "check"):
         return None, ()
-    with contextlib.suppress(Exception):
-        whole = _microseconds(root, values)
-        if whole is None or whole < _WORTH_A_LOOK:
-            return whole, ()
-        parts = [part for part in _parts(root, values) if part[1] >= whole * _SHARE]
-        return whole, tuple(sorted(parts, key=lambda part: -part[1]))
-    return None, ()
+    whole = SCOPE.attempt(_microseconds, root, values)
+    if whole is BROKEN or whole is None:
+        return None, ()
+    if whole < _WORTH_A_LOOK:
+        return whole, ()
+    parts = SCOPE.attempt(list, _parts(root, values))
+    costly = [] if parts is BROKEN else [part for part in parts if part[1] >= whole * _SHARE]
+    return whole, tuple(sorted(costly, key=lambda part: -part[1]))
 
 
 def _microseconds(root: Any, values: Any) -> float | None:
@@ -57,8 +59,7 @@ def _parts(root: Any, values: dict[str, Any]) -> Iterator[tuple[str, float]]:
         def is_of_value(manager: Any, source: str = source) -> bool:
             return manager is root or str(manager.get_source()).startswith(source)
 
-        with contextlib.suppress(Exception):
-            alone = root.clone_manager(is_of_value)
-            took = _microseconds(alone, values)
-            if took is not None:
-                yield source, took
+        alone = SCOPE.attempt(root.clone_manager, is_of_value)
+        took = SCOPE.attempt(_microseconds, alone, values) if alone is not BROKEN else None
+        if took is not BROKEN and took is not None:
+            yield source, took

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
-from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
@@ -14,7 +14,7 @@ from inductoscope.processes.stack_signal import answer_with_stacks
 
 def start(folder: str) -> Installer:
     """Record this process, and those that it forks, into `folder`. Called on import of torch."""
-    installer = Installer(HOOKS, on_import=redirect_headers())
+    installer = Installer(HOOKS, on_import=private_cache.on_import())
     if SCOPE.active:
         return installer  # Another of our start-up hooks came first.
     SCOPE.open(Path(folder))

@@ -2,7 +2,8 @@
 
 torch keeps precompiled C++ headers in its default cache folder whatever TORCHINDUCTOR_CACHE_DIR
 says. Building one takes longer than most kernels, so those that the user's cache has are read from
-there through links, and new ones are written into the private cache.
+there through links, and new ones are written into the private cache. What torch asks the compiler
+about the processor is kept apart from any cache, see `vector_probes`.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+
+from inductoscope.capture import vector_probes
 
 TORCH_NAMES = {
     "torch._inductor.codecache": ("_HEADER_DIR", "_HEADER_LOCK_DIR"),
@@ -34,10 +37,11 @@ def environment(folder: Path) -> dict[str, str]:
     }
 
 
-def home_for_headers(folder: Path) -> dict[str, str]:
+def without_scope(folder: Path) -> dict[str, str]:
     """Variables for a process without the scope: its headers are in the private cache too.
 
     torch puts them under the folder for temporary files; they are found there through a link.
+    What the compiler can do for the processor is not asked again where it is known.
     """
     import getpass
 
@@ -47,18 +51,21 @@ def home_for_headers(folder: Path) -> dict[str, str]:
     (folder / HEADERS).mkdir(parents=True, exist_ok=True)
     with contextlib.suppress(FileExistsError):
         (owner / HEADERS).symlink_to(folder / HEADERS)
-    return {"TMPDIR": str(temporary)}
+    return {"TMPDIR": str(temporary), **vector_probes.variables(os.environ)}
 
 
-def redirect_headers() -> dict[str, Callable[[], None]]:
-    """What to do when a process with a private cache imports torch's code cache."""
+def on_import() -> dict[str, Callable[[], None]]:
+    """What to do in a process with a private cache when it imports modules of torch."""
     folder = os.environ.get(VARIABLE)
     if not folder:
         return {}
-    return {_CODECACHE: lambda: _redirect(Path(folder) / HEADERS)}
+    return {
+        _CODECACHE: lambda: _redirect_headers(Path(folder) / HEADERS),
+        vector_probes.MODULE: vector_probes.remember_answers,
+    }
 
 
-def _redirect(private: Path) -> None:
+def _redirect_headers(private: Path) -> None:
     module = sys.modules[_CODECACHE]
     shared = getattr(module, "_HEADER_DIR", None)
     if shared is None:

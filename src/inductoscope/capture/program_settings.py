@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -70,6 +70,16 @@ def config_texts(*, dynamic_given: bool) -> dict[str, str]:
             # torch itself sets some for a while, and then back.
             if full_name not in not_the_programs and text != _default(module, name):
                 found[full_name] = text
+    return found
+
+
+def default_texts(names: Iterable[str]) -> dict[str, str]:
+    """The values that torch itself gives settings with these full names, as text."""
+    found = {}
+    for full_name in names:
+        module = next((each for each in CONFIGS if full_name.startswith(f"{each}.")), None)
+        if module is not None:
+            found[full_name] = _default(module, full_name.removeprefix(f"{module}."))
     return found
 
 

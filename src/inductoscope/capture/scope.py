@@ -242,6 +242,17 @@ class Scope:
             self._report(work, error)
             return BROKEN
 
+    def attempt(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        """The same for what may well fail, such as a question that not every tensor can answer:
+        `BROKEN` then, and nothing is recorded.
+        """
+        try:
+            return work(*arguments)
+        except Exception as error:
+            if _raised_by_signal_handler(error):
+                raise
+            return BROKEN
+
     def _report(self, work: Callable[..., Any], error: Exception) -> None:
         name = f"{getattr(work, '__module__', '')}.{getattr(work, '__qualname__', work)}"
         if name not in self._reported:

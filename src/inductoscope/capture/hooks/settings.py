@@ -11,6 +11,7 @@ from inductoscope.capture.program_settings import (
     backend_of,
     compile_arguments,
     config_texts,
+    default_texts,
     marks_of,
     static_marks_of,
 )
@@ -24,12 +25,14 @@ def _settings(args: Arguments, kwargs: Keywords) -> None:
     output = args[0]
     one_graph = getattr(getattr(output, "root_tx", None), "one_graph", False)
     arguments = compile_arguments(backend_of(output), fullgraph=one_graph is True)
+    config = config_texts(dynamic_given="dynamic" in arguments)
     SCOPE.emit(
         SettingsUsed(
             compile=current_compile_id(),
-            config=config_texts(dynamic_given="dynamic" in arguments),
+            config=config,
             arguments=arguments,
             marked=tuple(_marked(output)),
+            defaults=default_texts(config),
         )
     )
 
