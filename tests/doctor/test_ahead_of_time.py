@@ -17,6 +17,7 @@ from inductoscope.capture.program_settings import MarkedSize
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.inside.checked_package import Packages
 from inductoscope.doctor.inside.compiled_program import CompiledProgram
+from inductoscope.doctor.inside.package_calls import NewConstants
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.repro.failure_script import script_text
 from inductoscope.doctor.search.candidate import Candidate
@@ -189,6 +190,34 @@ def test_calls_of_a_healthy_package_are_compared(workplace: Workplace) -> None:
     assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
 
 
+BARE = """
+import torch
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(16, 16))
+
+    def forward(self, x, scale, mask, y):
+        return torch.tanh(x @ self.weight * scale + y) if mask is None else x
+
+x, y = torch.ones(16, 16), torch.arange(256.0).reshape(16, 16)
+exported = torch.export.export(Scaled(), (x, 2, None, y))
+library = torch._inductor.aot_compile(exported.module(check_guards=False), (x, 2, None, y))
+runner = torch._C._aoti.AOTIModelContainerRunnerCpu(library, 1)
+print(runner.run([x, y])[0].sum(), runner.run([x + 1, y])[0].sum())
+"""
+
+
+@pytest.mark.spread
+def test_calls_of_torchs_own_runner_are_compared(workplace: Workplace) -> None:
+    """It is given tensors alone, where the program takes a number and None as well."""
+    workplace.write("bare.py", BARE)
+    found = workplace.doctor("bare.py")
+    assert (found.exit_code, found.verdict["verdict"]) == (0, "clean")
+    assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
+
+
 class Heard:
     """What is said of new constants."""
 
@@ -196,11 +225,9 @@ class Heard:
         self.names: list[tuple[list[str], bool]] = []
         self.broken: list[str] = []
 
-    def replace_constants(
-        self, constants: dict[str, torch.Tensor], broken: dict[str, list[str]], *, shared: bool
-    ) -> None:
-        self.names.append((sorted(constants), shared))
-        self.broken = [text for texts in broken.values() for text in texts]
+    def replace_constants(self, new: NewConstants) -> None:
+        self.names.append((sorted(new.given), new.shared))
+        self.broken = [text for texts in new.broken.values() for text in texts]
 
 
 def test_new_constants_are_heard_of_whoever_gives_them(tmp_path: Path) -> None:

@@ -34,6 +34,9 @@ m.lowerings[tanh] = lambda x: m.lowerings[mul](right(x), 1.5)
     assert verdict["culprit"]["op"] == "aten.tanh.default"
     assert verdict["culprit"]["source"] == "model.py:5"
     assert verdict["confidence"] == "proven"
+    (value,) = verdict["values"]
+    assert value["wrong"] > 0
+    assert abs(float(value["actual"]) - float(value["expected"])) > 0.01
     repro = verdict["repro"]
     assert (repro["verified"], repro["failed"], repro["of"], repro["nodes"]) == (True, 3, 3, 1)
     assert "torch.tanh(" in Path(repro["path"]).read_text()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch._inductor.decomposition import decompositions
+from torch._inductor.ir import Pointwise
 from torch._inductor.lowering import lowerings
+from torch._inductor.virtualized import ops
 
+from inductoscope.doctor.repro.replaced_functions import replaced_parts_text
 from inductoscope.doctor.search.replaced_parts import replaced_parts
 
 HARDSWISH = torch.ops.aten.hardswish.default
@@ -24,10 +29,65 @@ def test_code_of_the_program_is_named_with_its_line(
 ) -> None:
     monkeypatch.setitem(table, HARDSWISH, bad)
     place = f"bad ({__file__}:{bad.__code__.co_firstlineno})"
-    assert replaced_parts([str(HARDSWISH), "aten.relu.default"]) == [
-        f"the {kind} of aten.hardswish.default in use is {place}, not torch's"
-    ]
+    (part,) = replaced_parts([str(HARDSWISH), "aten.relu.default"])
+    assert part.text == f"the {kind} of aten.hardswish.default in use is {place}, not torch's"
 
 
 def test_torchs_own_code_is_not() -> None:
     assert replaced_parts([str(HARDSWISH), "aten.relu.default", "aten.tanh.default"]) == []
+
+
+SHIFT = 0.25
+of_torch = lowerings[torch.ops.aten.atan.default]
+
+
+def shifted(x: Any) -> Any:
+    """Uses a table, a function and the operations of torch, and a value of the program."""
+
+    def inner(index: Any) -> Any:
+        return ops.add(x.make_loader()(index), ops.constant(SHIFT, x.get_dtype()))
+
+    made = Pointwise.create(
+        device=x.get_device(), dtype=x.get_dtype(), inner_fn=inner, ranges=x.get_size()
+    )
+    return lowerings[torch.ops.aten.relu.default](of_torch(made))
+
+
+def test_a_script_puts_it_into_torchs_table_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise it would not fail, and the verdict on the program were no more than likely."""
+    atan = torch.ops.aten.atan.default
+    monkeypatch.setitem(lowerings, atan, shifted)
+    text, why_not = replaced_parts_text(replaced_parts([str(atan)]))
+    assert why_not == ""
+    lowerings[atan] = of_torch
+    script: dict[str, Any] = {"torch": torch}
+    exec(text, script)
+    assert lowerings[atan] is script["shifted"] is not shifted
+    assert [script[name] for name in ("SHIFT", "ops", "lowerings", "of_torch")] == [
+        *(SHIFT, ops, lowerings, of_torch)
+    ]
+
+
+def closure(factor: float) -> Any:
+    def scaled(x: Any) -> Any:
+        return x * factor
+
+    return scaled
+
+
+@pytest.mark.parametrize(
+    ("function", "why"), [(closure(2.0), "is a closure"), (lambda x: x * 2, "is a lambda")]
+)
+def test_what_a_script_cannot_hold_is_said(
+    function: Any, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The script may fail without it: it need not be what is wrong."""
+    monkeypatch.setitem(lowerings, HARDSWISH, function)
+    text, why_not = replaced_parts_text(replaced_parts([str(HARDSWISH)]))
+    assert text == ""
+    assert why_not.startswith("a script cannot hold ")
+    assert why_not.endswith(why)
+
+
+def test_where_nothing_is_replaced_a_script_needs_nothing() -> None:
+    assert replaced_parts_text([]) == ("", "")

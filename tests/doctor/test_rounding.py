@@ -10,6 +10,8 @@ import torch
 
 from inductoscope.doctor.compare.bug_or_rounding import FACTOR, EagerComparison
 from inductoscope.doctor.compare.case import Case
+from inductoscope.doctor.failure import Failure, WrongValue
+from inductoscope.doctor.search.failure_signature import failure_of_comparison
 from support.judging import Function, judged, numbers, wrong_kinds
 
 # --- rounding -------------------------------------------------------------------------------------
@@ -231,3 +233,28 @@ def test_a_function_without_float64_is_compared_with_eager_itself() -> None:
     case = Case(only_float32, [numbers(4)])
     assert case.float64 is None
     assert wrong_kinds(judged(only_float32, lambda x: x * 2.001, numbers(4))) == ["value"]
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_a_wrong_result_comes_with_the_value_that_it_should_have() -> None:
+    """The element that is furthest off, in eager, in float64 and compiled."""
+
+    def spoiled(x: torch.Tensor) -> torch.Tensor:
+        result = x * 2
+        result[1, 2], result[0, 0] = 50.0, 2.5
+        return result
+
+    failure = failure_of_comparison(judged(lambda x: x * 2, spoiled, torch.ones(2, 3)))
+    assert failure is not None
+    assert failure.values == (WrongValue("output 0", (1, 2), "50", "2", "2", 2, 6),)
+    assert failure.updated_with(Failure(failure.kind, "again")).values == failure.values
+
+
+def test_a_value_that_is_no_number_can_be_written_as_json() -> None:
+    comparison = judged(lambda x: x * 2, lambda x: x * torch.nan, torch.ones(2))
+    failure = failure_of_comparison(comparison)
+    assert failure is not None
+    (value,) = failure.values
+    assert (value.actual, value.expected) == ("nan", "2")

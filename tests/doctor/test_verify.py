@@ -82,6 +82,20 @@ def test_a_script_that_fails_now_and_then_is_not_verified(
     assert found.output == "the bug\n"
 
 
+def test_scripts_that_time_something_do_not_run_at_once(
+    script: Script, tmp_path: Path, no_torch: dict[str, str]
+) -> None:
+    alone = script(
+        "import os, sys, time\n"
+        "os.mkdir('running')\n"  # Fails where another run is under way.
+        "time.sleep(0.3)\n"
+        "os.rmdir('running')\n"
+        "sys.exit('the bug')\n"
+    )
+    processes = FreshProcesses(no_torch, tmp_path, times=3)
+    assert processes.verify(alone, ["the bug"], is_timed=True).is_verified
+
+
 # --- one process that loads torch, and forks ------------------------------------------------------
 
 
@@ -144,8 +158,8 @@ def test_a_fork_is_like_a_script_that_python_was_started_with(
 ) -> None:
     path = script(_LOOKING_ROUND + end)
     processes = FreshProcesses(no_torch, tmp_path, times=1)
-    forked, *_ = processes._in_forks(path, 60)
-    fresh, *_ = processes._one_by_one(path, 60)
+    forked, *_ = processes._in_forks(path, 60, at_once=1)
+    fresh, *_ = processes._each_loading(path, 60, at_once=1)
     assert forked[0] == fresh[0]
     if end != "raise KeyboardInterrupt":  # Its traceback has the server's frames too.
         assert forked[1] == fresh[1]
@@ -189,7 +203,7 @@ def test_nothing_that_a_script_started_is_left(
     end: str, script: Script, tmp_path: Path, no_torch: dict[str, str]
 ) -> None:
     path = script(_STARTS_ANOTHER + end)
-    runs = FreshProcesses(no_torch, tmp_path, times=1)._in_forks(path, 2)
+    runs = FreshProcesses(no_torch, tmp_path, times=1)._in_forks(path, 2, at_once=1)
     assert [code for code, _ in runs] == [1 if "bug" in end else None]
     assert wait_until(lambda: not any(map(is_alive, _started(tmp_path))), 10)
 

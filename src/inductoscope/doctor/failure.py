@@ -6,7 +6,7 @@ A search that went by exit codes alone would slide from one bug to another.
 from __future__ import annotations
 
 import re
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from inductoscope.vocabulary import stages
 
@@ -19,6 +19,21 @@ FEW_NODES = 20
 
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
 _NAMES = re.compile(r"'[^']*'|\"[^\"]*\"|\b\w*\d+\w*\b")
+
+
+@dataclass(frozen=True)
+class WrongValue:
+    """An element of a wrong result: the furthest off, or the first that is not finite."""
+
+    where: str
+    index: tuple[int, ...]
+    # Texts, because JSON has no NaN and no infinity. `expected` is eager's value.
+    actual: str
+    expected: str
+    float64: str = ""
+    # Elements of the result that are wrong, and all that it has.
+    wrong: int = 0
+    elements: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,6 +54,7 @@ class Failure:
     texts: tuple[str, ...] = ()
     largest: float = 0.0
     allowed: float = 0.0
+    values: tuple[WrongValue, ...] = ()
     # Functions on the stack, innermost first.
     functions: tuple[str, ...] = ()
     # What the native compiler printed.
@@ -73,7 +89,7 @@ class Failure:
         """This failure with all that another sign of the same bug adds."""
         if self.kind != other.kind:
             return self  # The program is wrong its own way, whatever a graph in filled memory does.
-        return replace(self, **{name: value for name, value in asdict(other).items() if value})
+        return replace(self, **{name: value for name, value in vars(other).items() if value})
 
 
 # What an error says that lies with the machine or its settings, and what to do about it.

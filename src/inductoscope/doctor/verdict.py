@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from inductoscope.doctor.failure import WrongValue
 from inductoscope.model.checks import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.codec import decode
@@ -65,6 +66,8 @@ class Verdict:
     confidence: Confidence = "unknown"
     culprit: Culprit = field(default_factory=Culprit)
     evidence: list[dict[str, str]] = field(default_factory=list)
+    # For a wrong result: an element of each output that is wrong.
+    values: list[WrongValue] = field(default_factory=list)
     # Differences from eager that are not failures, such as other strides.
     notes: list[NotedDifference] = field(default_factory=list)
     # What was not compared, where nothing was found.

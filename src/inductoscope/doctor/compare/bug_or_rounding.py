@@ -22,6 +22,7 @@ from inductoscope.doctor.compare.tensor_metadata import (
     metadata_differences,
 )
 from inductoscope.doctor.compare.values import Outcome
+from inductoscope.doctor.failure import WrongValue
 
 # How much farther from float64 than eager a compiled result may be.
 FACTOR = 4.0
@@ -303,7 +304,8 @@ def _judge_integers(
         f"{_shown(eager[place])}; {_counted(wrong)} "
         f"(off by up to {_finite_max(distance):.4g}, which rounding does not explain)"
     )
-    return OutputDifference("value", name, text, _finite_max(distance)), True
+    value = _wrong_value(name, place, (eager, compiled, None), wrong)
+    return OutputDifference("value", name, text, _finite_max(distance), value=value), True
 
 
 def _lost(
@@ -324,7 +326,8 @@ def _not_the_same(
         f"{name} is {_shown(compiled[place])} at {_index(place)} where eager and float64 are "
         f"{_shown(eager[place])}; {int(lost.sum())} of {lost.numel()} elements"
     )
-    return OutputDifference("value", name, text, float("inf"))
+    value = _wrong_value(name, place, (eager, compiled, None), lost)
+    return OutputDifference("value", name, text, float("inf"), value=value)
 
 
 def _not_finite(
@@ -335,7 +338,8 @@ def _not_finite(
         f"{name} is {compiled[place].item()} at {_index(place)} where eager and float64 are finite "
         f"({eager[place].item():.6g}); {int(newly.sum())} of {newly.numel()} elements"
     )
-    return OutputDifference("nan", name, text, float("inf"))
+    value = _wrong_value(name, place, (eager, compiled, None), newly)
+    return OutputDifference("nan", name, text, float("inf"), value=value)
 
 
 def _too_far(
@@ -353,7 +357,21 @@ def _too_far(
         f"{exact}; {_counted(distance > allowed)} "
         f"(off by up to {_finite_max(distance):.4g}, rounding explains {float(allowed[place]):.4g})"
     )
-    return OutputDifference("value", name, text, _finite_max(distance), float(allowed[place]))
+    value = _wrong_value(name, place, values, distance > allowed)
+    bound = float(allowed[place])
+    return OutputDifference("value", name, text, _finite_max(distance), bound, value)
+
+
+def _wrong_value(
+    name: str,
+    place: tuple[int, ...],
+    values: tuple[torch.Tensor, torch.Tensor, torch.Tensor | None],
+    wrong: torch.Tensor,
+) -> WrongValue:
+    expected, actual, reference = values
+    exact = "" if reference is None else _shown(reference[place])
+    of = int(wrong.sum()), wrong.numel()
+    return WrongValue(name, place, _shown(actual[place]), _shown(expected[place]), exact, *of)
 
 
 def _counted(wrong: torch.Tensor) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.values import Outcome
+from inductoscope.doctor.failure import WrongValue
 
 # Differences in how results lie in memory. They change no value, and most programs never notice.
 IN_MEMORY = ("sharing", "stride")
@@ -22,6 +23,7 @@ class OutputDifference:
     text: str
     largest: float = 0.0
     allowed: float = 0.0
+    value: WrongValue | None = None
 
 
 def metadata_differences(eager: Outcome, compiled: Outcome) -> list[OutputDifference]:

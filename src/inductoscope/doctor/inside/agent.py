@@ -14,9 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
-from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.program_settings import set_by_the_tool
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
@@ -43,7 +43,7 @@ def start(folder: str) -> Installer:
     place.mkdir(exist_ok=True)
     threads = ThreadLimit()
     on_import = {
-        **redirect_headers(),
+        **private_cache.on_import(),
         **threads.on_import(),
         **_settings(instructions, threads, collects=gc.isenabled()),
     }

@@ -18,17 +18,16 @@ from torch.fx import GraphModule
 from inductoscope.capture.failures import record_error
 from inductoscope.capture.program_settings import MarkedSize
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.compare.beside_eager import call_beside_eager
 from inductoscope.doctor.compare.bug_or_rounding import (
     UNINITIALISED,
     UNREPEATABLE,
     EagerComparison,
-    judge,
 )
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
-from inductoscope.doctor.compare.nan_asserts import refused_by_nan_asserts
-from inductoscope.doctor.compare.values import copy_values, run, size_in_bytes
+from inductoscope.doctor.compare.values import copy_values, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.call_notes import CallNotes
@@ -41,7 +40,7 @@ from inductoscope.doctor.search.failure_signature import (
     failure_of_error,
     stage_at_run,
 )
-from inductoscope.doctor.search.forks import can_fork
+from inductoscope.doctor.search.forks import can_fork, can_fork_alone
 from inductoscope.doctor.search.marked_sizes import marked_sizes
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.program_settings import inductor_settings
@@ -169,7 +168,7 @@ class CheckedGraph:
     def _check_at_other_sizes(self, arguments: tuple[Any, ...]) -> None:
         """What is right at the program's sizes may be wrong at others that the export admits."""
         is_suspect = not self.outside and self.instructions.investigate
-        if self.calls > 1 or self.admits is None or not is_suspect or not can_fork():
+        if self.calls > 1 or self.admits is None or not is_suspect or not can_fork_alone():
             return
         from inductoscope.doctor.search.other_sizes import call_at_other_sizes
 
@@ -185,10 +184,8 @@ class CheckedGraph:
     def _check_in_filled_memory(self, case: Case, arguments: tuple[Any, ...]) -> None:
         """What is right may be right only by chance."""
         is_suspect = not self.backend and not self.outside and self.instructions.investigate
-        if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork():
+        if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork_alone():
             return
-        if torch.distributed.is_available() and torch.distributed.is_initialized():
-            return  # A fork must not talk to other processes on this one's connections.
         from inductoscope.doctor.inside.filled_memory import failure_in_filled_memory
 
         own = self._candidate(arguments)
@@ -244,22 +241,21 @@ class CheckedGraph:
         except Exception as error:
             self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
-        try:
-            assert self.compiled is not None
-            keeps_graph = self.instructions.keeps_graphs
-            backward = case.backward
-            outcome = run(self.compiled, case.inputs, backward=backward, keeps_graph=keeps_graph)
-        except Exception as error:
-            refused = refused_by_nan_asserts(error, case, input_names(self.module))
-            if refused is not None:
-                verdict = NAN_REFUSED if refused.is_certain else NAN_LIKELY
-                self._notes.checked(self.calls, verdict, refused.text)
-                return None, None
-            failure = self.failure_at_run(error)
-            self._stop_if_device_is_lost(failure, error)
+        assert self.compiled is not None
+        keeps_graph = self.instructions.keeps_graphs
+        names = input_names(self.module)
+        called = call_beside_eager(case, self.compiled, names, keeps_graph=keeps_graph)
+        if called.refusal is not None:
+            verdict = NAN_REFUSED if called.refusal.is_certain else NAN_LIKELY
+            self._notes.checked(self.calls, verdict, called.refusal.text)
+            return None, None
+        comparison = called.comparison
+        if comparison is None:
+            assert called.error is not None
+            failure = self.failure_at_run(called.error)
+            self._stop_if_device_is_lost(failure, called.error)
             return failure, None
-        self._notes.took(case.eager.seconds, outcome.seconds)
-        comparison = judge(case, outcome)
+        self._notes.took(case.eager.seconds, called.seconds)
         self._notes.differences(self.calls, comparison)
         counted = self.instructions.counts_of(self.compile_id)
         if counted:

@@ -27,6 +27,7 @@ from inductoscope.doctor.inside.how_compiled import is_compilers_own
 from inductoscope.doctor.inside.package_calls import (
     CallsFromElsewhere,
     CheckedCalls,
+    NewConstants,
     broken_constants,
     constants_of,
     guards_of,
@@ -44,6 +45,14 @@ TORCH_NAMES = {
 # Functions of a loader that replace constants, and what they are given.
 _SETS_CONSTANTS = ("load_constants", "update_constant_buffer")
 _OF_CONSTANTS = ("constants_map", "use_inactive", "check_full_update", "user_managed")
+# Functions of a runner after which its constants may be others: it names them otherwise than the
+# program does, or gives the memory itself away.
+_TOUCHES_CONSTANTS = (
+    "extract_constants_map",
+    "swap_constant_buffer",
+    "update_constant_buffer",
+    "update_constant_buffer_from_blob",
+)
 # What AOTInductor returns: the path of a library, or a list of files.
 Files = Any
 
@@ -189,9 +198,8 @@ class Packages:
             is_used, is_copied = not given.get("use_inactive"), not given.get("user_managed")
             own = self._constants[model]() if is_used else ()
             wrong = broken_constants(own, constants, is_copied=is_copied)
-            # Constants beside those in use, and such that the program may change later on.
-            calls.replace_constants(constants, wrong, shared=not (is_used and is_copied))
-            calls.with_copies = with_copies
+            shared = not (is_used and is_copied)
+            calls.replace_constants(NewConstants(constants, wrong, shared, with_copies))
 
     def note_rejected(self, loader: Any, given: Mapping[str, Any], error: Exception) -> None:
         """Torch does not take new constants, and hardly says why."""
@@ -203,6 +211,10 @@ class Packages:
             wrong = broken_constants(own, constants, is_copied=not given.get("user_managed"))
             calls.reject_constants([text for texts in wrong.values() for text in texts], error)
 
+    def is_watched(self, model: Any) -> bool:
+        """Whether calls of it are noted."""
+        return model in self._loaded
+
     def called(
         self, model: Any, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]
     ) -> Any:
@@ -210,10 +222,34 @@ class Packages:
         calls = self._loaded.get(model)
         return function(*args, **kwargs) if calls is None else calls(function, args, kwargs)
 
-    def library(self, path: str) -> CheckedCalls | None:
+    def library(self, path: str, *, is_flat: bool = False) -> CheckedCalls | None:
         """The calls of a library that was loaded, if this process has compiled it."""
         program = self._libraries.get(_real(path))
-        return None if program is None else CheckedCalls(program, guards_of(path, None))
+        if program is None:
+            return None
+        return CheckedCalls(program, guards_of(path, None), is_flat=is_flat)
+
+    def note_runner(self, runner: Any, path: str) -> None:
+        """A library was loaded by a program that uses torch's runner itself."""
+        calls = self.library(path, is_flat=True)
+        if calls is None:
+            return
+        kind: Any = type(runner)
+        for name in _TOUCHES_CONSTANTS:
+            original = getattr(kind, name, None)
+            if original is not None and not hasattr(original, "__wrapped__"):
+                setattr(kind, name, self._losing_constants(original))
+        self._loaded[runner] = calls
+
+    def _losing_constants(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def touch_constants(runner: Any, *args: Any, **kwargs: Any) -> Any:
+            calls = self._loaded.get(runner)
+            if calls is not None:
+                calls.lose_constants()
+            return original(runner, *args, **kwargs)
+
+        return touch_constants
 
 
 class LoaderOnDemand:

@@ -28,7 +28,7 @@ from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
 from inductoscope.doctor.repro.own_passes import own_passes_text
-from inductoscope.doctor.repro.replaced_functions import check_tuned_operators
+from inductoscope.doctor.repro.replaced_functions import check_tuned_operators, replaced_parts_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
@@ -39,7 +39,7 @@ from inductoscope.doctor.search.memory_evidence import may_depend_on_memory, mem
 from inductoscope.doctor.search.needed_state import needed_state, repeatable
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
-from inductoscope.doctor.search.replaced_parts import replaced_parts
+from inductoscope.doctor.search.replaced_parts import ReplacedPart, replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
@@ -107,6 +107,7 @@ class Investigation:
         )
         self._smallest = candidate
         self._location = Location()
+        self._replaced: list[ReplacedPart] = []
         # How the program itself reaches Inductor, and its graph on that way.
         self._flow = found.flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
@@ -299,7 +300,8 @@ class Investigation:
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
-        self._found.replaced = replaced_parts([*named, *self._found.operations])
+        self._replaced = replaced_parts([*named, *self._found.operations])
+        self._found.replaced = [part.text for part in self._replaced]
         self._look_at_memory()
         self._save()
 
@@ -324,7 +326,9 @@ class Investigation:
                 raise ToolFailure("a script cannot hold an input of this size or type")
             if self._location.stage == stages.AUTOTUNE:
                 check_tuned_operators(self._smallest.module)
-            own = own_passes_text() if self._location.own_pass else ""
+            passes = own_passes_text() if self._location.own_pass else ""
+            replaced, why_not = replaced_parts_text(self._replaced)
+            self._found.replaced += [why_not] if why_not else []
             candidate = self._as_in_program(repeatable(self._smallest, self._oracle.forks))
             title = title_of(self._failure, candidate.flow, self._found.operations)
             self._found.script = script_text(
@@ -332,7 +336,7 @@ class Investigation:
                 self._failure,
                 title,
                 state=needed_state(candidate, self._failure, self._oracle),
-                own_passes=own,
+                own_passes="\n\n\n".join(filter(None, [passes, replaced])),
             )
         except ToolFailure as error:
             self._found.no_script = str(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from inductoscope.doctor.compare.values import plain_torch
 from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.compiled_program import CompiledProgram
 from inductoscope.doctor.instructions import MOVED
-from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.forks import Forks, can_fork_alone
 from inductoscope.doctor.search.other_sizes import is_right
 from inductoscope.errors import InductoscopeError
 from inductoscope.packages.constants import ConstantFacts, broken_demands, is_about_view
@@ -31,6 +32,7 @@ from inductoscope.recording.events.checking import (
     GraphCall,
     GraphReturned,
 )
+from inductoscope.vocabulary.counting import count_of
 
 TORCH_NAMES = {
     "torch._C": ("_DisableAutocast",),
@@ -40,6 +42,20 @@ TORCH_NAMES = {
 
 # What is wrong with new constants; nothing, if the list is empty.
 BrokenConstants = Mapping[str, list[str]]
+
+
+@dataclass(frozen=True)
+class NewConstants:
+    """Tensors that were put in the place of a package's constants, by name."""
+
+    given: Mapping[str, torch.Tensor]
+    broken: BrokenConstants
+    # Whether the program may change them later on, or they lie beside those in use.
+    shared: bool
+    # Gives the package the same constants once more, as copies. For a fork.
+    with_copies: Callable[[], None] | None = None
+
+
 # A server may call its package for days.
 _MOST_CALLS_NOTED = 1000
 
@@ -52,16 +68,13 @@ class CallsFromElsewhere:
         self._notes = CallNotes(self._name)
         self._guards = guards
         self._structure = structure
-        self.with_copies: Callable[[], None] | None = None
         self._calls = 0
         self._has_broken = False
         self._constants: dict[str, list[str]] = {}
 
-    def replace_constants(
-        self, constants: Mapping[str, torch.Tensor], broken: BrokenConstants, *, shared: bool
-    ) -> None:
-        """From now on the package has other constants; `broken`: what is wrong with them."""
-        self._constants.update(broken)
+    def replace_constants(self, new: NewConstants) -> None:
+        """From now on the package has other constants."""
+        self._constants.update(new.broken)
 
     def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
         """Torch has raised an error instead of taking new constants."""
@@ -106,11 +119,12 @@ class CheckedCalls:
         self._program = program
         self._guards = guards
         self._graph = program.new_graph()
+        self._is_flat = is_flat
         self._structures = (None, None) if is_flat else program.structures
         self._attributes = dict(program.lifted.attributes)
         self._are_replaced = False
-        # Gives the package its constants once more, as copies. For a fork.
-        self.with_copies: Callable[[], None] | None = None
+        # Until the first call: it keeps the program's own tensors alive.
+        self._with_copies: Callable[[], None] | None = None
         self._broken_constants: dict[str, list[str]] = {}
         self._is_foreign = False
         self._unchecked = ""
@@ -120,24 +134,25 @@ class CheckedCalls:
                 # It stands in for the package, which has buffers of its own.
                 self._attributes = {k: v.clone() for k, v in self._attributes.items()}
 
-    def replace_constants(
-        self, constants: Mapping[str, torch.Tensor], broken: BrokenConstants, *, shared: bool
-    ) -> None:
-        """From now on the package has other constants; `shared` if the program may change them.
-
-        `broken`: what is wrong with them.
-        """
-        self._broken_constants.update(broken)
+    def replace_constants(self, new: NewConstants) -> None:
+        """From now on the package has other constants."""
+        self._broken_constants.update(new.broken)
+        if self._graph.calls == 0 and any(map(is_about_view, _all_texts(new.broken))):
+            self._with_copies = new.with_copies
         names = {target: name for name, target in self._program.lifted.named.items()}
         self._are_replaced = True
-        for target, value in constants.items():
+        for target, value in new.given.items():
             if target in names and not _is_alike(value, self._attributes[names[target]]):
                 self._is_foreign = True
                 self._unchecked = f"its constant {target} was replaced by another kind of tensor"
-            elif shared or target not in names:
+            elif new.shared or target not in names:
                 self._unchecked = f"its constant {target} was replaced"
             else:
                 self._attributes[names[target]] = value.detach().clone()
+
+    def lose_constants(self) -> None:
+        """What constants the package has is no longer known."""
+        self._unchecked = "the program took its constants into its own hands"
 
     def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
         """Torch has raised an error instead of taking new constants."""
@@ -146,13 +161,29 @@ class CheckedCalls:
 
     def __call__(self, function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Any:
         flat: list[Any] = []
-        SCOPE.guard(lambda: flat.extend(flat_inputs(self._structures[0], args, kwargs)))
+        SCOPE.guard(lambda: flat.extend(self._inputs_of_graph(args, kwargs)))
         stand_in = stand_in_of(self._program)
         if flat and stand_in:
             return self._in_eager(flat, moved=stand_in == MOVED)
         if flat:
             SCOPE.guard(self._check, function, flat)
+        self._with_copies = None
         return function(*args, **kwargs)
+
+    def _inputs_of_graph(self, args: Any, kwargs: dict[str, Any]) -> list[Any]:
+        """The inputs of a call in the order of the graph; none if torch will not take them."""
+        given = flat_inputs(self._structures[0], args, kwargs)
+        if not self._is_flat:
+            return given
+        # A loader is given tensors alone: whatever else was exported, the package has in itself.
+        examples = self._program.examples
+        expected = sum(isinstance(value, torch.Tensor) for value in examples)
+        if len(given) != expected:
+            got = count_of(len(given), "tensor")
+            self._skip([], f"it was called with {got}; the program takes {expected}")
+            return []
+        tensors = iter(given)
+        return [next(tensors) if isinstance(v, torch.Tensor) else v for v in examples]
 
     def _check(self, function: Callable[..., Any], flat: Sequence[Any]) -> None:
         changed = self._program.lifted.changed_since
@@ -160,7 +191,8 @@ class CheckedCalls:
             self._unchecked = f"{changed} was changed after the package was made"
         if self._unchecked:
             # Other strides alone may do no harm, which only a comparison shows.
-            self._skip(_all_texts(self._broken_constants) if self._is_foreign else [])
+            broken = _all_texts(self._broken_constants) if self._is_foreign else []
+            self._skip(broken, self._unchecked)
             return
         self._graph.compiled = lambda *values: self._on_flat(function, values)
         texts = broken_texts(self._guards, flat, input_names(self._graph.module))
@@ -178,8 +210,8 @@ class CheckedCalls:
 
         Before that call, which may kill the process.
         """
-        module, compiled, give = self._graph.module, self._graph.compiled, self.with_copies
-        if compiled is None or give is None or not can_fork():
+        module, compiled, give = self._graph.module, self._graph.compiled, self._with_copies
+        if compiled is None or give is None or not can_fork_alone():
             return
 
         def work() -> bool:
@@ -204,7 +236,9 @@ class CheckedCalls:
 
         flat = list(values[: len(values) - len(self._attributes)])
         args, kwargs = (flat, {})
-        if self._structures[0] is not None:
+        if self._is_flat:
+            args = [value for value in flat if isinstance(value, torch.Tensor)]
+        elif self._structures[0] is not None:
             args, kwargs = tree_unflatten(flat, self._structures[0])
         returned = tree_leaves(function(*args, **kwargs), is_leaf=lambda item: item is None)
         return tuple(returned[place] for place in self._program.lifted.compared)
@@ -219,14 +253,14 @@ class CheckedCalls:
         structure = self._structures[1]
         return returned if structure is None else tree_unflatten(returned, structure)
 
-    def _skip(self, broken: list[str]) -> None:
+    def _skip(self, broken: list[str], why: str) -> None:
         self._graph.calls += 1
         if self._graph.calls > self._program.instructions.calls:
             return
         notes = CallNotes(self._program.compile_id)
         if broken:
             notes.checked(self._graph.calls, OUTSIDE, f"{'; '.join(broken)}{_called_at()}")
-        notes.checked(self._graph.calls, "skipped", self._unchecked)
+        notes.checked(self._graph.calls, "skipped", why)
 
 
 def note_rejected(notes: CallNotes, call: int, broken: Sequence[str], error: Exception) -> None:

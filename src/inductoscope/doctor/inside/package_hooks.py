@@ -5,12 +5,13 @@ Nothing here imports torch, which is still being imported when they are installe
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,10 @@ _LOADER, _RUN, _BOXED_RUN = (
     for name in ("__init__", "run", "boxed_run")
 )
 _LOAD_LIBRARY = TorchName("torch._export", "aot_load")
+_RUNNER, _RUN_LIBRARY = (
+    TorchName("torch._C", f"_aoti.AOTIModelContainerRunnerCpu.{name}")
+    for name in ("__init__", "run")
+)
 # Of the function that compiles.
 _PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
 
@@ -84,13 +89,27 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             records="libraries of AOTInductor: loaded and called",
             wraps=(Wrap(_LOAD_LIBRARY, _loading_library),),
         ),
+        Hook(
+            stage=stages.RUNTIME,
+            records="libraries of AOTInductor that the program loads with torch's own runner",
+            wraps=(Wrap(_RUNNER, _loading_runner), Wrap(_RUN_LIBRARY, _running)),
+        ),
     )
 
 
 class _Loads(threading.local):
-    """Whether this thread is loading a package."""
+    """Whether this thread is loading a package or a library."""
 
     is_inside = False
+
+    @contextlib.contextmanager
+    def inside(self) -> Iterator[None]:
+        """What torch itself loads in the block is not loaded by the program."""
+        before, self.is_inside = self.is_inside, True
+        try:
+            yield
+        finally:
+            self.is_inside = before
 
 
 _loads = _Loads()
@@ -130,11 +149,8 @@ def _loading(original: Callable[..., Any]) -> Callable[..., Any]:
 
         def load() -> Any:
             SCOPE.guard(before_loading, path, model_name)
-            _loads.is_inside = True
-            try:
+            with _loads.inside():
                 return original(path, model_name, *args, **kwargs)
-            finally:
-                _loads.is_inside = False
 
         model = PACKAGES.loaded(load, path, model_name)
         SCOPE.guard(PACKAGES.note_loaded, model, path, model_name)
@@ -179,6 +195,9 @@ def _running(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(loader, inputs, *args, **kwargs)
         from inductoscope.doctor.inside.checked_package import PACKAGES
 
+        if not PACKAGES.is_watched(loader):
+            return original(loader, inputs, *args, **kwargs)
+
         def call(*flat: Any) -> Any:
             return original(loader, list(flat), *args, **kwargs)
 
@@ -191,6 +210,23 @@ def _running(original: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _loading_runner(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def load(runner: Any, so_path: Any, *args: Any, **kwargs: Any) -> None:
+        is_own = _is_watched() and not _loads.is_inside
+        if is_own:
+            from inductoscope.doctor.inside.torchs_cpp_library import before_loading
+
+            SCOPE.guard(before_loading, so_path, None)
+        original(runner, so_path, *args, **kwargs)
+        if is_own:
+            from inductoscope.doctor.inside.checked_package import PACKAGES
+
+            SCOPE.guard(PACKAGES.note_runner, runner, so_path)
+
+    return load
+
+
 def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def aot_load(so_path: str, device: str) -> Any:
@@ -200,7 +236,8 @@ def _loading_library(original: Callable[..., Any]) -> Callable[..., Any]:
         from inductoscope.doctor.inside.torchs_cpp_library import before_loading
 
         SCOPE.guard(before_loading, so_path, None)
-        loaded = original(so_path, device)
+        with _loads.inside():
+            loaded = original(so_path, device)
         checked = SCOPE.guard(checked_library, loaded, so_path)
         return checked if callable(checked) else loaded
 

@@ -121,7 +121,7 @@ class Doctor:
         found = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
         found.update(private_cache.environment(self._runs.cache))
         found.pop(private_cache.VARIABLE)
-        found.update(private_cache.home_for_headers(self._runs.cache))
+        found.update(private_cache.without_scope(self._runs.cache))
         found.update(TORCHINDUCTOR_FX_GRAPH_CACHE="0", TORCHINDUCTOR_AUTOGRAD_CACHE="0")
         # A reproducer may start child processes that use the GPU.
         found.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")

@@ -33,6 +33,7 @@ def verdict_on(found: Found) -> Verdict:
     result.confidence = _confidence(found, stage)
     result.partial = not found.is_complete
     result.summary = _summary(result, found)
+    result.values = list((found.first_failure or found.failure).values)
     _add_evidence(result, found)
     return result
 

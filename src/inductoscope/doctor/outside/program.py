@@ -147,7 +147,7 @@ def run_program(
         "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
         "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
         **instructions.environment(),
-        **({} if instructions.inside else private_cache.home_for_headers(cache)),
+        **({} if instructions.inside else private_cache.without_scope(cache)),
     }
     stream = StreamWriter(folder, first_event=describe_launcher)
     started = time.monotonic()

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
+from inductoscope.doctor.failure import SLOW
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT, Instructions
 from inductoscope.doctor.outside.checks import every_check_passed
@@ -61,7 +62,9 @@ class Proof:
             return
         self.script.write_text(found.script, "utf-8")
         self.say(f"running the reproducer in fresh processes ({self.times})")
-        self.verification = self.fresh.verify(self.script, found.expected_output)
+        self.verification = self.fresh.verify(
+            self.script, found.expected_output, is_timed=found.failure.kind == SLOW
+        )
         (self.place / "repro-output.txt").write_text(self.verification.output, "utf-8")
 
     def _help(self, found: Found, runs: Runs, calls: int) -> None:

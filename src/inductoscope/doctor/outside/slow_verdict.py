@@ -52,8 +52,21 @@ def proven_slow(case: ProgramCase, found: Found, suspect: SlowCompile) -> Verdic
         case.say("no reproducer is slow in most fresh processes: compile time is not judged")
         return None
     case.found = found
+    suspect = _in_proven_stage(case, found, suspect)
     workaround = _help_with_slow_compile(case, found, suspect)
     return _verdict_on_slow_compile(case, found, suspect, workaround)
+
+
+def _in_proven_stage(case: ProgramCase, found: Found, suspect: SlowCompile) -> SlowCompile:
+    """What the stage took in the program that is slow; another one may have looked so.
+
+    Code generation does in a program's first compile: torch asks what the C++ compiler can do.
+    """
+    recording, stage = case.recording, found.failure.stage
+    compile_ = next((each for each in recording.compiles if each.id == suspect.compile), None)
+    if compile_ is None or stage == suspect.stage:
+        return suspect
+    return replace(suspect, stage=stage, seconds=seconds_in(recording, compile_, stage))
 
 
 def _help_with_slow_compile(

@@ -15,15 +15,20 @@ def own_passes_text() -> str:
 
     Raises `ToolFailure` if one cannot be copied.
     """
+    definitions, lines = own_passes_parts()
+    return "\n\n\n".join(filter(None, [definitions, "\n".join(lines)]))
+
+
+def own_passes_parts() -> tuple[str, list[str]]:
+    """Definitions, and apart from them the lines that set the passes."""
     parts, lines = SourceParts(), []
     for setting, value in settings_with_code().items():
         lines.append(f"torch._inductor.config.{setting} = {_added(value, parts)}")
     if not lines:
-        return ""
+        return "", []
     imports = sorted({*parts.imports, "import torch._inductor.config"} - {"import torch"})
     head = "\n".join([*imports, *parts.values])
-    settings = "\n".join(lines)
-    return f"{head}\n\n\n{parts.definitions}\n\n\n{settings}"
+    return f"{head}\n\n\n{parts.definitions}", lines
 
 
 def _added(value: Any, parts: SourceParts) -> str:

@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
-from inductoscope.doctor.repro.own_passes import own_passes_text
+from inductoscope.doctor.repro.own_passes import own_passes_parts
 from inductoscope.doctor.repro.slow_compile_text import REPLACE
 from inductoscope.doctor.repro.source_parts import SourceParts
-from inductoscope.doctor.search.stack_samples import function_name
+from inductoscope.doctor.search.replaced_parts import ReplacedPart
+from inductoscope.doctor.search.stack_samples import file_of, function_name
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
 
@@ -33,14 +34,36 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
 
     `functions` are written 'name (file:line)'. Raises `ToolFailure` if one cannot be copied.
     """
-    own = {name for name in functions if is_users(_file_of(name))}
+    own = {name for name in functions if is_users(file_of(name))}
     if not own:
         return ""
-    passes = own_passes_text()
+    passes, settings = own_passes_parts()
     found = {**dict(_replacements(own)), **dict(_in_tables(own))}
     if not found and not passes:
         raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
-    return "\n\n\n".join(filter(None, [passes, _text(found)]))
+    definitions, replacing = _text(found) if found else ("", [])
+    # Passes are part of what may be slow: plain graphs are timed without them.
+    put_in_place = "\n    ".join([f"def {REPLACE}():", *settings, *replacing])
+    return "\n\n\n".join(filter(None, [passes, definitions, put_in_place]))
+
+
+def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
+    """What puts these into torch's tables again, and does so; and why not, if it cannot be copied.
+
+    A script is tried without, too: they need not be what is wrong.
+    """
+    names = {part.function for part in parts}
+    found = dict(_in_tables(names))
+    missing = names - {function_name(each.__code__) for each in found.values()}
+    try:
+        if missing:
+            raise ToolFailure("the function is a closure")
+        if not found:
+            return "", ""
+        definitions, lines = _text(found)
+        return "\n\n\n".join([definitions, "\n".join(lines)]), ""
+    except ToolFailure as error:
+        return "", f"a script cannot hold {', '.join(sorted(names))}: {error}"
 
 
 def check_tuned_operators(module: Any) -> None:
@@ -58,13 +81,8 @@ def check_tuned_operators(module: Any) -> None:
         )
 
 
-def _file_of(name: str) -> str:
-    return name.partition(" (")[2].rpartition(":")[0]
-
-
-def _text(found: dict[str, FunctionType]) -> str:
-    if not found:
-        return ""
+def _text(found: dict[str, FunctionType]) -> tuple[str, list[str]]:
+    """Definitions, and apart from them the lines that put them where they are."""
     parts = _WithOriginals(found)
     for function in found.values():
         parts.add_function(function)
@@ -72,8 +90,7 @@ def _text(found: dict[str, FunctionType]) -> str:
     imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
     lines = [f"{place.replace(':', '.')} = {each.__name__}" for place, each in found.items()]
     head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
-    settings = "\n    ".join([f"def {REPLACE}():", *lines])
-    return f"{head}\n\n\n{parts.definitions}\n\n\n{settings}"
+    return f"{head}\n\n\n{parts.definitions}", lines
 
 
 class _WithOriginals(SourceParts):
@@ -84,11 +101,24 @@ class _WithOriginals(SourceParts):
         self._places = found
 
     def _add(self, name: str, value: Any) -> None:
-        place = _place_of_original(value, self._places)
+        table = _place_of_table(value)
+        place = table or _place_of_original(value, self._places)
+        if table:
+            self.imports.add(f"import {table.rpartition('.')[0]}")
         if place:
             self._add_value(f"{name} = {place}")
         else:
             super()._add(name, value)
+
+
+def _place_of_table(value: Any) -> str:
+    """The name of a table of torch's, which a lowering may read another one from."""
+    return next((place for place in _TABLES if _table(place) is value), "")
+
+
+def _table(place: str) -> Any:
+    module, _, name = place.rpartition(".")
+    return getattr(sys.modules.get(module), name, {})
 
 
 def _place_of_original(value: Any, places: dict[str, FunctionType]) -> str:
@@ -109,8 +139,7 @@ def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
     """Entries for operations: lowerings and decompositions that the program has replaced."""
     for place in _TABLES:
         module, _, table = place.rpartition(".")
-        entries = getattr(sys.modules.get(module), table, {})
-        for operation, value in list(entries.items()):
+        for operation, value in list(_table(place).items()):
             function = _own_function(value, own)
             if function is not None:
                 yield f"{module}:{table}[torch.ops.{operation}]", function

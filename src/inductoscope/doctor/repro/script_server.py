@@ -2,7 +2,7 @@
 
     python script_server.py <REQUEST >ANSWER
 
-REQUEST is JSON: the script, how many times to run it at once, and its time in seconds. ANSWER is
+REQUEST is JSON: the script, how often to run it and how often at once, and its seconds. ANSWER is
 JSON: exit code and output of each run, with null as the exit code of one that did not end in time;
 or null if a process like this one cannot be forked.
 
@@ -80,6 +80,7 @@ def _load() -> _Own:
     # The package may be on the path of the parent alone.
     root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     sys.path.insert(0, root)
+    from inductoscope.capture import vector_probes
     from inductoscope.doctor.search.compiler_imports import import_compiler
     from inductoscope.processes.ending import end_fork
     from inductoscope.processes.own_limits import die_with_parent
@@ -91,6 +92,7 @@ def _load() -> _Own:
     with contextlib.suppress(BaseException), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import_compiler()
+        vector_probes.learn_answers()
     gc.freeze()
     if is_own:
         del os.environ[_ASK_WITHOUT_STARTING]
@@ -120,31 +122,38 @@ def _has_started_driver() -> bool:
 def _serve(request: dict[str, Any], answers: int, own: _Own) -> int | None:
     """Fork, wait and answer. Returns in each fork, with the file for its output."""
     outputs: dict[int, int] = {}
+    runs: list[tuple[int | None, str]] = []
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        for _ in range(request["times"]):
-            output = os.memfd_create("output")
-            fork = os.fork()
-            if fork == 0:
-                outputs.clear()  # Not this one's to end.
-                own.die_with_parent()
-                os.setpgid(0, 0)
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                return output
-            outputs[fork] = output
-        until = time.monotonic() + request["seconds"]
-        is_over = {fork: _is_over(fork, until) for fork in outputs}
-        runs = []
-        for fork, output in list(outputs.items()):
-            status = own.end_fork(fork)
-            del outputs[fork]
-            code = os.waitstatus_to_exitcode(status) if is_over[fork] else None
-            runs.append((code, _text(output)))
+        while len(runs) < request["times"]:
+            for _ in range(min(request["at_once"], request["times"] - len(runs))):
+                output = os.memfd_create("output")
+                fork = os.fork()
+                if fork == 0:
+                    outputs.clear()  # Not this one's to end.
+                    own.die_with_parent()
+                    os.setpgid(0, 0)
+                    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                    return output
+                outputs[fork] = output
+            runs += _ended(outputs, time.monotonic() + request["seconds"], own)
         _send(answers, runs)
         return None
     finally:
         for fork in outputs:
             own.end_fork(fork)
+
+
+def _ended(outputs: dict[int, int], until: float, own: _Own) -> list[tuple[int | None, str]]:
+    """Wait for the forks, and end those that take too long; none is left in `outputs`."""
+    is_over = {fork: _is_over(fork, until) for fork in outputs}
+    runs = []
+    for fork, output in list(outputs.items()):
+        status = own.end_fork(fork)
+        del outputs[fork]
+        code = os.waitstatus_to_exitcode(status) if is_over[fork] else None
+        runs.append((code, _text(output)))
+    return runs
 
 
 def _is_over(fork: int, until: float) -> bool:

@@ -95,9 +95,11 @@ class SourceParts:
             self._add_value(f"{name} = {value!r}")
         elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             self._add_value(f"{name} = torch.ops.{value}")
+        # Before it is asked for anything: torch's operations have every attribute.
+        elif _name_in_library(value):
+            self.imports.add(_import_of(_name_in_library(value), name, type(value).__module__))
         elif _is_librarys(value):
-            as_named = "" if value.__name__ == name else f" as {name}"
-            self.imports.add(f"from {value.__module__} import {value.__name__}{as_named}")
+            self.imports.add(_import_of(value.__name__, name, value.__module__))
         elif isinstance(value, type):
             self.add_class(value)
         elif type(value).__module__.startswith("triton.runtime"):
@@ -116,6 +118,22 @@ class SourceParts:
     def _add_value(self, line: str) -> None:
         if line not in self.values:
             self.values.append(line)
+
+
+def _import_of(there: str, name: str, module: str) -> str:
+    as_named = "" if there == name else f" as {name}"
+    return f"from {module} import {there}{as_named}"
+
+
+def _name_in_library(value: Any) -> str:
+    """What an installed package calls the only object of a class of its own; empty if it is none.
+
+    Such as the operations that a lowering is made of.
+    """
+    module = sys.modules.get(type(value).__module__)
+    if module is None or is_users(getattr(module, "__file__", None) or ""):
+        return ""
+    return next((name for name, other in vars(module).items() if other is value), "")
 
 
 def _is_librarys(value: Any) -> bool:

@@ -67,11 +67,22 @@ class FreshProcesses:
             self._start(_SERVER, _NICENESS, stdin=subprocess.PIPE)
 
     def verify(
-        self, script: Path, expected: Sequence[str], *, seconds: float = 180.0
+        self,
+        script: Path,
+        expected: Sequence[str],
+        *,
+        seconds: float = 180.0,
+        is_timed: bool = False,
     ) -> Verification:
-        """Run the script `times` times; each has to exit with 1 and to print all of `expected`."""
+        """Run the script `times` times; each has to exit with 1 and to print all of `expected`.
+
+        Scripts that time something run one after the other, others at once.
+        """
         script = script.absolute()
-        runs = self._in_forks(script, seconds) or self._one_by_one(script, seconds)
+        at_once = 1 if is_timed else self._times
+        runs = self._in_forks(script, seconds, at_once) or self._each_loading(
+            script, seconds, at_once
+        )
         # A run that did not end in time is repeated alone.
         runs = [run if run[0] is not None else self._alone(script, 2 * seconds) for run in runs]
         failed = [
@@ -81,21 +92,27 @@ class FreshProcesses:
         ]
         return Verification(len(failed), self._times, failed[0] if failed else runs[0][1])
 
-    def _in_forks(self, script: Path, seconds: float) -> list[_Run]:
+    def _in_forks(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
         """The runs in forks of a process that has torch loaded; none if it cannot make them."""
         self.start()
-        request = {"script": str(script), "times": self._times, "seconds": seconds}
-        code, answer = self._finish(
-            self._children[0], seconds + _SECONDS_TO_LOAD, json.dumps(request).encode()
-        )
+        request = {
+            "script": str(script),
+            "times": self._times,
+            "at_once": at_once,
+            "seconds": seconds,
+        }
+        most = seconds * self._times / at_once + _SECONDS_TO_LOAD
+        code, answer = self._finish(self._children[0], most, json.dumps(request).encode())
         runs = json.loads(answer) if code == 0 else None
         return [(code, output) for code, output in runs or ()]
 
-    def _one_by_one(self, script: Path, seconds: float) -> list[_Run]:
-        """The runs in processes that each load torch, all at once."""
-        children = [self._start(str(script), _NICENESS) for _ in range(self._times)]
-        with ThreadPoolExecutor(self._times) as pool:
-            return list(pool.map(lambda child: self._finish(child, seconds), children))
+    def _each_loading(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
+        """The runs in processes that each load torch."""
+        with ThreadPoolExecutor(at_once) as pool:
+            return list(pool.map(lambda _: self._loading(script, seconds), range(self._times)))
+
+    def _loading(self, script: Path, seconds: float) -> _Run:
+        return self._finish(self._start(str(script), _NICENESS), seconds)
 
     def _alone(self, script: Path, seconds: float) -> _Run:
         return self._finish(self._start(str(script), niceness=0), seconds)

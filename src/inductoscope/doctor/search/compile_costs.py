@@ -28,6 +28,7 @@ from inductoscope.doctor.search.oracle import (
     run_compiled,
 )
 from inductoscope.doctor.search.placement import placed
+from inductoscope.doctor.search.program_settings import as_when_fresh, settings_with_code
 from inductoscope.doctor.search.stack_samples import HotPath, StackSampler, hot_path
 from inductoscope.doctor.search.stage_clocks import (
     NativeClocks,
@@ -335,7 +336,10 @@ def warm_up(like: Candidate) -> None:
 
 
 def plain_candidate(nodes: int, like: Candidate) -> Candidate:
-    """A chain of pointwise operations, compiled as the candidate is: what nodes usually cost."""
+    """A chain of pointwise operations, compiled as the candidate is: what nodes usually cost.
+
+    Without the program's own passes, which may be what is slow.
+    """
     graph = Graph()
     value = graph.placeholder("x")
     for number in range(nodes):
@@ -348,7 +352,7 @@ def plain_candidate(nodes: int, like: Candidate) -> Candidate:
         (start,),
         backward=like.backward,
         options=like.options,
-        config=like.config,
+        config=as_when_fresh(like.config, *settings_with_code()),
         device=like.device,
         dynamic=True if like.dynamic or like.marks else None,
     )

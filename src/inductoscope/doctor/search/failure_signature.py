@@ -43,6 +43,7 @@ def failure_of_comparison(comparison: EagerComparison) -> Failure | None:
         texts=tuple(item.text for item in comparison.wrong[:6]),
         largest=first.largest,
         allowed=first.allowed,
+        values=tuple(item.value for item in comparison.wrong[:6] if item.value is not None),
     )
 
 

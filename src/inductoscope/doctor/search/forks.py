@@ -233,6 +233,14 @@ def can_fork() -> bool:
     return not torch.cuda.is_initialized()
 
 
+def can_fork_alone() -> bool:
+    """Whether a fork could run the program's graphs without talking to the program's peers."""
+    import torch
+
+    is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
+    return can_fork() and not is_one_of_many
+
+
 def _answer_here(work: Work) -> ForkAnswer:
     started = time.monotonic()
     reading, writing = os.pipe()

@@ -8,6 +8,7 @@ leaves its usual value: to both ends of its range, and to where vectors and tile
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import signal
 import time
@@ -18,10 +19,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.beside_eager import call_beside_eager
 from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.graphs import as_function
-from inductoscope.doctor.compare.values import run
+from inductoscope.doctor.compare.graphs import as_function, input_names
 from inductoscope.doctor.failure import HANG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.failure_signature import failure_of_comparison
@@ -50,18 +50,22 @@ class OtherSize:
     text: str  # which size it is, and what was admitted
     inputs: tuple[Any, ...]
 
+    @property
+    def name(self) -> str:
+        return f"{self.symbol} = {self.value}"
+
 
 @dataclass(frozen=True)
 class SizesCalled:
     """What came of it: the sizes that were called, and the first that is wrong."""
 
-    called: tuple[OtherSize, ...] = ()
+    called: tuple[str, ...] = ()  # names
     wrong: OtherSize | None = None
 
     @property
     def text(self) -> str:
         """As part of a sentence."""
-        return ", ".join(f"{size.symbol} = {size.value}" for size in self.called)
+        return ", ".join(self.called)
 
     def failure_of(self, candidate: Candidate | None) -> Failure | None:
         """What is wrong there, if it is wrong as well when the package is made once more."""
@@ -79,23 +83,28 @@ def call_at_other_sizes(
     admits: Callable[[Sequence[Any]], bool],
 ) -> SizesCalled:
     """Call it at every other size, up to the first that is wrong, in a fork."""
-    sizes = [size for size in other_sizes(module, arguments) if admits(size.inputs)][:_MOST]
-    if not sizes:
+
+    def sizes() -> Iterator[OtherSize]:
+        """One at a time: all of them together may be larger than the memory."""
+        admitted = (size for size in other_sizes(module, arguments) if admits(size.inputs))
+        return itertools.islice(admitted, _MOST)
+
+    if next(sizes(), None) is None:
         return SizesCalled()
     forks = Forks(workers=1, seconds=_ENDLESS)
 
     def work() -> list[Any]:
         until = time.monotonic() + _SECONDS
-        called: list[int] = []
-        for number, size in enumerate(sizes):
+        called: list[str] = []
+        for number, size in enumerate(sizes()):
             if time.monotonic() > until:
                 break
             answer = is_right(module, compiled, size.inputs)
             if answer is None:
-                continue  # Eager does not take it either.
+                continue
             if not answer:
                 return [called, number]
-            called.append(number)
+            called.append(size.name)
         return [called, None]
 
     answer = forks.ask(work)
@@ -103,27 +112,26 @@ def call_at_other_sizes(
         if answer.signal is None:
             return SizesCalled()  # It only takes long.
         # It died: one fork for each, to find at which.
-        wrong = next((s for s in sizes if _dies(forks, module, compiled, s.inputs)), None)
+        wrong = next((s for s in sizes() if _dies(forks, module, compiled, s.inputs)), None)
         return SizesCalled((), wrong)
-    called, wrong_one = answer.result
-    found = tuple(sizes[number] for number in called)
-    return SizesCalled(found, None if wrong_one is None else sizes[wrong_one])
+    called, number = answer.result
+    wrong = None if number is None else next(itertools.islice(sizes(), number, None), None)
+    return SizesCalled(tuple(called), wrong)
 
 
 def is_right(
     module: GraphModule, compiled: Callable[..., Any], inputs: Sequence[Any]
 ) -> bool | None:
-    """Whether it gives what eager gives; None if eager fails."""
+    """Whether it gives what eager gives; None if eager fails, or torch's check for NaN is right."""
     case = Case(as_function(module), list(inputs), False)
     try:
         case.eager  # noqa: B018
     except Exception:
         return None
-    try:
-        outcome = run(compiled, case.inputs, backward=False)
-    except Exception:
-        return False
-    return failure_of_comparison(judge(case, outcome)) is None
+    called = call_beside_eager(case, compiled, input_names(module))
+    if called.refusal is not None:
+        return None
+    return called.comparison is not None and failure_of_comparison(called.comparison) is None
 
 
 def _dies(

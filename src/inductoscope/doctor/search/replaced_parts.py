@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.doctor.search.stack_samples import function_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
 
@@ -15,8 +17,22 @@ TORCH_NAMES = {
 }
 
 
-def replaced_parts(operations: Sequence[str]) -> list[str]:
-    """What is said of each operation whose decomposition or lowering is code of the program."""
+@dataclass(frozen=True)
+class ReplacedPart:
+    """A decomposition or lowering of one operation, and the function that is used for it."""
+
+    kind: str
+    operation: str
+    function: str  # name (file:line)
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        return f"the {self.kind} of {self.operation} in use is {self.function}, not torch's"
+
+
+def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
+    """Those of these operations whose decomposition or lowering is code of the program."""
     from torch._inductor.decomposition import decompositions
     from torch._inductor.lowering import lowerings
 
@@ -25,10 +41,10 @@ def replaced_parts(operations: Sequence[str]) -> list[str]:
         (stages.LOWERING, lowerings),
     )
     return [
-        f"the {kind} of {operation} in use is {place}, not torch's"
+        ReplacedPart(kind, operation, name)
         for kind, table in tables
         for operation in dict.fromkeys(operations)
-        for place in _own_code(table, operation)
+        for name in _own_code(table, operation)
     ]
 
 
@@ -36,4 +52,4 @@ def _own_code(table: Mapping[Any, Any], operation: str) -> Iterator[str]:
     for key, function in table.items():
         code = getattr(inspect.unwrap(function), "__code__", None)
         if str(key) == operation and code is not None and is_users(code.co_filename):
-            yield f"{code.co_name} ({code.co_filename}:{code.co_firstlineno})"
+            yield function_name(code)

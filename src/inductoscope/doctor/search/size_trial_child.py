@@ -42,12 +42,14 @@ def main() -> None:
         os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
 
     say("start", stage="preparation")
+    from inductoscope.capture.vector_probes import trust_compiler
     from inductoscope.doctor.search.size_trials import trial_order_from
     from inductoscope.targets.recompile.confinement import stay_inside
 
     order = trial_order_from(Path(order_path).read_text("utf-8"))
     import torch  # noqa: F401  (it reads what it is installed with before it is confined)
 
+    trust_compiler()
     names = ("TORCHINDUCTOR_CACHE_DIR", "TMPDIR")
     stay_inside([os.environ[name] for name in names], compiles_cpp=True)
     text, fails = run_trial(order, say)

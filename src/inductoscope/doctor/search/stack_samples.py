@@ -82,6 +82,11 @@ def function_name(code: CodeType) -> str:
     return f"{name} ({_place(code.co_filename)}:{code.co_firstlineno})"
 
 
+def file_of(function: str) -> str:
+    """The file of a function that is shown so."""
+    return function.partition(" (")[2].rpartition(":")[0]
+
+
 @dataclass(frozen=True)
 class HotPath:
     """The functions that most samples agree on, innermost first, and how many agree."""
@@ -99,21 +104,34 @@ class HotPath:
 
 def hot_path(stacks: Sequence[Sequence[str]]) -> HotPath:
     """Follow the samples from the outermost function inwards, while most of them agree."""
-    inside = list(stacks)
+    inside = [tuple(stack) for stack in stacks]
     path: list[str] = []
     share = 0.0
     while inside:
-        depth = len(path)
-        counts = Counter(stack[depth] for stack in inside if len(stack) > depth)
-        if not counts:
-            break
-        name, count = counts.most_common(1)[0]
-        if count < _AGREE * len(stacks):
+        name = _next_inside(inside, _AGREE * len(stacks))
+        if not name:
             break
         path.append(name)
-        share = count / len(stacks)
-        inside = [stack for stack in inside if len(stack) > depth and stack[depth] == name]
+        inside = [stack[stack.index(name) + 1 :] for stack in inside if name in stack]
+        share = len(inside) / len(stacks)
     return HotPath(tuple(reversed(path)), share, len(stacks))
+
+
+def _next_inside(stacks: Sequence[tuple[str, ...]], enough: float) -> str:
+    """The outermost function in which enough of the stacks are; empty if there is none.
+
+    Most functions have one caller. One that several functions call in turns is found behind them.
+    """
+    counts = Counter(stack[0] for stack in stacks if stack)
+    counts = Counter({name: count for name, count in counts.items() if count >= enough})
+    if not counts:
+        everywhere = Counter(name for stack in stacks for name in dict.fromkeys(stack))
+        counts = Counter({name: count for name, count in everywhere.items() if count >= enough})
+
+    def depth(name: str) -> float:
+        return sum(stack.index(name) for stack in stacks if name in stack) / counts[name]
+
+    return min(counts, key=depth, default="")
 
 
 def _place(file: str) -> str:
@@ -123,5 +141,5 @@ def _place(file: str) -> str:
 
 
 def _is_telling(name: str) -> bool:
-    file = name.partition(" (")[2].rpartition(":")[0]
+    file = file_of(name)
     return is_compilers(file) or (os.path.isabs(file) and is_users(file))

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
-from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.doctor.alarm import Alarm
@@ -34,7 +34,7 @@ def start(folder: str) -> Installer:
     place = Path(folder) / FOLDER
     place.mkdir(exist_ok=True)
     hooks = (*HOOKS, *sentinel_hooks(options, place, _stop if options.stop else _go_on))
-    installer = Installer(hooks, on_import=redirect_headers())
+    installer = Installer(hooks, on_import=private_cache.on_import())
     if SCOPE.active:
         return installer
     SCOPE.open(Path(folder))

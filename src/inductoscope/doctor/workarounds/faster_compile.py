@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from inductoscope.doctor.handover import GraphWorkaround
@@ -12,8 +13,11 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.compile_costs import measure
 from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.stack_samples import file_of
 from inductoscope.doctor.workarounds.proposals import ProposedWorkaround, propose_workarounds
+from inductoscope.profiling.overruling import at_last
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.frames import is_users
 
 # What is worth to be offered: less than this much of the time is left.
 _HELPS = 0.5
@@ -75,6 +79,9 @@ def _proposals(location: Location, operations: Sequence[str]) -> list[ProposedWo
     operations = named if location.stage in (stages.LOWERING, stages.DECOMPOSITION) else ()
     others = propose_workarounds(location.stage, operations, [location.pass_name], ())
     of_parts = [each for each in others if each.loss < _LAST]
+    if location.stage == stages.LOWERING and is_users(file_of(location.function)):
+        # The program replaces the lowering after it has imported torch, so what is done then.
+        of_parts = [replace(each, code=at_last(each.code).strip()) for each in of_parts]
     last = [each for each in others if each.loss >= _LAST]
     return [*[*of_parts, *settings][:_MOST_TRIED], *last]
 

@@ -18,6 +18,7 @@ known, and what rules found in the function is evidence.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -53,12 +54,13 @@ def _examine(case: ProgramCase) -> Verdict | None:
     if case.runs.without_tool_once().ending.exit_code != 0:
         return None
     case.say("compiled calls may be slower than eager; timing both in turns")
-    found = [flip for flip in flips_for(case.recording) if not flip.is_tried_cold]
-    flips = predicted_alone(case.recording, found)
+    possible = flips_for(case.recording)
+    flips = [flip for flip in possible if not flip.is_tried_cold and not flip.warning]
+    predict = functools.partial(predicted_alone, case.recording)
     budget = Budget(seconds=LONGEST_TO_TIME, total=TIME_FOR_TRIALS, than_eager=_SLOW)
     with trials_in(case) as folder:
         results = try_flips(
-            case.runs.command, flips, folder, budget, case.say, stdin=case.runs.stdin
+            case.runs.command, flips, folder, budget, case.say, case.runs.stdin, predict=predict
         )
     case.runs.count += results.runs
     slow = slow_function(results.base) if results.base is not None else None

@@ -1,0 +1,131 @@
+"""Calls of a package by a program that uses torch's own loader or runner.
+
+A plain Python function stands for the package, so nothing is compiled here.
+"""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.inside import package_hooks
+from inductoscope.doctor.inside.checked_package import PACKAGES
+from inductoscope.doctor.inside.compiled_program import CompiledProgram, compiled_program
+from inductoscope.doctor.inside.package_calls import CheckedCalls, NewConstants
+from inductoscope.doctor.instructions import Instructions
+from inductoscope.model.fold import load
+from inductoscope.recording.location import create_recording
+
+
+class Scaled(torch.nn.Module):
+    def forward(
+        self, x: torch.Tensor, scale: int, mask: torch.Tensor | None, y: torch.Tensor
+    ) -> torch.Tensor:
+        return x * scale + y if mask is None else x
+
+
+X, Y = torch.arange(12.0).reshape(3, 4), torch.ones(3, 4)
+Said = Callable[[], list[tuple[str, str]]]
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Iterator[Said]:
+    """What is said of every call."""
+    folder = create_recording(["python"], output=tmp_path / "recording")
+    SCOPE.open(folder)
+    yield lambda: [(check.verdict, check.text) for check in load(folder).checks]
+    SCOPE.close()
+
+
+def program(place: Path, backend: str = "") -> CompiledProgram:
+    """As torch gives it to AOTInductor: with None for everything that is no tensor."""
+    exported = torch.export.export(Scaled(), (X, 2, None, Y))
+    instructions = Instructions(backend=backend, investigate=False)
+    return compiled_program(exported.graph_module, (X, None, None, Y), {}, instructions, place)
+
+
+def run(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    return [x * 2 + y]
+
+
+def test_a_loader_is_given_tensors_alone(tmp_path: Path, said: Said) -> None:
+    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    assert torch.equal(calls(run, (X, Y), {})[0], X * 2 + Y)
+    calls(lambda x, y: [x * 3 + y], (X, Y), {})
+    assert [verdict for verdict, _ in said()] == ["right", "wrong"]
+
+
+def test_the_program_stands_in_for_what_a_loader_calls(tmp_path: Path, said: Said) -> None:
+    calls = CheckedCalls(program(tmp_path, "eager"), None, is_flat=True)
+    given: list[Any] = []
+
+    def refuse(*inputs: Any) -> None:
+        given.extend(inputs)
+        raise RuntimeError("expected inputs vector size to be 2, but got 1")
+
+    assert torch.equal(calls(refuse, (X, Y), {})[0], X * 2 + Y)
+    # Torch says what is wrong with a call, and not the program in eager.
+    with pytest.raises(RuntimeError, match="expected inputs vector size"):
+        calls(refuse, (X,), {})
+    assert len(given) == 1
+    assert said() == [("skipped", "it was called with 1 tensor; the program takes 2")]
+
+
+VIEW = "constant weight: the new one is a view of 96 bytes; torch copies all of them"
+
+
+@pytest.mark.parametrize(("broken", "is_kept"), [([VIEW], True), ([], False)])
+def test_new_constants_are_kept_until_the_first_call(
+    tmp_path: Path, said: Said, broken: list[str], is_kept: bool
+) -> None:
+    """And only if a trial with copies of them could show something."""
+    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    weight = torch.ones(4)
+    kept = weakref.ref(weight)
+
+    def give(weight: torch.Tensor = weight) -> None: ...
+
+    calls.replace_constants(NewConstants({"weight": weight}, {"weight": broken}, False, give))
+    del weight, give
+    gc.collect()
+    assert (kept() is not None) == is_kept
+    calls(run, (X, Y), {})
+    gc.collect()
+    assert kept() is None
+
+
+class Loader:
+    """Stands for torch's, which gives every tensor up as soon as it is done with it."""
+
+    def boxed_run(self, inputs: list[torch.Tensor]) -> list[torch.Tensor]:
+        self.inputs = inputs
+        found = run(*inputs)
+        inputs.clear()
+        return found
+
+
+def test_a_call_that_nobody_watches_is_left_alone(tmp_path: Path, said: Said) -> None:
+    """Torch's own code calls a loader, too: what it gives away must not be held by anybody."""
+    called, loader, inputs = package_hooks._running(Loader.boxed_run), Loader(), [X, Y]
+    called(loader, inputs)
+    assert loader.inputs is inputs
+    PACKAGES._loaded[loader] = CheckedCalls(program(tmp_path), None, is_flat=True)
+    inputs = [X, Y]
+    called(loader, inputs)
+    assert inputs == []
+    assert [verdict for verdict, _ in said()] == ["right"]
+
+
+def test_a_runner_whose_constants_the_program_changes(tmp_path: Path, said: Said) -> None:
+    """They may be anything then, so that a difference would say nothing."""
+    calls = CheckedCalls(program(tmp_path), None, is_flat=True)
+    calls.lose_constants()
+    calls(lambda x, y: [x], (X, Y), {})
+    assert said() == [("skipped", "the program took its constants into its own hands")]
