@@ -16,9 +16,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
-from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.program_settings import set_by_the_tool
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
@@ -53,7 +53,7 @@ def start_agent(agent: Agent) -> Installer:
     """Start measuring, and recording where that was asked for."""
     records = agent.orders.records
     hooks = (*(HOOKS if records else ()), *agent.hooks())
-    installer = Installer(hooks, on_import={**redirect_headers(), **agent.on_import()})
+    installer = Installer(hooks, on_import={**private_cache.on_import(), **agent.on_import()})
     if agent.is_started():
         return installer
     if records:
@@ -140,7 +140,7 @@ class Agent:
             Hook(
                 stage=stages.RUNTIME,
                 records="seconds of every call of a package of AOTInductor",
-                wraps=(Wrap(_PACKAGE_CALL, self._around_packages),),
+                wraps=(Wrap(_PACKAGE_CALL, self.around_packages),),
             ),
         )
 
@@ -178,7 +178,8 @@ class Agent:
         """A wrapper was loaded: its calls are timed."""
         module.call = self.clock.timed(module.call, "graph", GRAPH, path)
 
-    def _around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
+    def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Calls of packages are timed."""
         timed = self.clock.timed(original, "package", PACKAGE)
 
         @functools.wraps(original)
@@ -214,7 +215,7 @@ class Agent:
         self._written = time.monotonic()
         found = self.clock.as_data(self.pid, self._settings_now())
         found = replace(found, not_applied=self.not_applied)
-        if found.calls or found.not_applied:
+        if found.calls or found.not_applied or found.several_threads:
             self.place.mkdir(parents=True, exist_ok=True)
             write_times(found, self.place)
 

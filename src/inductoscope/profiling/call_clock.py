@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.profiling.gpu_use import uses_cuda
 from inductoscope.profiling.timings import FUNCTION, GRAPH, CallTimes, ProcessTimes
 
 # Calls of one thing whose times are kept; of more, as many that are chosen at random.
@@ -186,9 +187,8 @@ class CallClock:
 
     def _wait_for_gpu(self) -> None:
         """On a GPU a call returns before its work is done."""
-        cuda: Any = sys.modules.get("torch.cuda")
-        if cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing():
-            cuda.synchronize()
+        if uses_cuda():
+            sys.modules["torch.cuda"].synchronize()
             self.waited_for_gpu = True
 
     def as_data(self, pid: int, settings: Mapping[str, str] | None = None) -> ProcessTimes:

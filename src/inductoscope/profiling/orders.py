@@ -13,6 +13,8 @@ from inductoscope.recording.codec import decode, encode
 VARIABLE = "INDUCTOSCOPE_PROFILE"
 INSIDE_VARIABLE = "INDUCTOSCOPE_INSIDE"
 AGENT = "profiling.agent"
+# torch's profiler says on standard error that it starts and stops, unless it is told not to.
+QUIET = {"KINETO_LOG_LEVEL": "99"}
 
 
 @dataclass(frozen=True)

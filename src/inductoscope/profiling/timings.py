@@ -62,6 +62,8 @@ class ProcessTimes:
     span: int = 0
     # Why a change that was asked for could not be made; empty if it was made.
     not_applied: str = ""
+    # Whether several threads called compiled functions, where that keeps calls from being compared.
+    several_threads: bool = False
     # Settings that were tried: the values that they had when the program ended.
     settings: Mapping[str, str] = field(default_factory=dict)
 

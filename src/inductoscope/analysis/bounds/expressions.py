@@ -98,7 +98,7 @@ Expression = Number | Name | Loaded | Applied
 
 ZERO, ONE = Number(0), Number(1)
 
-# As torch and sympy print them.
+# As torch, sympy and Python print them.
 _FUNCTIONS = {
     "Abs": "abs",
     "CeilToInt": "ceil",
@@ -124,6 +124,8 @@ _FUNCTIONS = {
     "Where": "where",
     "ceiling": "ceil",
     "floor": "floor",
+    "max": "max",
+    "min": "min",
 }
 _BINARY: dict[type[ast.operator], str] = {
     ast.Add: "add",

@@ -1,4 +1,4 @@
-"""Sizes of buffers in bytes, and as readable text."""
+"""Sizes of buffers in bytes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from inductoscope.model.schedule import Buffer
 
-_TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat)(\d+)")
+_TYPE_BITS = re.compile(r"(?:float|int|uint|complex|bfloat|bits)(\d+)")
 
 
 def buffer_bytes(buffer: Buffer) -> int | None:
@@ -31,16 +31,5 @@ def type_width(dtype: str) -> int | None:
     if name == "bool":
         return 1
     match = _TYPE_BITS.match(name)
-    return int(match[1]) // 8 if match and len(match[1]) < 4 else None
-
-
-def bytes_text(count: int | None) -> str:
-    """A number of bytes in at most eight characters."""
-    if count is None:
-        return "?"
-    value = float(count)
-    for unit in ("B", "KB", "MB", "GB"):
-        if value < 1000:
-            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
-        value /= 1000
-    return f"{value:.1f} TB"
+    # Of less than eight bits, several are in one.
+    return max(1, int(match[1]) // 8) if match and len(match[1]) < 4 else None

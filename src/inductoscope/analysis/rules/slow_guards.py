@@ -10,7 +10,8 @@ Example: a model with thousands of submodules that takes 1 ms to compute.
 
 What to do: Compile a larger part, so that one call does more work. If what the guards look at never
 changes after the first calls, `torch.compiler.set_stance(skip_guard_eval_unsafe=True)` evaluates
-only those that tell compiled versions apart; results are wrong if something does change.
+only those that tell compiled versions apart. Torch calls it unsafe: if something does change,
+results are silently wrong.
 """
 
 from __future__ import annotations
@@ -22,6 +23,11 @@ from inductoscope.model.entities import Compile, Recording
 from inductoscope.vocabulary import stages
 
 FEWEST_MICROSECONDS = 100.0
+# Torch's own words about skip_guard_eval_unsafe.
+SKIPPED_GUARDS = (
+    "This flag is unsafe [...] If this assumption [that no further recompilations will be "
+    "necessary] fails, there is a risk of silently producing incorrect results"
+)
 _SHOWN = 3
 
 
@@ -54,7 +60,8 @@ def _finding(compile_: Compile) -> Finding:
             *values[:_SHOWN],
         ),
         advice="Compile a larger part at once. If what they look at never changes: "
-        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) after the first calls.",
+        "torch.compiler.set_stance(skip_guard_eval_unsafe=True) after the first calls. "
+        f'Torch warns: "{SKIPPED_GUARDS}."',
         stage=stages.DYNAMO,
         source=compile_.place,
         compile=compile_.id,

@@ -9,6 +9,7 @@ which keeps 10 of the 23 bits of the fraction.
 Example: a model in float32 that does not call `torch.set_float32_matmul_precision`.
 
 What to do: `torch.set_float32_matmul_precision("high")` if your model tolerates it, or bfloat16.
+'inductoscope profile --advise SCRIPT' tries it, also where nothing was autotuned.
 """
 
 from __future__ import annotations

@@ -23,9 +23,10 @@ from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
 from inductoscope.profiling.advice.backward_passes import BackwardPasses
-from inductoscope.profiling.advice.gpu_stopwatch import GpuStopwatch, uses_cuda
+from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED, GpuStopwatch
 from inductoscope.profiling.agent import Agent, start_agent
 from inductoscope.profiling.call_clock import CallClock, TimedCalls, is_traced
+from inductoscope.profiling.gpu_use import uses_cuda
 from inductoscope.profiling.orders import orders_from
 from inductoscope.profiling.timings import FUNCTION, ProcessTimes
 
@@ -64,6 +65,22 @@ class _AlikeCalls:
     is_differentiated: bool = False
 
 
+@dataclass(frozen=True)
+class _Step:
+    """A call that is over when its backward pass is."""
+
+    timed: TimedCalls
+    # Nanoseconds of the call itself; negative if that could not be measured.
+    forward: int
+    # How many compiles had begun before it.
+    compiles: int
+
+    @property
+    def backward(self) -> tuple[str, ...]:
+        """Its backward pass, among what is timed."""
+        return self.timed.kind, self.timed.name, self.timed.place, self.timed.group
+
+
 class AlternatingClock(CallClock):
     """Times the outermost calls of functions, half of them in eager."""
 
@@ -72,7 +89,9 @@ class AlternatingClock(CallClock):
         # Of its own: the program's random numbers stay as they are.
         self._random = random.Random(0)
         self._gpu = GpuStopwatch(clock)
-        self._backward = BackwardPasses(clock)
+        self._backward = BackwardPasses()
+        # Nanoseconds of the call that was timed last.
+        self._last = 0
         self._functions = 0
         self._begun: int | None = None
         self._ended = 0
@@ -129,16 +148,16 @@ class AlternatingClock(CallClock):
         if self._begun is None:
             self._begun = self._clock()
         is_compiled, compiles = self._is_compiled_next(group), self.compiles
-        begun = self._clock()
         result = (group.compiled if is_compiled else group.eager)(*args, **kwargs)
         self._ended = self._clock()
         if requires_grad(result):
             self._is_differentiated(group)
-            forward, step = self._ended - begun, group.steps[is_compiled]
+            step = _Step(group.steps[is_compiled], self._last, compiles)
             SCOPE.guard(
                 self._backward.follow,
                 result,
-                lambda took: self._step(step, forward + took, compiles),
+                lambda: self._started(step.backward),
+                lambda started: self._step_ended(step, started),
             )
         return result
 
@@ -147,12 +166,15 @@ class AlternatingClock(CallClock):
         for kind in (FUNCTION, IN_EAGER):
             self._timed[kind, group.name, group.place, group.label].kind = DIFFERENTIATED
 
-    def _step(self, step: TimedCalls, took: int, compiles: int) -> None:
+    def _step_ended(self, step: _Step, started: Any) -> None:
         """A call is over with its backward pass; more compiles have begun if one was in it."""
+        compiled = step.compiles != self.compiles
+        backward = self._took(started, step.backward, compiled=compiled)
         self._ended = self._clock()
-        if not uses_cuda():  # A GPU has not done its work when the pass returns.
-            step.note(took, compiled=compiles != self.compiles)
-            self.called(step)
+        is_measured = step.forward >= 0 and backward >= 0
+        took = step.forward + backward if is_measured else NOT_MEASURED
+        step.timed.note(took, compiled=compiled)
+        self.called(step.timed)
 
     def _started(self, thing: tuple[str, ...]) -> Any:
         if not uses_cuda():
@@ -162,8 +184,10 @@ class AlternatingClock(CallClock):
 
     def _took(self, started: Any, thing: tuple[str, ...], *, compiled: bool) -> int:
         if isinstance(started, int):
-            return super()._took(started, thing, compiled=compiled)
-        return self._gpu.stop(started, thing, compiled=compiled)
+            self._last = super()._took(started, thing, compiled=compiled)
+        else:
+            self._last = self._gpu.stop(started, thing, compiled=compiled)
+        return self._last
 
     def _is_compiled_next(self, group: _AlikeCalls) -> bool:
         known = self._timed[FUNCTION, group.name, group.place, group.label]
@@ -178,7 +202,7 @@ class AlternatingClock(CallClock):
         """Everything that was measured so far; nothing where threads disturb each other."""
         found = super().as_data(pid, settings)
         if self._has_threads:
-            return replace(found, calls=())
+            return replace(found, calls=(), several_threads=True)
         compiling = sum(sum(calls.compiling) for calls in found.calls)
         return replace(found, span=max(0, self._ended - (self._begun or 0) - compiling))
 

@@ -25,17 +25,21 @@ _DEPTH = 4
 class BackwardPasses:
     """The backward passes of calls whose results are differentiated."""
 
-    def __init__(self, clock: Callable[[], int]) -> None:
-        self._clock = clock
+    def __init__(self) -> None:
         self._going_on: list[_BackwardPass] = []
 
-    def follow(self, result: Any, ended: Callable[[int], None]) -> None:
-        """Call `ended` with the nanoseconds of its backward pass, if it has one of its own."""
+    def follow(self, result: Any, started: Callable[[], Any], ended: Callable[[Any], None]) -> None:
+        """Call `started` when its backward pass begins, and `ended` with what that returned.
+
+        `ended` is called only if the pass is its own. Of work on a GPU, the first stream that is
+        current in `started` and the last one in `ended` are those that the pass uses: autograd sets
+        the one of the forward pass, and at the end waits for all of them.
+        """
         from torch._dynamo import config
 
         if config.compiled_autograd:
             return  # It would compile what is hooked in here.
-        found = _BackwardPass(self._clock, self._going_on, ended)
+        found = _BackwardPass(self._going_on, started, ended)
         for function in dict.fromkeys(_gradient_functions(result, 0)):
             SCOPE.guard(function.register_prehook, found.reached)
 
@@ -43,17 +47,19 @@ class BackwardPasses:
 class _BackwardPass:
     def __init__(
         self,
-        clock: Callable[[], int],
         going_on: list[_BackwardPass],
-        ended: Callable[[int], None],
+        started: Callable[[], Any],
+        ended: Callable[[Any], None],
     ) -> None:
-        self._clock, self._going_on, self._ended = clock, going_on, ended
-        self._begun: int | None = None
+        self._going_on, self._started, self._ended = going_on, started, ended
+        self._has_begun = False
         self._is_alone = True
+        # What `started` returned.
+        self._beginning: Any = None
 
     def reached(self, gradients: Any) -> None:
         """Autograd is about to differentiate one of the results."""
-        if self._begun is None:
+        if not self._has_begun:
             SCOPE.guard(self._begin)
 
     def _begin(self) -> None:
@@ -61,15 +67,16 @@ class _BackwardPass:
 
         for other in self._going_on:
             other._is_alone = self._is_alone = False
-        self._begun = self._clock()
+        self._has_begun = True
         self._going_on.append(self)
         Variable._execution_engine.queue_callback(self._end)
+        self._beginning = self._started()
 
     def _end(self) -> None:
         if self in self._going_on:
             self._going_on.remove(self)
-            if self._is_alone and self._begun is not None:
-                SCOPE.guard(self._ended, self._clock() - self._begun)
+            if self._is_alone:
+                SCOPE.guard(self._ended, self._beginning)
 
 
 def _gradient_functions(result: Any, depth: int) -> Iterator[Any]:

@@ -1,4 +1,4 @@
-"""What a program pays for beside the work of its kernels: guards, graph breaks, fallbacks.
+"""What a program pays for beside the work of its kernels: guards, graph breaks, gaps, fallbacks.
 
 Each was measured in the profiled run; what is less than a hundredth of the calls is left out.
 """
@@ -36,7 +36,12 @@ def costs_of(evidence: RecordedEvidence) -> tuple[Cost, ...]:
     whole = _seconds_in_calls(evidence)
     if whole <= 0:
         return ()
-    found = [*_guards(evidence), *_breaks(evidence), *_fallbacks(evidence)]
+    found = [
+        *_guards(evidence),
+        *_breaks(evidence),
+        *_gaps(evidence),
+        *_fallbacks(evidence),
+    ]
     kept = [
         Cost(cost.seconds, cost.what, cost.source, cost.how, cost.seconds / whole)
         for cost in found
@@ -97,6 +102,23 @@ def _frames_of(place: str, compiles: Iterable[Compile]) -> set[str]:
     names = {(compile_.file, compile_.function) for compile_ in first}
     rest = [c for c in compiles if (c.file, c.resumed.partition(" at ")[0]) in names]
     return {compile_.id for compile_ in (*first, *rest)}
+
+
+def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
+    """Graphs whose kernels are so small that what is between them shows."""
+    for graph in evidence.graphs:
+        rows = [row for row in evidence.kernels if row.graph == graph.graph and row.calls]
+        if graph.idle < _MUCH or not graph.calls or not rows:
+            continue
+        usual = sorted(row.seconds.median for row in rows)[len(rows) // 2]
+        yield Cost(
+            graph.between.median * graph.calls,
+            f"{graph.function or graph.graph} between its kernels: allocations, launches and "
+            f"Python take {graph.idle:.0%} of a call of its graph; most of its "
+            f"{count_of(len(rows), 'kernel')} take {usual * 1e6:.3g} µs or less",
+            graph.place,
+            f"{count_of(graph.calls, 'call')} timed kernel by kernel",
+        )
 
 
 def _fallbacks(evidence: RecordedEvidence) -> Iterator[Cost]:

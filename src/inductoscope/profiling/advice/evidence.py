@@ -43,6 +43,16 @@ class RecordedEvidence:
         """The graphs that were timed."""
         return self.profile.graphs if self.profile is not None else ()
 
+    @property
+    def timed_seconds(self) -> float:
+        """All calls of graphs that were timed kernel by kernel: some of those of a run."""
+        return sum(graph.seconds.median * graph.calls for graph in self.graphs)
+
+    def left_without(self, seconds: float) -> float | None:
+        """The share of those calls that is left without so many seconds of them."""
+        whole = self.timed_seconds
+        return max(0.0, 1 - seconds / whole) if whole > 0 else None
+
     def calls_of(self, place: str) -> int:
         """How often the program calls a compiled function after its warm-up; by its first line."""
         functions = self.profile.functions if self.profile is not None else ()

@@ -30,7 +30,8 @@ class Flip:
     # Seconds per run of the program that it should save, and how that was computed.
     predicted: float | None = None
     prediction: str = ""
-    # The share of the time of the graphs that is left with it, where they are compiled alone.
+    # The share of the time of compiled calls that should be left with it, where that is what is
+    # known: then the seconds follow once the program has been timed.
     left: float | None = None
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
@@ -42,6 +43,8 @@ class Flip:
     leaves_to_eager: bool = False
     # What a user writes, where that is not what the trial executes.
     pasted: str = ""
+    # Torch's own words, if it calls the change unsafe. Then it is shown, and never made.
+    warning: str = ""
 
     @property
     def is_tried_cold(self) -> bool:

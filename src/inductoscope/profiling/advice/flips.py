@@ -23,11 +23,15 @@ from inductoscope.profiling.advice.flip import Flip
 from inductoscope.profiling.advice.measured_flips import (
     fewer_guards,
     more_compile_threads,
+    products_in_tf32,
     static_sizes,
     tuned_products,
+    wrapper_in_cpp,
 )
 from inductoscope.profiling.advice.predictions import predicted
+from inductoscope.profiling.advice.reset_settings import reset_settings
 from inductoscope.profiling.kernels.profile import Profile
+from inductoscope.profiling.overruling import overruling_sizes
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
@@ -91,15 +95,6 @@ class _Remedy:
     still: int
 
 
-# For programs that ask torch for sizes that are not dynamic.
-_OVERRULE_STATIC = """
-compile_as_asked = torch.compile
-def compile_dynamic(*args, **kwargs):
-    return compile_as_asked(*args, **{**kwargs, "dynamic": True})
-torch.compile = compile_dynamic
-"""
-
-
 def _is_static(compile_: Compile) -> bool:
     return compile_.settings is not None and compile_.settings.arguments.get("dynamic") == "False"
 
@@ -110,7 +105,8 @@ def _remedies(reasons: Sequence[str], *, is_static: bool) -> Iterator[_Remedy]:
         yield _Remedy(name, f"import torch._dynamo\n{name}", 1)
     if any(_SIZE.search(read_guard(reason).condition) for reason in reasons):
         name = "torch._dynamo.config.assume_static_by_default = False"
-        code = _OVERRULE_STATIC if is_static else f"import torch._dynamo\n{name}"
+        # A program that asks for sizes that are not dynamic does not look at the setting.
+        code = overruling_sizes(dynamic=True) if is_static else f"import torch._dynamo\n{name}"
         yield _Remedy("torch.compile(dynamic=True)", code, 0)
 
 
@@ -252,8 +248,11 @@ PROPOSERS: tuple[Proposer, ...] = (
     _values_kept,
     _limit_lifted,
     _weights_converted_once,
+    products_in_tf32,
     _other_launches,
+    reset_settings,
     static_sizes,
+    wrapper_in_cpp,
     _left_to_eager,
     tuned_products,
     fewer_guards,

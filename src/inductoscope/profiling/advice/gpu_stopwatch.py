@@ -10,7 +10,6 @@ beginning to end.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
@@ -74,11 +73,3 @@ class GpuStopwatch:
             return NOT_MEASURED
         milliseconds: float = call.released.elapsed_time(done)
         return max(enqueued, round(milliseconds * 1e6))
-
-
-def uses_cuda() -> bool:
-    """Whether this process uses a GPU, and calls to it can be timed now."""
-    cuda: Any = sys.modules.get("torch.cuda")
-    return bool(
-        cuda is not None and cuda.is_initialized() and not cuda.is_current_stream_capturing()
-    )

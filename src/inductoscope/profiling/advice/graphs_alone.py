@@ -31,13 +31,23 @@ def predicted_alone(recording: Recording, flips: Sequence[Flip]) -> tuple[Flip, 
     asked = [flip for flip in flips if _can_be_asked(flip)]
     left = iter(_left(recording, asked) if asked else ())
     return tuple(
-        replace(flip, left=next(left, None)) if _can_be_asked(flip) else flip for flip in flips
+        _with_left(flip, next(left, None)) if _can_be_asked(flip) else flip for flip in flips
     )
+
+
+def _with_left(flip: Flip, left: float | None) -> Flip:
+    """What was measured is better than what was computed before."""
+    if left is None:
+        return flip
+    text = f"alone, with made-up inputs, the graphs take {left:.2f} of their time with it"
+    return replace(flip, left=left, prediction=text)
 
 
 def _can_be_asked(flip: Flip) -> bool:
     is_settings = bool(flip.settings) and not flip.code and not flip.variables
-    return is_settings and not flip.avoids_compiles and not flip.changes_eager
+    return flip.leaves_to_eager or (
+        is_settings and not flip.avoids_compiles and not flip.changes_eager
+    )
 
 
 def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
@@ -49,10 +59,15 @@ def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
     order: dict[str, Any] = {
         "graphs": [asdict(each) for each in orders],
         "settings": [_settings_of(compiles[each.compile]) for each in orders],
-        "changes": [dict(flip.settings) for flip in flips],
+        "changes": [{"settings": dict(flip.settings), "code": flip.code} for flip in flips],
     }
     with tempfile.TemporaryDirectory(prefix="inductoscope-prediction-") as folder:
-        order["environment"] = private_cache.environment(Path(folder) / "cache")
+        order["environment"] = {
+            **private_cache.environment(Path(folder) / "cache"),
+            # Statements change what is compiled without changing the keys of a cache.
+            "TORCHINDUCTOR_FX_GRAPH_CACHE": "0",
+            "TORCHINDUCTOR_AUTOGRAD_CACHE": "0",
+        }
         path = Path(folder) / "order.json"
         path.write_text(json.dumps(order), "utf-8")
         program = ChildProgram(Path(__file__).with_name("prediction_child.py"), (str(path), "0"))

@@ -5,26 +5,29 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 
+from inductoscope.analysis.rules.slow_guards import SKIPPED_GUARDS
 from inductoscope.profiling.advice.evidence import RecordedEvidence
 from inductoscope.profiling.advice.flip import Flip
-from inductoscope.profiling.kernels.profile import KernelProfile
+from inductoscope.profiling.kernels.kernel_times import CLOCK
+from inductoscope.profiling.kernels.profile import KernelProfile, floor_for
+from inductoscope.profiling.kernels.work import KernelWork
+from inductoscope.profiling.machine.limits import TF32
+from inductoscope.profiling.overruling import overruling_sizes
 from inductoscope.vocabulary.counting import count_of
 
 TORCH_NAMES = {
-    "torch._inductor.config": ("freezing", "max_autotune"),
+    "torch._inductor.config": ("cpp_wrapper", "freezing", "max_autotune"),
 }
 
 # Products that lose less of the kernels' time than this are fast enough.
 _LEAST_SHARE = 0.1
-_STATIC = """
-import torch._dynamo
-compile_function = torch.compile
-def compile_for_each_size(*args, **kwargs):
-    kwargs["dynamic"] = False
-    return compile_function(*args, **kwargs)
-torch.compile = compile_for_each_size
-"""
+# A graph whose kernels run for less than the rest of its calls is worth another wrapper.
+_MUCH_IDLE = 0.3
+# A rate that is not higher by this much is the same: the GPU has no tensor cores for it.
+_CLEARLY = 1.2
+_CPP_WRAPPER = "torch._inductor.config.cpp_wrapper"
 _MAX_AUTOTUNE = "torch._inductor.config.max_autotune"
 _FREEZING = "torch._inductor.config.freezing"
 
@@ -45,8 +48,22 @@ def static_sizes(evidence: RecordedEvidence) -> Iterator[Flip]:
             f"{graph.function} is compiled for any size; all {count_of(graph.calls, 'timed call')} "
             f"had {sizes}",
             source=graph.place,
-            code=_STATIC,
+            code=overruling_sizes(dynamic=False),
             pasted="torch.compile(dynamic=False)",
+        )
+
+
+def wrapper_in_cpp(evidence: RecordedEvidence) -> Iterator[Flip]:
+    """Small kernels on the CPU, called from Python."""
+    for graph in evidence.graphs:
+        if graph.device != "cpu" or graph.how != CLOCK or graph.idle < _MUCH_IDLE:
+            continue
+        yield Flip(
+            f"{_CPP_WRAPPER} = True",
+            f"no kernel runs for {graph.idle:.0%} of a call of {graph.function or graph.graph}: "
+            "its kernels are too small for the Python code that calls them",
+            source=graph.place,
+            settings={"cpp_wrapper": True},
         )
 
 
@@ -73,9 +90,50 @@ def tuned_products(evidence: RecordedEvidence) -> Iterator[Flip]:
                 why,
                 source=rows[0].places[0] if rows[0].places else "",
                 settings=settings,
-                predicted=lost,
+                left=evidence.left_without(lost),
                 prediction="what these products lose against the machine's limit",
             )
+
+
+def products_in_tf32(evidence: RecordedEvidence) -> Iterator[Flip]:
+    """Products of float32 that take longer than tensor cores would need for them in TF32."""
+    found = [(row, saved) for row in evidence.kernels if (saved := _saved_in_tf32(row, evidence))]
+    seconds = sum(saved for _, saved in found)
+    whole = sum(row.total for row in evidence.kernels)
+    if not found or seconds < _LEAST_SHARE * whole:
+        return
+    took = sum(row.total for row, _ in found)
+    code = 'torch.set_float32_matmul_precision("high")'
+    if any("convolution" in name for row, _ in found for name in row.operations):
+        code += "\ntorch.backends.cudnn.allow_tf32 = True"
+    yield Flip(
+        code.replace("\n", "; "),
+        f"{count_of(len(found), 'matrix product')} in float32 take {took * 1e3:.3g} ms of the "
+        "calls that were timed, without tensor cores; in TF32, with about 3 decimal digits, they "
+        f"need at least {(took - seconds) * 1e3:.3g} ms",
+        "tensor_cores_unused",
+        next((row.places[0] for row, _ in found if row.places), ""),
+        code=code,
+        left=evidence.left_without(seconds),
+        prediction="what these products take beyond the machine's limit in TF32",
+        changes_eager=True,
+    )
+
+
+def _saved_in_tf32(row: KernelProfile, evidence: RecordedEvidence) -> float:
+    """Seconds of the timed calls beyond the floor in TF32; 0 where it is no faster or not known."""
+    machines = evidence.profile.machines if evidence.profile is not None else ()
+    machine = next((m for m in machines if m.device == row.device), None)
+    single = row.work.matrix.get("float32")
+    if machine is None or not single or not row.calls:
+        return 0.0
+    if machine.matrix.get(TF32, 0.0) < _CLEARLY * machine.matrix.get("float32", 0.0):
+        return 0.0
+    others = {dtype: count for dtype, count in row.work.matrix.items() if dtype != "float32"}
+    matrix = {**others, TF32: single + others.get(TF32, 0)}
+    work: KernelWork = replace(row.work, matrix=matrix)
+    floor = floor_for(work, machine)
+    return max(0.0, row.total - floor.seconds * row.calls) if floor is not None else 0.0
 
 
 def _is_slow_product(row: KernelProfile, evidence: RecordedEvidence) -> bool:
@@ -95,15 +153,16 @@ def _is_set(evidence: RecordedEvidence, settings: dict[str, bool]) -> bool:
 
 
 def fewer_guards(evidence: RecordedEvidence) -> Iterator[Flip]:
-    """Guards that are not evaluated again; only to see what they cost."""
-    code = "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
+    """Guards that are not evaluated again: for a user who knows that nothing changes."""
+    change = "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
     for finding in evidence.about("slow_guards"):
         yield Flip(
-            f"{code}  # unsafe: wrong results if what they look at changes",
+            change,
             finding.title,
             finding.rule,
             finding.source,
-            code=code,
+            pasted=f"# torch warns: {SKIPPED_GUARDS}\n{change}",
+            warning=SKIPPED_GUARDS,
         )
 
 

@@ -8,16 +8,20 @@ with made-up inputs of the recorded shapes, the variants in turns.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 TORCH_NAMES = {
     "torch._inductor.config": ("patch",),
+    "torch._inductor.decomposition": ("decompositions", "fast_random_decomps"),
+    "torch._inductor.lowering": ("fallbacks", "lowerings"),
 }
 
 # Calls of each variant of a graph, unless they take too long.
@@ -44,13 +48,23 @@ def main() -> None:
     for graph, settings in zip(order["graphs"], order["settings"], strict=True):
         found = GraphOrder(**graph)
         try:
-            variants = [{**settings, **changes} for changes in order["changes"]]
-            say("timed", compile=found.compile, variants=_timed(found, [settings, *variants]))
+            variants = [_Variant(settings)]
+            for change in order["changes"]:
+                variants.append(_Variant({**settings, **change["settings"]}, change["code"]))
+            say("timed", compile=found.compile, variants=_timed(found, variants))
         except Exception as error:
             say("left-out", compile=found.compile, why=f"{type(error).__name__}: {error}"[:200])
 
 
-def _timed(order: Any, variants: Sequence[Mapping[str, object]]) -> list[list[int]]:
+@dataclass(frozen=True)
+class _Variant:
+    """How a graph is compiled: settings, and statements to execute before."""
+
+    settings: Mapping[str, object]
+    code: str = ""
+
+
+def _timed(order: Any, variants: Sequence[_Variant]) -> list[list[int]]:
     """Nanoseconds of calls of each variant, with their backward passes."""
     import torch
 
@@ -65,7 +79,7 @@ def _timed(order: Any, variants: Sequence[Mapping[str, object]]) -> list[list[in
     def call(function: Callable[..., Any]) -> int:
         return sum(call_once(function, inputs, on_gpu))
 
-    compiled = [_compiled(rebuilt.module, settings, call) for settings in variants]
+    compiled = [_compiled(rebuilt.module, variant, call) for variant in variants]
     found: list[list[int]] = [[] for _ in variants]
     until = time.monotonic() + _SECONDS
     for number in range(_CALLS):
@@ -77,9 +91,9 @@ def _timed(order: Any, variants: Sequence[Mapping[str, object]]) -> list[list[in
 
 
 def _compiled(
-    module: Any, settings: Mapping[str, object], call: Callable[[Callable[..., Any]], int]
+    module: Any, variant: _Variant, call: Callable[[Callable[..., Any]], int]
 ) -> Callable[..., Any]:
-    """The module, compiled with these settings; called twice, so that all of it is there."""
+    """The module, compiled in this way; called twice, so that all of it is there."""
     import torch
     from torch._inductor import config
 
@@ -88,11 +102,30 @@ def _compiled(
 
     # Each has a code object of its own: what is compiled for one is not used for the next.
     graph.__code__ = graph.__code__.replace()
-    with config.patch(dict(settings)):
+    with config.patch(dict(variant.settings)), _tables_as_before():
+        exec(variant.code, {"torch": torch})
         function: Callable[..., Any] = torch.compile(graph)
         call(function)
         call(function)
     return function
+
+
+@contextlib.contextmanager
+def _tables_as_before() -> Iterator[None]:
+    """What statements change about operations holds for one variant only."""
+    from torch._inductor import decomposition, lowering
+
+    # torch keeps a copy of the table, made for the variant before.
+    decomposition.fast_random_decomps.cache_clear()
+    tables: list[Any] = [decomposition.decompositions, lowering.lowerings, lowering.fallbacks]
+    copies = [table.copy() for table in tables]
+    try:
+        yield
+    finally:
+        for table, copy in zip(tables, copies, strict=True):
+            table.clear()
+            table.update(copy)
+        decomposition.fast_random_decomps.cache_clear()
 
 
 if __name__ == "__main__":

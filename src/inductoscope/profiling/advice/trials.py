@@ -26,6 +26,8 @@ from inductoscope.profiling.statistics import FEWEST_RUNS, Sample, TimeCompariso
 from inductoscope.profiling.turns import TimedRun, Variant, run_once
 
 Say = Callable[[str], None]
+# The same changes, with what is left of the time of their graphs alone.
+Predict = Callable[[Sequence[Flip]], Sequence[Flip]]
 
 BASE = Variant("as it is")
 
@@ -145,13 +147,26 @@ def try_flips(
     budget: Budget,
     say: Say,
     stdin: Path | None = None,
+    *,
+    predict: Predict = list,
 ) -> TrialResults:
-    """Time the program as it is, and with each change."""
+    """Time the program as it is, and with each change.
+
+    `predict` is asked what changes should save, once the program as it is turns out worth it.
+    """
     trials = _TrialRuns(command, folder, budget, say, stdin)
-    results = trials.steady([flip for flip in flips if not flip.is_tried_cold])
-    cold = [flip for flip in flips if flip.is_tried_cold]
+    safe = [flip for flip in flips if not flip.warning]
+    results = trials.steady([flip for flip in safe if not flip.is_tried_cold], predict)
+    cold = [flip for flip in safe if flip.is_tried_cold]
     found = (*results.trials, *trials.cold(cold)) if cold else results.trials
-    return TrialResults(_ranked(found), results.base, results.error, trials.made)
+    shown = [_only_shown(flip) for flip in flips if flip.warning]
+    return TrialResults(_ranked((*found, *shown)), results.base, results.error, trials.made)
+
+
+def _only_shown(flip: Flip) -> FlipTrial:
+    return FlipTrial(
+        flip, Sample(()), Sample(()), error=f'not tried, because torch warns: "{flip.warning}"'
+    )
 
 
 def try_cold(
@@ -182,7 +197,7 @@ class _TrialRuns:
         self._end = time.monotonic() + budget.total
         self.made = 0
 
-    def steady(self, flips: Sequence[Flip]) -> TrialResults:
+    def steady(self, flips: Sequence[Flip], predict: Predict) -> TrialResults:
         """Every variant in turns, compiled calls against eager; what does not help is given up."""
         variants = [BASE, *(flip.variant for flip in flips)]
         runs: list[list[TimedRun]] = [[] for _ in variants]
@@ -197,9 +212,19 @@ class _TrialRuns:
                 base = against_eager(runs[0])
                 if number == 0 and (base is None or base.slowest < self._budget.than_eager):
                     return _results(runs[:1], ())
+                if number == turn == 0:
+                    flips = self._predicted(flips, predict)
                 if number and not _is_promising(base, runs[number], flips[number - 1]):
                     given_up.add(number)
         return _results(runs, flips)
+
+    def _predicted(self, flips: Sequence[Flip], predict: Predict) -> Sequence[Flip]:
+        """The time for trials is not spent on it."""
+        begun = time.monotonic()
+        try:
+            return predict(flips)
+        finally:
+            self._end += time.monotonic() - begun
 
     def cold(self, flips: Sequence[Flip]) -> list[FlipTrial]:
         """Every variant in turns, each time with an empty cache."""
@@ -268,8 +293,15 @@ def _why_not_compared(runs: Sequence[TimedRun]) -> str:
     if is_differentiated(runs):
         return (
             "Results of compiled functions are differentiated, but no call has a backward pass of "
-            "its own on the CPU, so nothing is said about run time."
+            "its own, so nothing is said about run time."
         )
+    if not any(run.calls for run in runs):
+        if any(process.several_threads for run in runs for process in run.processes):
+            return (
+                "The program calls compiled functions from several threads, which disturb each "
+                "other: nothing is said about run time."
+            )
+        return "No call of a compiled function was seen, so there is nothing to compare with eager."
     return "No compiled function is called often enough to compare it with eager."
 
 
@@ -288,13 +320,11 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
     """With the seconds per run that it should save, by what was known before it was tried."""
+    if flip.left is not None:
+        return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
     if flip.leaves_to_eager:
         lost = max(base.lost, 0.0)
         return replace(flip, predicted=lost, prediction="what is lost against eager")
-    if flip.left is not None:
-        alone = f"alone, with made-up inputs, the graphs take {flip.left:.2f} of their time with it"
-        saved = (1 - flip.left) * base.ratio * base.seconds
-        return replace(flip, predicted=saved, prediction=alone)
     return flip
 
 

@@ -60,6 +60,8 @@ class Searches:
     operations: tuple[TunedOperation, ...]
     # Seconds in which choices were compiled and timed.
     seconds: float
+    # Graphs that were compiled, with or without a choice in them.
+    graphs: int = 0
 
     @property
     def were_made(self) -> bool:
@@ -71,12 +73,13 @@ def searches_of(recording: Recording, profile: Profile | None = None) -> Searche
     """The searches of a recorded run, with times in the program if it was profiled."""
     kernels = profile.kernels if profile is not None else ()
     found: list[TunedOperation] = []
-    seconds = 0.0
+    seconds, graphs = 0.0, 0
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
+            graphs += 1
             seconds += graph.seconds.get(stages.AUTOTUNE, 0.0)
             found += _of_graph(recording, compile_, graph, kernels)
-    return Searches(tuple(found), seconds)
+    return Searches(tuple(found), seconds, graphs)
 
 
 def _of_graph(

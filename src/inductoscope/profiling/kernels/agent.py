@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +11,9 @@ from inductoscope.capture.install import Installer
 from inductoscope.profiling.agent import Agent, start_agent
 from inductoscope.profiling.kernels.kernel_clock import KernelClock
 from inductoscope.profiling.kernels.kernel_times import KernelTimes, write_kernel_times
+from inductoscope.profiling.kernels.profiled_wrappers import JIT_WRAPPERS, ProfiledPackages
 from inductoscope.profiling.orders import Orders, orders_from
+from inductoscope.vocabulary.torch_names import Hook
 
 AGENT = "profiling.kernels.agent"
 
@@ -25,8 +29,23 @@ class KernelAgent(Agent):
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
         self._kernels = KernelClock()
+        self._packages = ProfiledPackages(self.place)
         self.clock.disturbs = self._kernels.call_begins
         self.clock.disturbed_ended = self._kernels.call_ended
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """The hooks of every profiler, and those that have C++ wrappers say what they call."""
+        return (*super().hooks(), JIT_WRAPPERS, *self._packages.hooks())
+
+    def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        """Calls of packages are timed as a whole, and some of them kernel by kernel."""
+
+        @functools.wraps(original)
+        def call(model: Any, *args: Any, **kwargs: Any) -> Any:
+            path = self._packages.path_of(model)
+            return self._kernels.package_call(path, lambda: original(model, *args, **kwargs))
+
+        return super().around_packages(call)
 
     def graph_loaded(self, module: Any, path: str) -> None:
         """A wrapper was loaded: it takes the time of its kernels."""
@@ -36,6 +55,7 @@ class KernelAgent(Agent):
     def ends(self) -> None:
         """The program ends."""
         self._kernels.finish()
+        self._packages.remove_copies()
 
     def write_files(self) -> None:
         """Write the times of calls, and of kernels."""

@@ -7,7 +7,7 @@ it, and that call lies inside the range that the rewritten wrapper opened around
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 PREFIX = "inductoscope:"
@@ -24,6 +24,7 @@ class TraceEvent:
     duration: int
     correlation: int
     on_device: bool
+    thread: int = 0
 
 
 @dataclass(frozen=True)
@@ -66,16 +67,8 @@ def device_times(events: Iterable[TraceEvent]) -> DeviceTimes:
     """Join what ran on the device with the ranges that launched it."""
     known = list(events)
     ranges = _Ranges(known)
-    launched = {
-        event.correlation: event.start
-        for event in known
-        if not event.on_device and event.correlation and event.name.startswith(_RUNTIME)
-    }
     found = DeviceTimes()
-    for event in known:
-        if not event.on_device or event.name.startswith(PREFIX):
-            continue  # A range is shown on the device, too.
-        at = launched.get(event.correlation)
+    for at, event in launches(known):
         where = None if at is None else ranges.around(at)
         if where is None:
             found.others.setdefault(event.name, []).append(event.duration)
@@ -86,6 +79,18 @@ def device_times(events: Iterable[TraceEvent]) -> DeviceTimes:
         key = where.graph, where.call
         found.spans[key] = _around(found.spans.get(key, span), span)
     return found
+
+
+def launches(events: Sequence[TraceEvent]) -> Iterator[tuple[int | None, TraceEvent]]:
+    """What ran on the device, with the time at which it was launched; None if that is unknown."""
+    launched = {
+        event.correlation: event.start
+        for event in events
+        if not event.on_device and event.correlation and event.name.startswith(_RUNTIME)
+    }
+    for event in events:
+        if event.on_device and not event.name.startswith(PREFIX):  # Ranges are shown there, too.
+            yield launched.get(event.correlation), event
 
 
 def _around(one: tuple[int, int], other: tuple[int, int]) -> tuple[int, int]:

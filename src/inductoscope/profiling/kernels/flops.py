@@ -51,6 +51,11 @@ def operand_bytes(graph: FxGraph, node: FxNode, size_of: SizeOf) -> int:
     return sum(math.prod(a.shape) * (type_width(a.dtype) or 0) for a in tensors)
 
 
+def is_convolution(node: FxNode) -> bool:
+    """Whether a matrix operation is a convolution, or a part of its backward pass."""
+    return "convolution" in node.operation
+
+
 def is_matrix_operation(node: FxNode) -> bool:
     """Whether it is done by matrix units."""
     return node.operation in FORMULAS

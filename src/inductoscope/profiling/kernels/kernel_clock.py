@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.profiling.call_clock import Reservoir
 from inductoscope.profiling.kernels import timed_wrappers
+from inductoscope.profiling.kernels.cpp_times import with_kernels
+from inductoscope.profiling.kernels.cpp_trace import CallRange
 from inductoscope.profiling.kernels.device_trace import DeviceTimes, SiteRange, times_of_sites
 from inductoscope.profiling.kernels.kernel_times import (
     CLOCK,
@@ -26,7 +28,7 @@ from inductoscope.profiling.kernels.kernel_times import (
 from inductoscope.profiling.kernels.timed_wrappers import Site, TimedWrapper, timed_wrapper
 
 if TYPE_CHECKING:
-    from inductoscope.profiling.kernels.gpu_clock import GpuClock
+    from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
 
 # Calls of one kernel whose times are kept.
 _MOST_KEPT = 512
@@ -133,17 +135,24 @@ class TimedGraph:
         self.path, self.wrapper, self._clock = path, wrapper, clock
         self.sites = () if wrapper is None else wrapper.sites
         self.on_gpu = wrapper is not None and wrapper.on_gpu
-        self.gpu: GpuClock | None = None
+        self.profiler: ProfilerClock | None = None
         # Its place among all wrappers.
         self.index = 0
         # How many calls have ended, and of those that were timed on a GPU, their sizes.
         self.number = 0
         self.sizes_of_calls: dict[int, _Sizes] = {}
+        self._in_tf32: set[str] = set()
         self._by_sizes: dict[_Sizes, _CallsOfSizes] = {}
         # By thread: the times of kernels in parts of the call that is under way, and their sum.
         self._in_parts: dict[int, tuple[list[int], int]] = {}
         self._other_sizes = 0
         self._lock = threading.Lock()
+
+    def traced(self, call: Callable[[], Any]) -> Any:
+        """A call of a wrapper in C++, with a range around it in the trace."""
+        if self.profiler is None:
+            return call()
+        return self.profiler.around(CallRange(self.index, self.number), call)
 
     def ended(
         self, times: Sequence[int], begun: int, sizes: Mapping[str, Any], is_entry: bool
@@ -154,9 +163,10 @@ class TimedGraph:
         key = tuple((name, int(size)) for name, size in sizes.items())
         with self._lock:
             if is_entry:
-                if self.gpu is not None and self.gpu.notes_call(self.index):
-                    self.sizes_of_calls[self.number] = key
+                is_traced = self._note_traced(key)
                 self.number += 1
+                if is_traced and self._is_in_trace:
+                    return
             thread = threading.get_ident()
             earlier, busy = self._in_parts.get(thread, ([], 0))
             self._in_parts[thread] = ([], 0)
@@ -173,10 +183,28 @@ class TimedGraph:
             else:
                 calls.note_whole(_TimedCall(begun, duration, every), busy)
 
+    @property
+    def _is_in_trace(self) -> bool:
+        """Whether the profiler has the time of a wrapper in C++."""
+        return self.wrapper is None and self.profiler is not None and self.profiler.has_trace
+
+    def _note_traced(self, key: _Sizes) -> bool:
+        """Whether the call that ends is traced."""
+        if self.profiler is None or not self.profiler.notes_call(self.index):
+            return False
+        self.sizes_of_calls[self.number] = key
+        self._in_tf32 |= self.profiler.allowed_in_tf32()
+        return True
+
     def as_data(self) -> list[GraphTimes]:
         """What was measured so far, for each set of sizes."""
         with self._lock:
             return [self._of_sizes(dict(key), calls) for key, calls in self._by_sizes.items()]
+
+    @property
+    def no_times(self) -> GraphTimes:
+        """What is written down if every call was traced."""
+        return self._of_sizes({}, _CallsOfSizes([]))
 
     def _of_sizes(self, sizes: Mapping[str, int], calls: _CallsOfSizes) -> GraphTimes:
         return GraphTimes(
@@ -197,6 +225,7 @@ class TimedGraph:
             threads=len(self._in_parts),
             other_sizes=self._other_sizes,
             usual=calls.as_they_were.usual(self.sites),
+            in_tf32=tuple(sorted(self._in_tf32)),
         )
 
 
@@ -211,8 +240,9 @@ class KernelClock:
     def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
         self._clock = clock
         self.graphs: list[TimedGraph] = []
-        self.gpu: GpuClock | None = None
+        self.profiler: ProfilerClock | None = None
         self.notes: dict[str, None] = {}
+        self._packages: dict[str, TimedGraph] = {}
 
     def note_module(self, module: Any, path: str) -> None:
         """A wrapper was loaded: from now on it takes the time of its kernels."""
@@ -222,11 +252,11 @@ class KernelClock:
         except (OSError, SyntaxError, ValueError) as error:
             self.notes[f"{path} cannot be rewritten: {error}"] = None
             wrapper = None
+        if wrapper is None:
+            module.call = self._in_cpp(module.call, self._cpp_graph(path))
+            return
         graph = TimedGraph(path, wrapper, self._clock)
         self.graphs.append(graph)
-        if wrapper is None:
-            module.call = self._whole(module.call, graph)
-            return
         names = {timed_wrappers.CLOCK: self._clock, timed_wrappers.ENDED: graph.ended}
         exchange(module, wrapper.code, {**names, **self._names_on_gpu(graph)})
 
@@ -234,13 +264,7 @@ class KernelClock:
         """What a wrapper for a GPU calls besides."""
         if not graph.on_gpu:
             return {}
-        if self.gpu is None:
-            from inductoscope.profiling.kernels.gpu_clock import GpuClock
-
-            self.gpu = GpuClock()
-        gpu, index = self.gpu, len(self.graphs) - 1
-        graph.gpu, graph.index = gpu, index
-        gpu.wrappers += 1
+        gpu, index = self._followed(graph), graph.index
 
         def before(site: int) -> None:
             gpu.before(SiteRange(index, graph.number, site))
@@ -250,37 +274,67 @@ class KernelClock:
 
         return {timed_wrappers.BEFORE: before, timed_wrappers.AFTER: after}
 
-    def _whole(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
-        """A wrapper in C++: only the whole of it can be timed from here."""
+    def _followed(self, graph: TimedGraph) -> ProfilerClock:
+        """The clock that traces some calls of a graph, the last one that was loaded."""
+        if self.profiler is None:
+            from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
 
-        def timed(args: Any) -> Any:
+            self.profiler = ProfilerClock()
+        graph.profiler, graph.index = self.profiler, len(self.graphs) - 1
+        self.profiler.wrappers += 1
+        return self.profiler
+
+    def _cpp_graph(self, path: str) -> TimedGraph:
+        """A graph whose wrapper is C++ code."""
+        graph = TimedGraph(path, None, self._clock)
+        self.graphs.append(graph)
+        self._followed(graph).has_cpp = True
+        return graph
+
+    def _in_cpp(self, call: Callable[..., Any], graph: TimedGraph) -> Callable[..., Any]:
+        """A wrapper in C++: from here only the whole of it can be timed, or traced."""
+
+        def timed(*args: Any, **kwargs: Any) -> Any:
             begun = self._clock()
-            result = call(args)
+            result = graph.traced(lambda: call(*args, **kwargs))
             graph.ended((), begun, {}, True)
             return result
 
         return timed
 
+    def package_call(self, package: str, call: Callable[[], Any]) -> Any:
+        """A call of a package of AOTInductor that was loaded from this file."""
+        graph = self._packages.get(package)
+        if graph is None:
+            graph = self._packages[package] = self._cpp_graph(package)
+        return self._in_cpp(call, graph)()
+
     def call_begins(self, thing: tuple[str, str, str]) -> bool:
         """A warm call of a thing begins; True if the GPU is timed during it."""
-        return self.gpu is not None and self.gpu.call_begins(thing)
+        return self.profiler is not None and self.profiler.call_begins(thing)
 
     def call_ended(self) -> None:
         """A call during which the GPU was timed has ended."""
-        if self.gpu is not None:
-            self.gpu.call_ended()
+        if self.profiler is not None:
+            self.profiler.call_ended()
 
     def finish(self) -> None:
         """The program ends."""
-        if self.gpu is not None:
-            self.gpu.finish()
-            if self.gpu.note:
-                self.notes[self.gpu.note] = None
+        if self.profiler is not None:
+            self.profiler.finish()
+            if self.profiler.note:
+                self.notes[self.profiler.note] = None
 
     def as_data(self) -> tuple[GraphTimes, ...]:
         """What was measured so far."""
         found: list[GraphTimes] = []
         for number, graph in enumerate(self.graphs):
+            if graph.wrapper is None and graph.profiler is not None:
+                calls = graph.profiler.in_cpp.get(number, [])
+                found += [
+                    with_kernels(times, calls) for times in graph.as_data() or [graph.no_times]
+                ]
+                continue
             found += _on_gpu(number, graph) if graph.on_gpu else graph.as_data()
         return tuple(found)
 
@@ -294,7 +348,7 @@ def _on_gpu(number: int, graph: TimedGraph) -> Iterator[GraphTimes]:
         traced = [call for call, sizes in graph.sizes_of_calls.items() if sizes == key]
         # The profiler starts up in the first one, and torch may still choose among its kernels.
         calls = [call for call in traced if call != first]
-        gpu = graph.gpu
+        gpu = graph.profiler
         if gpu is None or not (traced or gpu.times.others):
             continue
         sites, spans, gaps = times_of_sites(gpu.times, number, calls or traced, names)

@@ -18,9 +18,11 @@ SUFFIX = ".kernels.json"
 
 # How the times were measured.
 CLOCK = "clock"  # around every kernel call of the wrapper
-PROFILER = "profiler"  # by torch.profiler, on the GPU itself
+PROFILER = "profiler"  # by torch.profiler: on the GPU itself, or in a C++ wrapper
 EVENTS = "events"  # between two CUDA events
 WHOLE = "whole"  # the whole graph alone
+
+PRODUCTS, CONVOLUTIONS = "products", "convolutions"
 
 # Sets of sizes of one graph that are kept apart.
 MOST_SIZES = 16
@@ -35,6 +37,8 @@ class SiteTimes:
     count: int = 0
     total: int = 0
     sample: tuple[int, ...] = ()
+    # In a C++ wrapper the line is not known: how many calls of the same name come before it.
+    occurrence: int = 0
 
     @property
     def seconds(self) -> Sample:
@@ -83,6 +87,8 @@ class GraphTimes:
     other_sizes: int = 0
     # A call that took about as long as most.
     usual: WholeCall | None = None
+    # Operations on float32 that torch was allowed to do in TF32: of PRODUCTS, CONVOLUTIONS.
+    in_tf32: tuple[str, ...] = ()
 
     @property
     def seconds(self) -> Sample:

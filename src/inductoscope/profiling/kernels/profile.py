@@ -5,13 +5,14 @@ Kernels are sorted by the time that they lost against their floor, over all call
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.fx import FxNode
-from inductoscope.model.wrapper_lines import kernels_by_line
+from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.profiling.kernels.kernel_times import (
     EVENTS,
     PROFILER,
@@ -24,6 +25,7 @@ from inductoscope.profiling.kernels.work import GraphWork, KernelWork
 from inductoscope.profiling.machine.limits import TOLERANCE, Floor, MachineLimits, floor_of
 from inductoscope.profiling.statistics import Sample
 from inductoscope.profiling.timings import CallTimes, ProcessTimes, all_calls
+from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 # The limits of a device with so many threads; None where they cannot be measured.
 LimitsOf = Callable[[str], MachineLimits | None]
@@ -106,6 +108,12 @@ class GraphProfile:
     # A call that took about as long as most, kernel by kernel.
     usual: WholeCall | None = None
 
+    @property
+    def idle(self) -> float:
+        """The part of a call in which none of its kernels runs."""
+        whole = self.seconds.median
+        return self.between.median / whole if self.between.count and whole > 0 else 0.0
+
 
 @dataclass(frozen=True)
 class Profile:
@@ -116,6 +124,10 @@ class Profile:
     kernels: tuple[KernelProfile, ...]
     machines: tuple[MachineLimits, ...] = ()
     notes: tuple[str, ...] = ()
+    # Processes that called compiled graphs, such as the ranks of a distributed program.
+    processes: int = 1
+    # Whether Inductor compiled a graph: what Dynamo gives up on runs in eager.
+    has_graphs: bool = True
 
     @property
     def is_empty(self) -> bool:
@@ -140,7 +152,7 @@ def build_profile(
     rows: list[KernelProfile] = []
     machines: dict[str, MachineLimits | None] = {}
     for times in (times for process in kernels for times in process.graphs):
-        known = loaded.get(times.path)
+        known = loaded.get(times.path) or _package_of(times, loaded.values())
         if times.device not in machines:
             machines[times.device] = limits_of(times.device)
         found = list(_kernels(times, known, machines[times.device]))
@@ -152,6 +164,8 @@ def build_profile(
         tuple(sorted(rows, key=lambda row: -row.lost)),
         tuple(machine for machine in machines.values() if machine is not None),
         tuple(dict.fromkeys(note for process in kernels for note in process.notes)),
+        max(1, sum(bool(process.graphs) for process in kernels)),
+        any(compile_.inductor for compile_ in recording.compiles),
     )
 
 
@@ -168,6 +182,15 @@ class _LoadedGraph:
         return kernels_by_line(self._recording, self.graph)
 
     @cached_property
+    def _by_call(self) -> Mapping[tuple[str, int], tuple[int, Kernel]]:
+        return kernels_by_call(self._recording, self.graph)
+
+    @property
+    def has_unknown_sizes(self) -> bool:
+        """Whether its sizes vary, and its wrapper does not say which ones a call has."""
+        return bool(self._by_call) and bool(self.work.hints)
+
+    @cached_property
     def _nodes(self) -> Mapping[int, list[FxNode]]:
         """The FX nodes that each kernel computes."""
         join, found = self.work.join, dict[int, list[FxNode]]()
@@ -178,10 +201,29 @@ class _LoadedGraph:
 
     def has_recorded_sizes(self, sizes: Mapping[str, int]) -> bool:
         """Whether these are the sizes that the graph was compiled with."""
-        return all(self.work.hints.get(name) == size for name, size in sizes.items())
+        recorded = all(self.work.hints.get(name) == size for name, size in sizes.items())
+        return recorded and not self.has_unknown_sizes
 
-    def kernel_at(self, site: SiteTimes) -> Kernel | None:
-        """The kernel that a line of the wrapper calls."""
+    def place_of(self, site: SiteTimes) -> tuple[int, Kernel] | None:
+        """The line of the wrapper that calls a kernel, and that kernel."""
+        if not site.line and self._by_call:
+            return self._by_call.get((site.kernel, site.occurrence))
+        found = self._kernel_at(site)
+        return None if found is None else (site.line, found)
+
+    def with_lines(self, call: WholeCall) -> WholeCall:
+        """A call with the lines and names of its kernels; a C++ wrapper was traced without."""
+        if not self._by_call:
+            return call
+        seen: Counter[str] = Counter()
+        spans = []
+        for span in call.kernels:
+            line, kernel = self._by_call.get((span.kernel, seen[span.kernel]), (span.line, None))
+            seen[span.kernel] += 1
+            spans.append(replace(span, line=line, kernel=kernel.name if kernel else span.kernel))
+        return replace(call, kernels=tuple(spans))
+
+    def _kernel_at(self, site: SiteTimes) -> Kernel | None:
         found = self._by_line.get(site.line)
         if found is not None and found.name == site.kernel:
             return found
@@ -199,22 +241,24 @@ def _kernels(
     for site in times.sites:
         if not site.sample:
             continue
-        kernel = known.kernel_at(site) if known is not None else None
+        line, kernel = (known.place_of(site) if known else None) or (site.line, None)
         nodes = known.nodes_of(kernel) if known is not None and kernel is not None else []
-        work = known.work.of(kernel, times.sizes) if known and kernel else KernelWork()
+        work = KernelWork()
+        if known is not None and kernel is not None:
+            work = _work(known, kernel, times)
         yield KernelProfile(
             graph=known.graph.key if known else times.path,
             function=known.compile.function if known else "",
-            kernel=site.kernel,
+            kernel=kernel.name if kernel else site.kernel,
             language=kernel.language if kernel else "",
-            line=site.line,
+            line=line,
             device=times.device,
             sizes=times.sizes,
             how=times.how,
             calls=site.count,
             seconds=site.seconds,
             work=work,
-            floor=_floor(work, machine),
+            floor=floor_for(work, machine),
             operations=tuple(dict.fromkeys(node.operation for node in nodes)),
             nodes=tuple(node.name for node in nodes),
             places=tuple(dict.fromkeys(_place(node) for node in nodes if node.place)),
@@ -225,12 +269,30 @@ def _kernels(
         )
 
 
+def _package_of(times: GraphTimes, graphs: Iterable[_LoadedGraph]) -> _LoadedGraph | None:
+    """The graph that a package was compiled from: the only one that calls the same kernels."""
+    if not times.sites or any(site.line for site in times.sites):
+        return None
+    packaged = [graph for graph in graphs if graph.compile.flow == AOT_INDUCTOR]
+    found = [graph for graph in packaged if all(graph.place_of(site) for site in times.sites)]
+    return found[0] if len(found) == 1 else None
+
+
+def _work(known: _LoadedGraph, kernel: Kernel, times: GraphTimes) -> KernelWork:
+    if known.has_unknown_sizes:
+        return KernelWork(missing="the sizes of its calls are not known in a C++ wrapper")
+    # What torch allows there says nothing about a CPU.
+    in_tf32 = () if times.device == "cpu" else times.in_tf32
+    return known.work.of(kernel, times.sizes, in_tf32)
+
+
 def _place(node: FxNode) -> str:
     frame = node.place
     return f"{frame.file}:{frame.line}" if frame else ""
 
 
-def _floor(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
+def floor_for(work: KernelWork, machine: MachineLimits | None) -> Floor | None:
+    """The least time for work on a machine; None where that is not known."""
     if machine is None:
         return None
     moved = None
@@ -260,5 +322,5 @@ def _graph(
         other_sizes=times.other_sizes,
         compile=known.compile.id if known else "",
         has_recorded_sizes=known is None or known.has_recorded_sizes(times.sizes),
-        usual=times.usual,
+        usual=known.with_lines(times.usual) if known and times.usual else times.usual,
     )

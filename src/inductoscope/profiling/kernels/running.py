@@ -17,7 +17,7 @@ from inductoscope.profiling.kernels.profile import Profile, build_profile
 from inductoscope.profiling.kernels.work import FUNCTIONS
 from inductoscope.profiling.machine.limits import MachineLimits
 from inductoscope.profiling.machine.measuring import is_measured, limits_of
-from inductoscope.profiling.orders import Orders
+from inductoscope.profiling.orders import QUIET, Orders
 from inductoscope.profiling.timings import FOLDER, ProcessTimes, read_times
 
 Say = Callable[[str], None]
@@ -36,7 +36,7 @@ class ProfiledRun:
 
 def run_profiled(command: Sequence[str], folder: Path, *, stdout: int | None = None) -> Ending:
     """Run the program as `run --fresh` does, with its calls and kernels timed."""
-    variables = {**_NO_CACHES, **Orders(records=True).environment(AGENT)}
+    variables = {**_NO_CACHES, **QUIET, **Orders(records=True).environment(AGENT)}
     return run_recorded(command, folder, fresh=True, variables=variables, stdout=stdout)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -24,10 +24,13 @@ from inductoscope.model.memory import GraphMemory, read_memory
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.profiling.kernels.flops import (
     MatrixWork,
+    is_convolution,
     is_matrix_operation,
     matrix_work,
     operand_bytes,
 )
+from inductoscope.profiling.kernels.kernel_times import CONVOLUTIONS, PRODUCTS
+from inductoscope.profiling.machine.limits import TF32
 
 # Functions that take many instructions each: the machine's rate for them is measured.
 FUNCTIONS = (
@@ -98,11 +101,19 @@ class GraphWork:
         after = {leaf.name: leaf for node in self.join.after for leaf in node.leaves}
         return {**self._measured, **after}
 
-    def of(self, kernel: Kernel, sizes: Mapping[str, int] | None = None) -> KernelWork:
-        """What one call has to do with these sizes; with those it was compiled with, if none."""
+    def of(
+        self,
+        kernel: Kernel,
+        sizes: Mapping[str, int] | None = None,
+        in_tf32: Collection[str] = (),
+    ) -> KernelWork:
+        """What one call has to do with these sizes; with those it was compiled with, if none.
+
+        `in_tf32` are the operations on float32 that torch may do in TF32.
+        """
         values = {**self.hints, **(sizes or {})}
         read, written = self._bytes(kernel, values)
-        matrix = self._matrix(kernel, values)
+        matrix = self._matrix(kernel, values, in_tf32)
         operations, functions = self._operations(kernel, values)
         missing = "" if read is not None else "the sizes of its buffers are not known"
         if kernel.language == _LIBRARY and not matrix:
@@ -188,7 +199,9 @@ class GraphWork:
 
     # --- operations -------------------------------------------------------------------------------
 
-    def _matrix(self, kernel: Kernel, values: Mapping[str, int]) -> dict[str, int]:
+    def _matrix(
+        self, kernel: Kernel, values: Mapping[str, int], in_tf32: Collection[str]
+    ) -> dict[str, int]:
         graph = self.join.final
         if graph is None:
             return {}
@@ -196,7 +209,9 @@ class GraphWork:
         for node in self._matrix_nodes(kernel):
             work = matrix_work(graph, node, lambda size: _value(size, values))
             if isinstance(work, MatrixWork):
-                found[work.dtype.removeprefix("torch.")] += work.flops
+                dtype = work.dtype.removeprefix("torch.")
+                kind = CONVOLUTIONS if is_convolution(node) else PRODUCTS
+                found[TF32 if dtype == "float32" and kind in in_tf32 else dtype] += work.flops
         return dict(found)
 
     def _matrix_nodes(self, kernel: Kernel) -> list[FxNode]:

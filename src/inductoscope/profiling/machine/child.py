@@ -22,7 +22,7 @@ _PATIENCE = 0.2
 _ROUNDS = 4
 _CPU_SIZES = tuple(1 << power for power in range(15, 29))
 _GPU_SIZES = tuple(1 << power for power in range(20, 32))
-_MATRIX = ("float32", "bfloat16", "float16", "float64")
+_MATRIX = ("float32", "tf32", "bfloat16", "float16", "float64")
 # A matrix product is made larger until it takes this long.
 _LONG_ENOUGH = 0.01
 _LARGEST_MATRIX = 8192
@@ -140,7 +140,12 @@ class _Measuring:
 
     def matrix(self, name: str) -> float | None:
         """Operations per second of a square product that is large enough."""
-        dtype, size, rate = getattr(self._torch, name), 256, 0.0
+        is_tf32 = name == "tf32"
+        if is_tf32 and not self._on_gpu:
+            return None
+        self._torch.set_float32_matmul_precision("high" if is_tf32 else "highest")
+        dtype = self._torch.float32 if is_tf32 else getattr(self._torch, name)
+        size, rate = 256, 0.0
         while size <= _LARGEST_MATRIX:
             try:
                 a, b = (self._torch.ones(size, size, dtype=dtype, device=self._device),) * 2

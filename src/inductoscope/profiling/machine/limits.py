@@ -16,6 +16,9 @@ from dataclasses import dataclass, field
 # What a kernel waits for.
 MEMORY, MATRIX, ARITHMETIC, FUNCTIONS = "memory", "matrix units", "arithmetic", "functions"
 
+# The type of products of float32 numbers whose factors are rounded to ten bits, on tensor cores.
+TF32 = "tf32"
+
 # A limit that was measured can be beaten by this much before it is worth a word.
 TOLERANCE = 1.05
 
@@ -150,8 +153,8 @@ def floor_of(
 
 
 def _rate(machine: MachineLimits, dtype: str) -> float | None:
-    """The rate for a type. A product of shorter numbers could be done in float32."""
+    """The rate for a type. A product of less precision could be done in float32."""
     rate = machine.matrix.get(dtype)
-    if dtype in ("bfloat16", "float16"):
+    if dtype in (TF32, "bfloat16", "float16"):
         return max(rate or 0.0, machine.vector) or None
     return rate

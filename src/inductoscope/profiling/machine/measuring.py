@@ -17,7 +17,7 @@ from inductoscope.recording.codec import decode, encode
 
 _SECONDS = 180.0
 # Measured anew when what is measured changes.
-_VERSION = 1
+_VERSION = 2
 
 
 def limits_folder() -> Path:

@@ -17,8 +17,16 @@ from inductoscope.profiling.memory.observed import write_memory
 from inductoscope.profiling.memory.step_tracer import PROGRAM_ENDED, StepTracer
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH
+from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
 AGENT = "profiling.memory.agent"
+
+# Every profiler of torch's begins and ends by these, whether it was prepared first or not.
+_PROFILER_BEGINS = tuple(
+    TorchName("torch.autograd.profiler", name) for name in ("_prepare_profiler", "_enable_profiler")
+)
+_PROFILER_ENDS = TorchName("torch.autograd.profiler", "_disable_profiler")
 
 
 def start(folder: str) -> Installer:
@@ -32,7 +40,9 @@ class MemoryAgent(Agent):
     def __init__(self, orders: Orders, folder: Path) -> None:
         super().__init__(orders, folder)
         self.tracer = StepTracer()
-        self.clock: SteppingClock = SteppingClock(self)
+        self.clock: SteppingClock = SteppingClock(self, self._write_now_and_then)
+        # How much had been seen when it was last written.
+        self._seen_when_written = 0
 
     def on_import(self) -> dict[str, Callable[[], None]]:
         """The allocator keeps its table from the beginning."""
@@ -44,6 +54,40 @@ class MemoryAgent(Agent):
             execute()
 
         return {**others, "torch": torch_is_there}
+
+    def hooks(self) -> tuple[Hook, ...]:
+        """Those around compiled calls, and around profilers of the program's own."""
+        return (
+            *super().hooks(),
+            Hook(
+                stage=stages.RUNTIME,
+                records="when the program uses torch's profiler, which then is not disturbed",
+                wraps=(
+                    *(Wrap(name, self._before_profiler) for name in _PROFILER_BEGINS),
+                    Wrap(_PROFILER_ENDS, self._after_profiler),
+                ),
+            ),
+        )
+
+    def _before_profiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def begin(*args: Any, **kwargs: Any) -> Any:
+            if not allocations.is_own_profiler():
+                SCOPE.guard(self.tracer.program_profiles)
+            return original(*args, **kwargs)
+
+        return begin
+
+    def _after_profiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def end(*args: Any, **kwargs: Any) -> Any:
+            try:
+                return original(*args, **kwargs)
+            finally:
+                if not allocations.is_own_profiler():
+                    self.tracer.program_has_profiled()
+
+        return end
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """How a compiled function is called: as it is."""
@@ -107,7 +151,9 @@ class MemoryAgent(Agent):
         """Write the times of calls, and what was seen of memory."""
         super().write_files()
         found = self.tracer.as_data(self.pid)
-        if found.steps or found.results:
+        seen = len(found.peaks) + len(found.results) + len(found.notes)
+        if seen > self._seen_when_written:  # A step may be large: it is not written twice.
+            self._seen_when_written = seen
             self.place.mkdir(parents=True, exist_ok=True)
             write_memory(found, self.place)
 
@@ -115,8 +161,8 @@ class MemoryAgent(Agent):
 class SteppingClock(CallClock):
     """Tells the tracer of the outermost calls; their times are those of traced calls."""
 
-    def __init__(self, agent: MemoryAgent) -> None:
-        super().__init__()
+    def __init__(self, agent: MemoryAgent, after_call: Callable[[], None]) -> None:
+        super().__init__(after_call=after_call)
         self._agent = agent
         self._graphs: dict[str, int] = {}
 
@@ -149,7 +195,7 @@ class SteppingClock(CallClock):
                 return result
             waits = agent.waits_for_graph and kind == FUNCTION
             begins = functools.partial(tracer.call_begins, waits=waits)
-            SCOPE.guard(begins, thing, (args, kwargs))
+            SCOPE.guard(begins, thing, {**dict(enumerate(args, 1)), **kwargs})
             try:
                 result = timed(*args, **kwargs)
             finally:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -16,11 +17,10 @@ from inductoscope.profiling.memory.observed import AllocationEvent
 
 TORCH_NAMES = {
     "torch.autograd": ("_profiler_enabled",),
+    "torch._C": ("_current_graph_task_id",),
     "torch._C._profiler": ("_EventType",),
 }
 
-# torch's profiler says on standard error that it starts and stops, unless it is told not to.
-QUIET = {"KINETO_LOG_LEVEL": "99"}
 _SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
 
 
@@ -41,9 +41,14 @@ class AllocationTrace:
     def __init__(self, profiler: Any) -> None:
         self._profiler = profiler
 
+    def end(self) -> None:
+        """End the trace, and read nothing of it."""
+        with _own_profiler():
+            self._profiler.stop()
+
     def stop(self) -> tuple[AllocationEvent, ...]:
         """End the trace; what was allocated and freed, in the order of time."""
-        self._profiler.stop()
+        self.end()
         tree = self._profiler.profiler.kineto_results.experimental_event_tree()
         return tuple(sorted(_allocations(tree), key=lambda event: event.at))
 
@@ -57,15 +62,37 @@ def start_trace() -> AllocationTrace | None:
     profiler = torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
     )
-    profiler.start()
+    with _own_profiler():
+        profiler.start()
     return AllocationTrace(profiler)
 
 
-def is_capturing() -> bool:
-    """Whether work is being recorded into a CUDA graph: to wait for it would spoil that."""
+class _OwnProfiler(threading.local):
+    is_used = False
+
+
+_OWN = _OwnProfiler()
+
+
+@contextlib.contextmanager
+def _own_profiler() -> Iterator[None]:
+    _OWN.is_used = True
+    try:
+        yield
+    finally:
+        _OWN.is_used = False
+
+
+def is_own_profiler() -> bool:
+    """Whether it is the tool that uses torch's profiler now, on this thread."""
+    return _OWN.is_used
+
+
+def is_in_backward() -> bool:
+    """Whether autograd runs on this thread: what is then switched off, it switches on again."""
     import torch
 
-    return bool(torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
+    return bool(torch._C._current_graph_task_id() != -1)
 
 
 def is_traced_here() -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from inductoscope.profiling.memory.labels import OUTPUT, SAVED, TEMPORARY
 from inductoscope.profiling.memory.profile import StepProfile
+from inductoscope.profiling.overruling import overruling
 from inductoscope.profiling.turns import Variant
 
 # From mild to hard: the share of what would be saved without recomputing that may be saved.
@@ -75,23 +76,9 @@ def _with_code(change: str, why: str) -> Alternative:
     return Alternative(Variant(change, code=f"import {module}\n{change}"), why)
 
 
-# At the last moment before a graph is compiled, whatever the program has set.
-_OVERRULING = """
-import torch._inductor.compile_fx
-def overrule(inner):
-    def compile_graph(*args, **kwargs):
-        with torch._inductor.config.patch({name!r}, True):
-            return inner(*args, **kwargs)
-    return compile_graph
-torch._inductor.compile_fx._compile_fx_inner = overrule(
-    torch._inductor.compile_fx._compile_fx_inner
-)
-"""
-
-
 def _with_overruling(name: str, why: str) -> Alternative:
     change = f"torch._inductor.config.{name} = True"
-    return Alternative(Variant(change, code=_OVERRULING.format(name=name)), why)
+    return Alternative(Variant(change, code=overruling({name: True})), why)
 
 
 ALTERNATIVES: tuple[Proposer, ...] = (_recompute, _reuse, _plan)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,28 +16,28 @@ from inductoscope.profiling.memory.observed import (
     WEIGHT,
     HeldMemory,
 )
+from inductoscope.profiling.memory.unseen import memory_of, unseen
 
 # How deep arguments and states are searched for tensors.
 _DEPTH = 4
 
 
-def held_memory(arguments: Sequence[Any] = ()) -> tuple[HeldMemory, ...]:
-    """Every block of memory that Python can reach, each once, by the most telling holder."""
+def held_memory(arguments: Mapping[Any, Any] | None = None) -> tuple[HeldMemory, ...]:
+    """Every block of memory that Python can reach, each once, by the most telling holder.
+
+    `arguments` are those of a call, by their position or name.
+    """
     found: dict[tuple[str, int], HeldMemory] = {}
-    for tensor, kind, name in _holders(arguments):
-        with contextlib.suppress(Exception):  # A tensor without memory of its own.
-            block = _described(tensor, kind, name)
-            if block.bytes:
-                found.setdefault((block.device, block.address), block)
+    with unseen():
+        for tensor, kind, name in _holders(arguments or {}):
+            address, size = memory_of(tensor)
+            if size:
+                block = HeldMemory(address, size, str(tensor.device), kind, name)
+                found.setdefault((block.device, address), block)
     return tuple(found.values())
 
 
-def _described(tensor: Any, kind: str, name: str) -> HeldMemory:
-    storage = tensor.untyped_storage()
-    return HeldMemory(storage.data_ptr(), storage.nbytes(), str(tensor.device), kind, name)
-
-
-def _holders(arguments: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
+def _holders(arguments: Mapping[Any, Any]) -> Iterator[tuple[Any, str, str]]:
     torch: Any = sys.modules["torch"]
     plain = (torch.Tensor, torch.nn.Parameter)
     # By their types alone: what a program's own objects answer when asked is theirs to say.
@@ -51,7 +50,7 @@ def _holders(arguments: Sequence[Any]) -> Iterator[tuple[Any, str, str]]:
         if issubclass(cls, torch.optim.Optimizer):
             for name, tensor in tensors_in(getattr(thing, "state", None)):
                 yield tensor, STATE, f"{cls.__name__} {name}"
-    for name, tensor in tensors_in(list(arguments)):
+    for name, tensor in tensors_in(arguments):
         yield tensor, INPUT, f"argument {name}"
     for tensor in tensors:
         yield tensor, HELD, ""

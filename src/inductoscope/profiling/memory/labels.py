@@ -9,8 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from inductoscope.analysis.bounds.evaluation import NoValue, value_of
-from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
+from inductoscope.analysis.fusion.sizes import type_width
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import GraphJoin
@@ -23,7 +22,7 @@ from inductoscope.profiling.memory.observed import (
     NamedMemory,
     WrapperCall,
 )
-from inductoscope.profiling.memory.plan import extent, itemsize_of
+from inductoscope.profiling.memory.sizes import extent, number_of, numbers_of
 
 SAVED, OUTPUT, TEMPORARY = "saved for backward", "output", "temporary"
 # Allocated by a library's kernel for itself, and by an operation that was not compiled.
@@ -119,30 +118,20 @@ class LabelledGraph:
 
     def _room_bytes(self, room: Room, dtype: str, sizes: Mapping[str, int]) -> int | None:
         values = {**self.hints, **sizes}
-        whole = _value(room.bytes, values) if room.bytes else None
+        whole = number_of(room.bytes, values) if room.bytes else None
         if whole is not None:
             return whole
-        itemsize = room.itemsize or itemsize_of(dtype)
-        size = [_value(text, values) for text in room.size]
-        stride = [_value(text, values) for text in room.stride]
-        if itemsize is None or None in size or None in stride:
+        itemsize = room.itemsize or type_width(dtype)
+        size, stride = (numbers_of(texts, values) for texts in (room.size, room.stride))
+        if itemsize is None or size is None or stride is None:
             return None
-        return extent([n or 0 for n in size], [n or 0 for n in stride]) * itemsize
+        return extent(size, stride) * itemsize
 
     @cached_property
     def hints(self) -> Mapping[str, int]:
         """The sizes that the graph was compiled with."""
         values = {name: symbol.value for name, symbol in self.memory.symbols.items()}
         return {name: int(text) for name, text in values.items() if text.lstrip("-").isdecimal()}
-
-
-def _value(text: str, values: Mapping[str, int]) -> int | None:
-    if text.isdecimal():
-        return int(text)
-    try:
-        return int(value_of(read_expression(text), values))
-    except (NoValue, NotUnderstood, ValueError):
-        return None
 
 
 def recorded_graphs(recording: Recording) -> dict[str, LabelledGraph]:

@@ -7,18 +7,18 @@ memory plan. Measured beside it, the plan says whether this model of memory is r
 from __future__ import annotations
 
 import ast
-import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from inductoscope.analysis.fusion.sizes import type_width
 from inductoscope.kernels.wrapper_code import is_run_by_wrapper, kernel_call
+from inductoscope.profiling.memory.sizes import extent, numbers_of
 
 # The bytes of a buffer that no statement gives the size of; None where that is not known.
 BytesOf = Callable[[str], int | None]
 
 _ALLOCATES = re.compile(r"empty_strided(?:_\w+)?")
-_ITEMSIZES = re.compile(r"(?:float|int|uint|complex|bfloat|bits)(\d+)")
 _LIBRARY = ("extern_kernels.", "torch.ops.", "aten.")
 
 
@@ -201,62 +201,16 @@ def _names(node: ast.AST) -> Iterator[str]:
 def _allocated_bytes(call: ast.Call, values: Mapping[str, int]) -> int | None:
     if len(call.args) < 3:
         return None
-    size, stride = (_numbers(argument, values) for argument in call.args[:2])
-    itemsize = itemsize_of(ast.unparse(call.args[2]))
+    size, stride = (numbers_of(_parts(argument), values) for argument in call.args[:2])
+    itemsize = type_width(ast.unparse(call.args[2]))
     if size is None or stride is None or itemsize is None:
         return None
     return extent(size, stride) * itemsize
 
 
-def extent(size: Sequence[int], stride: Sequence[int]) -> int:
-    """Elements from the first to the last; none if there is none."""
-    if math.prod(size) == 0:
-        return 0
-    return 1 + sum((n - 1) * step for n, step in zip(size, stride, strict=False))
-
-
-def itemsize_of(dtype: str) -> int | None:
-    """The bytes of one element, by the name of its type."""
-    name = dtype.rpartition(".")[2]
-    if name == "bool":
-        return 1
-    match = _ITEMSIZES.match(name)
-    bits = int(match[1]) if match else 0
-    return max(1, bits // 8) if bits else None
-
-
-def _numbers(node: ast.expr, values: Mapping[str, int]) -> list[int] | None:
+def _parts(node: ast.expr) -> list[str]:
     parts = node.elts if isinstance(node, (ast.Tuple, ast.List)) else [node]
-    found = [_number(part, values) for part in parts]
-    return None if any(number is None for number in found) else [n for n in found if n is not None]
-
-
-_OPERATIONS: Mapping[type, Callable[[int, int], int]] = {
-    ast.Add: lambda a, b: a + b,
-    ast.Sub: lambda a, b: a - b,
-    ast.Mult: lambda a, b: a * b,
-    ast.FloorDiv: lambda a, b: a // b if b else 0,
-    ast.Mod: lambda a, b: a % b if b else 0,
-    ast.Pow: lambda a, b: a**b if 0 <= b < 64 else 0,
-}
-
-
-def _number(node: ast.expr, values: Mapping[str, int]) -> int | None:
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, int) else None
-    if isinstance(node, ast.Name):
-        return values.get(node.id)
-    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
-        left, right = _number(node.left, values), _number(node.right, values)
-        if left is None or right is None:
-            return None
-        return _OPERATIONS[type(node.op)](left, right)
-    if isinstance(node, ast.Call) and ast.unparse(node.func) in ("max", "min"):
-        numbers = [_number(argument, values) for argument in node.args]
-        known = [number for number in numbers if number is not None]
-        if len(known) == len(numbers) and known:
-            return max(known) if ast.unparse(node.func) == "max" else min(known)
-    return None
+    return [ast.unparse(part) for part in parts]
 
 
 # --- reuse that was missed ------------------------------------------------------------------------

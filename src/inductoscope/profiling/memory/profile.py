@@ -108,9 +108,9 @@ def _profile(
     ]
     again = {id(graph): graph for graph in backward}.values()
     peaks = {
-        peak.number: peak.peaks.get(device.device, 0)
+        peak.number: peak.peaks[device.device]
         for peak in process.peaks
-        if peak.function == step.function
+        if peak.function == step.function and device.device in peak.peaks
     }
     return StepProfile(
         device,

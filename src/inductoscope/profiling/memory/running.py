@@ -11,7 +11,6 @@ from inductoscope.capture.launch import run_recorded
 from inductoscope.model.entities import Ending, Recording
 from inductoscope.model.fold import load
 from inductoscope.profiling.memory import agent, eager_agent
-from inductoscope.profiling.memory.allocations import QUIET
 from inductoscope.profiling.memory.alternatives import alternatives_for
 from inductoscope.profiling.memory.observed import read_observed
 from inductoscope.profiling.memory.profile import StepProfile, profiles_of
@@ -21,7 +20,7 @@ from inductoscope.profiling.memory.trials import (
     TrialLimits,
     try_alternatives,
 )
-from inductoscope.profiling.orders import Orders
+from inductoscope.profiling.orders import QUIET, Orders
 from inductoscope.profiling.timings import FOLDER
 from inductoscope.profiling.turns import run_once
 

@@ -6,6 +6,7 @@ them. Some calls of each function are traced, and of these the step with the hig
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from collections import Counter
@@ -14,9 +15,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.capture.scope import SCOPE
+from inductoscope.profiling.gpu_use import is_capturing
 from inductoscope.profiling.memory import allocations
 from inductoscope.profiling.memory.allocations import AllocationTrace
 from inductoscope.profiling.memory.holders import held_memory, tensors_in
+from inductoscope.profiling.memory.main_thread import Deadline, MainThread
 from inductoscope.profiling.memory.observed import (
     AllocationEvent,
     CallResult,
@@ -28,6 +32,7 @@ from inductoscope.profiling.memory.observed import (
     WrapperCall,
 )
 from inductoscope.profiling.memory.summaries import summaries_of
+from inductoscope.profiling.memory.unseen import memory_of
 
 # The kind, name and place of a function.
 Thing = tuple[str, str, str]
@@ -38,7 +43,9 @@ _MOST_STEPS = 8
 # Calls whose results are kept to compare them with another run.
 _COMPARED = 3
 # A step that takes longer is ended.
-_LONGEST = 60.0
+LONGEST = 60.0
+# Seconds that a profiler of the program's waits for another thread to end our trace.
+_LONGEST_WAIT = 5.0
 
 NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
 OWN_PROFILER = (
@@ -69,12 +76,18 @@ class _OpenStep:
     calls: list[WrapperCall] = field(default_factory=list)
     # Times in which the tool itself allocated.
     own: list[tuple[int, int]] = field(default_factory=list)
+    deadline: Deadline | None = None
 
 
 class StepTracer:
     """Decides which steps are traced, and keeps what was seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float = LONGEST) -> None:
+        """`longest` is how many seconds a step may take."""
+        self._longest = longest
+        self._main_thread = MainThread(self._end_at_once)
+        # Whether a profiler of the program's own is prepared or runs, on any thread.
+        self._is_profiled = False
         self.has_table = False
         # Raised whenever something is compiled.
         self.compiles = 0
@@ -83,7 +96,7 @@ class StepTracer:
         self._covered: set[Thing] = set()
         self._open: _OpenStep | None = None
         # The first call of a function that is under way, and its arguments.
-        self._first: tuple[Thing, Sequence[Any]] | None = None
+        self._first: tuple[Thing, Mapping[Any, Any]] | None = None
         self._thread: int | None = None
         self._kept: dict[Thing, TracedStep] = {}
         self._peaks: list[StepPeak] = []
@@ -92,13 +105,19 @@ class StepTracer:
 
     @property
     def is_open(self) -> bool:
-        """Whether a step is being traced on this thread.
+        """Whether a step is being traced on this thread."""
+        return self._open_here is not None
+
+    @property
+    def _open_here(self) -> _OpenStep | None:
+        """The step that is being traced on this thread. It may end at any time.
 
         For a GPU, autograd runs backward passes on a thread of its own, and the trace follows it.
         """
-        if self._open is None:
-            return False
-        return allocations.is_traced_here() or self._is_own_thread()
+        step = self._open
+        if step is None or not (allocations.is_traced_here() or self._is_own_thread()):
+            return None
+        return step
 
     def _is_own_thread(self) -> bool:
         if self._thread is None:
@@ -110,13 +129,12 @@ class StepTracer:
 
     # --- calls of functions -----------------------------------------------------------------------
 
-    def call_begins(self, thing: Thing, arguments: Sequence[Any], *, waits: bool) -> None:
+    def call_begins(self, thing: Thing, arguments: Mapping[Any, Any], *, waits: bool) -> None:
         """An outermost call begins; the first one `waits` until its graph has been compiled."""
         if not self._is_own_thread():
             return
         if self._open is not None:
-            is_late = time.time_ns() - self._open.begin > _LONGEST * 1e9
-            if self._open.thing == thing or is_late:
+            if self._open.thing == thing or self._is_late(self._open):
                 self.close(NEXT_CALL if self._open.thing == thing else TIME_UP)
             else:
                 self._covered.add(thing)
@@ -148,24 +166,79 @@ class StepTracer:
 
     def note_result(self, thing: str, number: int, result: Any) -> None:
         """What a call returned, in a few numbers; not while a CUDA graph is captured."""
-        if allocations.is_capturing():
+        if is_capturing():
             return
         with self._own_work():
             self._results.append(CallResult(thing, number, summaries_of(result)))
 
     # --- steps ------------------------------------------------------------------------------------
 
-    def _begin(self, thing: Thing, number: int, arguments: Sequence[Any]) -> None:
+    def _begin(self, thing: Thing, number: int, arguments: Mapping[Any, Any]) -> None:
         before = held_memory(arguments)
-        trace = allocations.start_trace()
+        trace = None if self._is_profiled else allocations.start_trace()
         if trace is None:
             self.notes[OWN_PROFILER] = None
             return
-        self._open = _OpenStep(thing, number, time.time_ns(), trace, before, self.compiles)
+        step = _OpenStep(thing, number, time.time_ns(), trace, before, self.compiles)
+        self._main_thread.prepare()
+        self._open = step
+        step.deadline = Deadline(self._longest, lambda: self._time_is_up(step))
+
+    def _taken(self) -> _OpenStep | None:
+        """The step that was open until now: nobody else ends it."""
+        step, self._open = self._open, None
+        if step is not None and step.deadline is not None:
+            step.deadline.meet()
+        return step
+
+    def _is_late(self, step: _OpenStep) -> bool:
+        return time.time_ns() - step.begin >= self._longest * 1e9
+
+    def _time_is_up(self, step: _OpenStep) -> None:
+        """On a thread of its own: a trace ends only on the thread on which it began.
+
+        Where that is not the main thread, the next call that is seen there ends it.
+        """
+        self._main_thread.ask_until(lambda: self._open is not step, math.inf)
+
+    def _end_at_once(self) -> None:
+        """On the main thread, which may be anywhere in the program."""
+        step = self._open
+        if step is None or self._thread != threading.get_ident() or allocations.is_in_backward():
+            return
+        if self._is_profiled:
+            SCOPE.guard(self._drop)
+        elif self._is_late(step):
+            SCOPE.guard(self.close, TIME_UP)
+
+    # --- profilers of the program's own -----------------------------------------------------------
+
+    def program_profiles(self) -> None:
+        """The program is about to use torch's profiler: ours ends, and nothing of it is kept.
+
+        Of two profilers the first that ends would end the other one, too.
+        """
+        self._is_profiled = True
+        if self._open is None:
+            return
+        self.notes[OWN_PROFILER] = None
+        if self._thread == threading.get_ident():
+            self._drop()
+        elif not self._main_thread.ask_until(lambda: self._open is None, _LONGEST_WAIT):
+            self._taken()  # It goes on unread: to end it from here would crash the program.
+
+    def program_has_profiled(self) -> None:
+        """The program's profiler has ended."""
+        self._is_profiled = False
+
+    def _drop(self) -> None:
+        step = self._taken()
+        if step is not None:
+            step.trace.end()
 
     def close(self, ended_by: str) -> None:
         """The step that is being traced ends."""
-        step, self._open = self._open, None
+        step = self._taken()
         if step is None:
             return
         end = time.time_ns()
@@ -188,19 +261,20 @@ class StepTracer:
             held_memory(),
             self.has_table,
         )
-        self._peaks.append(StepPeak(name, step.number, peaks_of(found)))
+        if events:  # Without one, nothing is known of its memory.
+            self._peaks.append(StepPeak(name, step.number, peaks_of(found)))
         known = self._kept.get(step.thing)
         if known is None or _rank(found) > _rank(known):
             self._kept[step.thing] = found
 
     @contextmanager
     def _own_work(self) -> Any:
-        begun = time.time_ns()
+        step, begun = self._open, time.time_ns()
         try:
             yield
         finally:
-            if self._open is not None:
-                self._open.own.append((begun, time.time_ns()))
+            if step is not None:
+                step.own.append((begun, time.time_ns()))
 
     # --- calls of wrappers ------------------------------------------------------------------------
 
@@ -209,12 +283,14 @@ class StepTracer:
         if self._first is not None and self._open is None and self._is_own_thread():
             (thing, arguments), self._first = self._first, None
             self._begin(thing, 1, arguments)
-        if self.is_open and self._open is not None:
-            self._open.calls.append(WrapperCall(graph, time.time_ns()))
+        step = self._open_here
+        if step is not None:
+            step.calls.append(WrapperCall(graph, time.time_ns()))
 
     def graph_named(self, graph: str, values: Mapping[str, Any]) -> None:
         """Variables of a wrapper have these values from now on."""
-        if not self.is_open or self._open is None or not self._open.calls:
+        step = self._open_here
+        if step is None or not step.calls:
             return
         now = time.time_ns()
         sizes: dict[str, int] = {}
@@ -222,30 +298,32 @@ class StepTracer:
             if type(value) is int:
                 sizes[name] = value
                 continue
-            address, size = _memory_of(value)
+            address, size = memory_of(value)
             if size:
-                self._open.names.append(NamedMemory(now, address, size, name, graph))
-        call = self._open.calls[-1]
+                step.names.append(NamedMemory(now, address, size, name, graph))
+        call = step.calls[-1]
         if sizes:
-            self._open.calls[-1] = _changed(call, sizes={**call.sizes, **sizes})
+            step.calls[-1] = _changed(call, sizes={**call.sizes, **sizes})
 
     def graph_left(self, graph: str, result: Any) -> None:
         """A wrapper is about to return."""
-        if not self.is_open or self._open is None:
+        step = self._open_here
+        if step is None:
             return
-        for number, call in reversed(list(enumerate(self._open.calls))):
+        for number, call in reversed(list(enumerate(step.calls))):
             if call.graph == graph and not call.end:
-                returned = tuple(_memory_of(tensor)[0] for _, tensor in tensors_in(result))
-                self._open.calls[number] = _changed(call, end=time.time_ns(), returned=returned)
+                returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
+                step.calls[number] = _changed(call, end=time.time_ns(), returned=returned)
                 return
 
     def operation_made(self, name: str, place: str, result: Any) -> None:
         """An operation in eager returned."""
-        if self.is_open and self._open is not None:
+        step = self._open_here
+        if step is not None:
             now = time.time_ns()
             for _, tensor in tensors_in(result):
-                address, size = _memory_of(tensor)
-                self._open.names.append(NamedMemory(now, address, size, name, "", place))
+                address, size = memory_of(tensor)
+                step.names.append(NamedMemory(now, address, size, name, "", place))
 
     # --- what was seen ----------------------------------------------------------------------------
 
@@ -261,15 +339,6 @@ class StepTracer:
 
 def _is_in(at: int, spans: Sequence[tuple[int, int]]) -> bool:
     return any(begin <= at <= end for begin, end in spans)
-
-
-def _memory_of(value: Any) -> tuple[int, int]:
-    """Where the memory of a tensor begins, and its bytes; nothing for what is none."""
-    try:
-        storage = value.untyped_storage()
-        return storage.data_ptr(), storage.nbytes()
-    except Exception:
-        return 0, 0
 
 
 def _changed(call: WrapperCall, **values: Any) -> WrapperCall:
@@ -294,6 +363,9 @@ def bytes_before(step: TracedStep, first: AllocationEvent) -> int:
     return sum(block.bytes for block in step.before if block.device == first.device)
 
 
-def _rank(step: TracedStep) -> tuple[bool, int]:
-    """Steps in which nothing was compiled come first, then those with the highest peak."""
-    return not step.compiled and step.number > 1, max(peaks_of(step).values(), default=0)
+def _rank(step: TracedStep) -> tuple[bool, bool, int]:
+    """Steps that show memory come first, then those in which nothing was compiled, then those with
+    the highest peak.
+    """
+    peak = max(peaks_of(step).values(), default=0)
+    return bool(step.events), not step.compiled and step.number > 1, peak

@@ -2,34 +2,31 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
+from inductoscope.capture.scope import BROKEN, SCOPE
 from inductoscope.profiling.memory.holders import tensors_in
 from inductoscope.profiling.memory.observed import TensorSummary
+from inductoscope.profiling.memory.unseen import is_plain, unseen
 
 _MOST_TENSORS = 256
 _MOST_VALUES = 16
 
 
 def summaries_of(result: Any) -> tuple[TensorSummary, ...]:
-    """Every tensor of a result; those that cannot be added up are left out."""
-    return tuple(_summaries(result))
+    """Every plain tensor of a result; those that cannot be added up are left out."""
+    with unseen():
+        plain = (tensor for _, tensor in tensors_in(result) if is_plain(tensor))
+        found = [SCOPE.attempt(_summary, tensor) for tensor in islice(plain, _MOST_TENSORS)]
+    return tuple(summary for summary in found if summary is not BROKEN)
 
 
-def _summaries(result: Any) -> Iterator[TensorSummary]:
+def _summary(tensor: Any) -> TensorSummary:
     torch: Any = sys.modules["torch"]
-    for number, (_, tensor) in enumerate(tensors_in(result)):
-        if number >= _MOST_TENSORS:
-            return
-        with contextlib.suppress(Exception), torch.no_grad():
-            yield _summary(torch, tensor.detach())
-
-
-def _summary(torch: Any, tensor: Any) -> TensorSummary:
     real = torch.view_as_real(tensor) if tensor.is_complex() else tensor
     if not real.is_floating_point():
         total = float(real.sum(dtype=torch.int64))

@@ -10,11 +10,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from inductoscope.profiling.memory.agent import AGENT
-from inductoscope.profiling.memory.allocations import QUIET
 from inductoscope.profiling.memory.alternatives import Alternative
 from inductoscope.profiling.memory.observed import CallResult, ProcessMemory, read_observed
 from inductoscope.profiling.memory.profile import StepProfile
 from inductoscope.profiling.memory.same_results import ResultComparison, compare_results
+from inductoscope.profiling.orders import QUIET
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
 from inductoscope.profiling.timings import FOLDER
 from inductoscope.profiling.turns import (
@@ -86,18 +86,12 @@ def try_alternatives(
     runs = _MemoryRuns(command, folder, limits, say)
     trials = [runs.measure(alternative, profile, base) for alternative in alternatives]
     if any(trial.results and trial.results.different for trial in trials):
-        noise = runs.results_of_base(base)
-        trials = [_with_noise(trial, noise) for trial in trials]
+        why = runs.why_results_say_nothing(base)
+        # Results that judge nothing are not shown as if they did.
+        unjudged = [replace(t, error=t.error or why, results=None) for t in trials]
+        trials = unjudged if why else trials
     trials = runs.time(trials)
     return tuple(sorted(trials, key=lambda trial: (not trial.is_lower, trial.ratio)))
-
-
-def _with_noise(trial: MemoryTrial, noise: ResultComparison) -> MemoryTrial:
-    """A program whose results differ from run to run cannot be compared by them."""
-    if trial.results is None or noise.is_same:
-        return trial
-    why = "the program's results differ from run to run, so they could not be compared"
-    return replace(trial, error=trial.error or why)
 
 
 class _MemoryRuns:
@@ -138,10 +132,25 @@ class _MemoryRuns:
             results=results,
         )
 
-    def results_of_base(self, base: Sequence[ProcessMemory]) -> ResultComparison:
-        """The program as it is, against itself."""
-        _, seen = self._run(BASE)
-        return compare_results(_results(base), _results(seen))
+    def why_results_say_nothing(self, base: Sequence[ProcessMemory]) -> str:
+        """Run the program as it is again: why its results cannot judge a way; empty if they can.
+
+        They cannot where they differ from run to run, or where that is not known.
+        """
+        run, seen = self._run(BASE)
+        noise = compare_results(_results(base), _results(seen))
+        if run.exit_code == 0 and noise.is_same:
+            return ""
+        if run.exit_code == 0 and noise.different:
+            return "the program's results differ from run to run, so they could not be compared"
+        how = (
+            "gave no results to compare"
+            if run.exit_code == 0
+            else "did not end in time"
+            if run.exit_code is None
+            else f"ended with exit code {run.exit_code}"
+        )
+        return f"the program as it is {how} when it was run again, so results could not be judged"
 
     def time(self, trials: Sequence[MemoryTrial]) -> list[MemoryTrial]:
         """Time those with a lower peak in turns with the program as it is."""

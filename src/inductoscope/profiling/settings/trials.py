@@ -76,13 +76,20 @@ def _trial(
 ) -> SettingTrial:
     total = runs.sample(counts)
     sample = Sample(tuple(value / number for value in total.values)) if number else Sample(())
-    comparison = compare(base, sample) if base is not None and sample.count else None
+    is_comparable = base is not None and sample.count and not _not_applied(runs)
+    comparison = compare(base, sample) if base is not None and is_comparable else None
     return SettingTrial(runs.variant, sample, comparison, len(runs.runs), _note(runs, sample))
+
+
+def _not_applied(runs: VariantRuns) -> str:
+    return next((run.not_applied for run in runs.runs if run.not_applied), "")
 
 
 def _note(runs: VariantRuns, sample: Sample) -> str:
     if runs.failed:
         return _why_failed(runs)
+    if _not_applied(runs):
+        return f"it could not be applied: {_not_applied(runs)}"
     if not sample.count:
         return "no compiled call was made that neither compiled nor warmed up"
     changed = [

@@ -1,28 +1,38 @@
-"""Times kernels on a GPU for a few calls: by torch.profiler, else between CUDA events.
+"""Times kernels for a few calls by torch.profiler: on a GPU, and in C++ wrappers.
 
 A kernel runs long after Python has launched it, so the clock says nothing. For some calls after the
 warm-up torch.profiler notes what runs on the device, started and stopped in each of them. Where it
 cannot, as without permission for CUPTI, two events around each launch are timed; the device may
 wait for a launch between them, so a short kernel then looks longer than it is.
+
+A wrapper in C++ cannot be rewritten, but torch puts ranges around its kernels if it is asked to,
+which torch.profiler sees, on the CPU too.
 """
 
 from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
+from inductoscope.profiling.kernels.cpp_trace import CallRange, TracedCall, traced_calls
 from inductoscope.profiling.kernels.device_trace import (
     DeviceTimes,
     SiteRange,
     TraceEvent,
     device_times,
+    range_from,
 )
-from inductoscope.profiling.kernels.kernel_times import EVENTS, PROFILER
+from inductoscope.profiling.kernels.kernel_times import (
+    CONVOLUTIONS,
+    EVENTS,
+    PRODUCTS,
+    PROFILER,
+)
 
 TORCH_NAMES = {
     "torch.autograd": ("_profiler_enabled",),
@@ -55,7 +65,7 @@ class _Traced:
     wrappers: int = 0
 
 
-class GpuClock:
+class ProfilerClock:
     """Times the kernels of all graphs, each for a few calls.
 
     The profiler runs during those calls alone: the program may have its own before and after.
@@ -65,8 +75,11 @@ class GpuClock:
         self.how = ""
         self.note = ""
         self.times = DeviceTimes()
-        # Wrappers that were loaded so far.
+        # By graph: its traced calls, if its wrapper is C++ code.
+        self.in_cpp: dict[int, list[TracedCall]] = {}
+        # Wrappers that were loaded so far, and whether one of them is C++ code.
         self.wrappers = 0
+        self.has_cpp = False
         self._profiler: Any = None
         # The thread whose call is being timed.
         self._thread: int | None = None
@@ -82,6 +95,11 @@ class GpuClock:
     def is_on(self) -> bool:
         """Whether kernels that this thread launches are timed at the moment."""
         return self._thread == threading.get_ident()
+
+    @property
+    def has_trace(self) -> bool:
+        """Whether torch.profiler traces, and not events."""
+        return self.how == PROFILER
 
     def call_begins(self, thing: Thing) -> bool:
         """A warm call of a compiled thing begins; True if it is timed on the GPU."""
@@ -123,21 +141,23 @@ class GpuClock:
 
     def _start(self) -> bool:
         """Start tracing; False if this call cannot be timed."""
-        if not torch.cuda.is_initialized():
+        on_gpu = torch.cuda.is_initialized()
+        if not on_gpu and not self.has_cpp:
             return False
         if self.how == EVENTS:
             return True
         if torch.autograd._profiler_enabled():
-            self.note = "Calls under the program's own torch.profiler were not timed on the GPU."
+            self.note = "Kernels of calls under the program's own torch.profiler were not timed."
             return False
         try:
-            activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+            known = torch.profiler.ProfilerActivity
+            activities = [known.CPU, known.CUDA] if on_gpu else [known.CPU]
             # With acc_events torch does not warn that events of earlier rounds are lost.
             profiler = torch.profiler.profile(activities=activities, acc_events=True)
             profiler.start()
         except Exception as error:
             self._without_profiler(f"{type(error).__name__}: {error}"[:200])
-            return True
+            return not self._has_failed
         self._profiler, self.how = profiler, PROFILER
         return True
 
@@ -147,26 +167,46 @@ class GpuClock:
             return
         profiler, self._profiler = self._profiler, None
         try:
-            torch.cuda.synchronize()
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()
             profiler.stop()
-            found = device_times(_trace(profiler))
+            events = list(_trace(profiler))
+            found = device_times(events)
+            in_cpp = traced_calls(events) if self.has_cpp else {}
         except Exception as error:
             self._has_failed = True
             self.note = f"torch.profiler failed: {type(error).__name__}: {error}"[:200]
             return
+        for where, call in in_cpp.items():
+            self.in_cpp.setdefault(where.graph, []).append(call)
         self.times.busy.update(found.busy)
         self.times.spans.update(found.spans)
         for name, took in found.others.items() if not is_first else ():
             self.times.others.setdefault(name, []).extend(took)
-        if not self.times.busy and not found.others:
-            self.note = "torch.profiler saw nothing on the GPU: CUPTI may not be permitted."
+        has_launched = any(range_from(event.name) for event in events)
+        if has_launched and not any(event.on_device for event in events):
+            self._without_profiler("it saw nothing on the GPU: CUPTI may not be permitted")
 
     def _without_profiler(self, why: str) -> None:
+        if not torch.cuda.is_initialized():
+            self._has_failed = True
+            self.note = (
+                f"torch.profiler is not available ({why}): of C++ wrappers and packages only whole "
+                "calls are timed."
+            )
+            return
         self.how = EVENTS
         self.note = (
             f"torch.profiler is not available ({why}): kernels are timed between CUDA events, so "
             "that short ones include the wait for their launch."
         )
+
+    def around(self, where: CallRange, call: Callable[[], Any]) -> Any:
+        """A call of a wrapper in C++."""
+        if not self.is_on or not self.has_trace:
+            return call()
+        with torch._C._profiler._RecordFunctionFast(where.name):
+            return call()
 
     def before(self, where: SiteRange) -> None:
         """A kernel is about to be launched."""
@@ -192,6 +232,16 @@ class GpuClock:
         closed.record()
         self._events.append((where, opened, closed))
 
+    def allowed_in_tf32(self) -> set[str]:
+        """The operations on float32 that torch may do in TF32 at the moment."""
+        try:
+            found = {CONVOLUTIONS} if torch.backends.cudnn.allow_tf32 else set()
+            if torch.get_float32_matmul_precision() != "highest":
+                found.add(PRODUCTS)
+        except RuntimeError:  # Torch refuses to say once a program has used the newer settings.
+            return {PRODUCTS, CONVOLUTIONS}
+        return found
+
     def finish(self) -> None:
         """The program ends: read what was measured and not read yet."""
         self.call_ended()
@@ -206,7 +256,12 @@ def _trace(profiler: Any) -> Iterator[TraceEvent]:
     for event in results.events() if results is not None else ():
         on_device = event.device_type() != torch.autograd.DeviceType.CPU
         yield TraceEvent(
-            event.name(), event.start_ns(), event.duration_ns(), event.correlation_id(), on_device
+            event.name(),
+            event.start_ns(),
+            event.duration_ns(),
+            event.correlation_id(),
+            on_device,
+            event.start_thread_id(),
         )
 
 
