@@ -10,12 +10,15 @@ import type { Index } from "./schema";
 import { GlobalSearch } from "./search";
 import { amount, brief } from "./text";
 import { useTheme } from "./theme";
+import { AdviceView } from "./views/advice";
 import { Autotune } from "./views/autotune";
 import { Buffers } from "./views/buffers";
+import { CompileTime } from "./views/compile_time";
 import { Compiles } from "./views/compiles";
 import { Explorer } from "./views/explorer";
 import { Kernels } from "./views/kernels";
 import { Ledger } from "./views/ledger";
+import { MemoryView } from "./views/memory";
 import { isTyping } from "./views/operations";
 import { Overview } from "./views/overview";
 import { Passes } from "./views/passes";
@@ -40,6 +43,9 @@ const VIEWS: View[] = [
   { name: "overview", title: "Overview", show: Overview, count: (index) => index.findings.length },
   { name: "timeline", title: "Timeline", show: Timeline, count: (index) => index.timeline.spans },
   { name: "runtime", title: "Run time", show: RunTime, count: (index) => index.profile?.kernels ?? 0 },
+  { name: "memory", title: "Memory", show: MemoryView, count: (index) => index.memory?.count ?? 0 },
+  { name: "advice", title: "Advice", show: AdviceView, count: (index) => index.advice?.count ?? 0 },
+  { name: "compiletime", title: "Compile time", show: CompileTime, count: (index) => index.costs?.count ?? 0 },
   { name: "explorer", title: "Linked panes", show: Explorer, count: (index) => index.graphs.length },
   { name: "passes", title: "Passes", show: Passes },
   { name: "scheduler", title: "Scheduler graph", show: Scheduler },

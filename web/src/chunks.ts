@@ -55,7 +55,9 @@ export interface Decision extends contract.LedgerRow {
 }
 
 export function readLedger(raw: unknown): Decision[] {
-  return contract.readLedgerChunk(raw).map((one, row) => ({ ...one, row }));
+  const rows = contract.readLedgerChunk(raw) as Decision[];
+  rows.forEach((one, row) => (one.row = row));
+  return rows;
 }
 
 const MOST_LANES = 1000;

@@ -3,7 +3,7 @@
 import { EditorView } from "@codemirror/view";
 import type { JSX } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Marks, paneState, revealLine, setMarks, showText } from "./editor";
+import { type Marks, addColours, paneState, revealLine, setMarks, showText } from "./editor";
 import { FindBar, finding } from "./find";
 
 export interface CodeProperties {
@@ -18,10 +18,13 @@ export interface CodeProperties {
   onLine?: (line: number) => void;
 }
 
+const NONE: Marks = new Map();
+
 export function Code(properties: CodeProperties): JSX.Element {
   const { label, language, text, labels = null, marks, line = null, revealed = "" } = properties;
   const parent = useRef<HTMLDivElement>(null);
   const view = useRef<EditorView | null>(null);
+  const drawn = useRef<Marks | undefined>(undefined);
   const onLine = useRef(properties.onLine);
   onLine.current = properties.onLine;
   const shown = useMemo(() => showText(text), [text]);
@@ -29,14 +32,21 @@ export function Code(properties: CodeProperties): JSX.Element {
 
   useEffect(() => {
     const extra = [chooser((chosen) => onLine.current?.(chosen)), finding(() => setSearching(true))];
-    const state = paneState(shown, { label, language, labels }, extra);
-    view.current = new EditorView({ state, parent: parent.current! });
-    return () => view.current?.destroy();
+    const state = paneState(shown, { label, labels }, marks ?? NONE, extra);
+    const editor = new EditorView({ state, parent: parent.current! });
+    view.current = editor;
+    drawn.current = marks;
+    const stop = afterFrames(2, () => addColours(editor, language));
+    return () => {
+      stop();
+      editor.destroy();
+    };
   }, [shown, label, language, labels]);
 
   useEffect(() => {
-    if (marks) view.current?.dispatch({ effects: setMarks.of(marks) });
-  }, [shown, label, language, labels, marks]);
+    if (marks && marks !== drawn.current) view.current?.dispatch({ effects: setMarks.of(marks) });
+    drawn.current = marks;
+  }, [marks]);
 
   useEffect(() => {
     const editor = view.current;

@@ -3,7 +3,7 @@
  * `python -m inductoscope.views.page.typescript`: change it there.
  */
 
-import { type Reader, byName, count, flag, flagUnlessFalse, lineNumbers, list, number, object, oneOf, orNull, real, table, text, texts, whole, wholes } from "./values";
+import { type Reader, byName, count, flag, flagUnlessFalse, lineNumbers, list, number, object, oneOf, orNull, real, sharedTable, table, text, texts, whole, wholes } from "./values";
 
 export interface Target {
   name: string;
@@ -51,6 +51,26 @@ export const readFinding: Reader<Finding> = object<Finding>({
   text: text,
   place: text,
   what_to_do: text,
+});
+
+export interface WrongValue {
+  where: string;
+  index: number[];
+  actual: string;
+  expected: string;
+  float64: string;
+  wrong: number;
+  elements: number;
+}
+
+export const readWrongValue: Reader<WrongValue> = object<WrongValue>({
+  where: text,
+  index: wholes,
+  actual: text,
+  expected: text,
+  float64: text,
+  wrong: count,
+  elements: count,
 });
 
 export interface Evidence {
@@ -151,6 +171,7 @@ export interface Verdict {
   summary: string;
   confidence: "proven" | "likely" | "unknown";
   culprit: Map<string, string>;
+  values: WrongValue[];
   evidence: Evidence[];
   notes: Evidence[];
   not_checked: string[];
@@ -167,6 +188,7 @@ export const readVerdict: Reader<Verdict> = object<Verdict>({
   summary: text,
   confidence: oneOf("proven", "likely", "unknown"),
   culprit: byName(text),
+  values: list(readWrongValue),
   evidence: list(readEvidence),
   notes: list(readEvidence),
   not_checked: texts,
@@ -411,6 +433,16 @@ export const readProfileHead: Reader<ProfileHead> = object<ProfileHead>({
   headline: text,
 });
 
+export interface MeasuredHead {
+  chunk: string;
+  count: number;
+}
+
+export const readMeasuredHead: Reader<MeasuredHead> = object<MeasuredHead>({
+  chunk: text,
+  count: count,
+});
+
 export interface Index {
   schema: number;
   inductoscope: string;
@@ -433,6 +465,9 @@ export interface Index {
   names: string;
   modules: ModulesHead;
   profile: ProfileHead | null;
+  memory: MeasuredHead | null;
+  advice: MeasuredHead | null;
+  costs: MeasuredHead | null;
 }
 
 export const readIndex: Reader<Index> = object<Index>({
@@ -457,6 +492,9 @@ export const readIndex: Reader<Index> = object<Index>({
   names: text,
   modules: readModulesHead,
   profile: orNull(readProfileHead),
+  memory: orNull(readMeasuredHead),
+  advice: orNull(readMeasuredHead),
+  costs: orNull(readMeasuredHead),
 });
 
 export interface Pane {
@@ -1045,6 +1083,204 @@ export const readProfile: Reader<Profile> = object<Profile>({
   notes: texts,
 });
 
+export interface MemoryPoint {
+  seconds: number;
+  total: number;
+}
+
+export const readMemoryPoint: Reader<MemoryPoint> = object<MemoryPoint>({
+  seconds: real,
+  total: count,
+});
+
+export interface AliveBlock {
+  bytes: number;
+  kind: string;
+  name: string;
+  graph: string;
+  operation: string;
+  source: string;
+  begin: number | null;
+  end: number | null;
+}
+
+export const readAliveBlock: Reader<AliveBlock> = object<AliveBlock>({
+  bytes: count,
+  kind: text,
+  name: text,
+  graph: text,
+  operation: text,
+  source: text,
+  begin: number,
+  end: number,
+});
+
+export interface MemoryCourse {
+  device: string;
+  seconds: number;
+  base: number;
+  peak: number;
+  peak_seconds: number;
+  unknown: number;
+  points: MemoryPoint[];
+  alive: AliveBlock[];
+}
+
+export const readMemoryCourse: Reader<MemoryCourse> = object<MemoryCourse>({
+  device: text,
+  seconds: real,
+  base: count,
+  peak: count,
+  peak_seconds: real,
+  unknown: count,
+  points: table(readMemoryPoint),
+  alive: table(readAliveBlock),
+});
+
+export interface MemoryStep {
+  function: string;
+  place: string;
+  call: number;
+  compiled: MemoryCourse;
+  eager: MemoryCourse | null;
+}
+
+export const readMemoryStep: Reader<MemoryStep> = object<MemoryStep>({
+  function: text,
+  place: text,
+  call: count,
+  compiled: readMemoryCourse,
+  eager: orNull(readMemoryCourse),
+});
+
+export interface MemoryChange {
+  change: string;
+  why: string;
+  peak: number | null;
+  ratio: number | null;
+  time_ratio: number | null;
+  verdict: string;
+  helps: boolean;
+  note: string;
+}
+
+export const readMemoryChange: Reader<MemoryChange> = object<MemoryChange>({
+  change: text,
+  why: text,
+  peak: whole,
+  ratio: number,
+  time_ratio: number,
+  verdict: text,
+  helps: flag,
+  note: text,
+});
+
+export interface Memory {
+  headline: string;
+  steps: MemoryStep[];
+  tried: MemoryChange[];
+  notes: string[];
+}
+
+export const readMemory: Reader<Memory> = object<Memory>({
+  headline: text,
+  steps: list(readMemoryStep),
+  tried: list(readMemoryChange),
+  notes: texts,
+});
+
+export interface AdvisedChange {
+  change: string;
+  code: string;
+  why: string;
+  source: string;
+  saved: number | null;
+  predicted: number | null;
+  prediction: string;
+  ratio: number | null;
+  helps: boolean;
+  warning: string;
+  how: string;
+}
+
+export const readAdvisedChange: Reader<AdvisedChange> = object<AdvisedChange>({
+  change: text,
+  code: text,
+  why: text,
+  source: text,
+  saved: number,
+  predicted: number,
+  prediction: text,
+  ratio: number,
+  helps: flag,
+  warning: text,
+  how: text,
+});
+
+export interface AdvisedCost {
+  what: string;
+  seconds: number;
+  source: string;
+  how: string;
+}
+
+export const readAdvisedCost: Reader<AdvisedCost> = object<AdvisedCost>({
+  what: text,
+  seconds: real,
+  source: text,
+  how: text,
+});
+
+export interface Advice {
+  ratio: number | null;
+  how: string;
+  error: string;
+  changes: AdvisedChange[];
+  costs: AdvisedCost[];
+}
+
+export const readAdvice: Reader<Advice> = object<Advice>({
+  ratio: number,
+  how: text,
+  error: text,
+  changes: list(readAdvisedChange),
+  costs: list(readAdvisedCost),
+});
+
+export interface StageCost {
+  stage: string;
+  own: number;
+  total: number;
+  entered: number;
+  warm: number | null;
+  exponent: number | null;
+}
+
+export const readStageCost: Reader<StageCost> = object<StageCost>({
+  stage: text,
+  own: real,
+  total: real,
+  entered: count,
+  warm: number,
+  exponent: number,
+});
+
+export interface Costs {
+  headline: string;
+  cold: number;
+  warm: number | null;
+  stages: StageCost[];
+  noise: string;
+}
+
+export const readCosts: Reader<Costs> = object<Costs>({
+  headline: text,
+  cold: real,
+  warm: number,
+  stages: list(readStageCost),
+  noise: text,
+});
+
 export type GraphChunk = LinkedPanes;
 export const readGraphChunk: Reader<GraphChunk> = readLinkedPanes;
 
@@ -1070,7 +1306,7 @@ export type PackageChunk = PackageContents;
 export const readPackageChunk: Reader<PackageChunk> = readPackageContents;
 
 export type LedgerChunk = LedgerRow[];
-export const readLedgerChunk: Reader<LedgerChunk> = list(readLedgerRow);
+export const readLedgerChunk: Reader<LedgerChunk> = sharedTable(readLedgerRow);
 
 export type AutotuneChunk = Search[];
 export const readAutotuneChunk: Reader<AutotuneChunk> = list(readSearch);
@@ -1083,6 +1319,15 @@ export const readModulesChunk: Reader<ModulesChunk> = readModuleTree;
 
 export type ProfileChunk = Profile;
 export const readProfileChunk: Reader<ProfileChunk> = readProfile;
+
+export type MemoryChunk = Memory;
+export const readMemoryChunk: Reader<MemoryChunk> = readMemory;
+
+export type AdviceChunk = Advice;
+export const readAdviceChunk: Reader<AdviceChunk> = readAdvice;
+
+export type CostsChunk = Costs;
+export const readCostsChunk: Reader<CostsChunk> = readCosts;
 
 export type Confidence = "proven" | "likely" | "unknown";
 export const CONFIDENCES: Record<Confidence, string> = {

@@ -1,6 +1,6 @@
 /** The read-only editor that every code pane is made of. */
 
-import { EditorState, type Extension, RangeSetBuilder, StateEffect, StateField, Text } from "@codemirror/state";
+import { Compartment, EditorState, type Extension, RangeSetBuilder, StateEffect, StateField, Text } from "@codemirror/state";
 import { Decoration, type DecorationSet, EditorView, WidgetType, drawSelection, lineNumbers } from "@codemirror/view";
 import { languageOf } from "./languages";
 import { copyText } from "./parts";
@@ -87,12 +87,17 @@ export function showText(text: string): Shown {
 
 export interface EditorOptions {
   label: string;
-  language: string;
   labels: string[] | null;
 }
 
-/** What read-only editors have in common, in panes and in diffs. */
-export function readOnly(options: EditorOptions): Extension {
+/** Colours come after the text has been painted: they take longer than all the rest. */
+const colours = new Compartment();
+
+export function addColours(view: EditorView, language: string): void {
+  view.dispatch({ effects: colours.reconfigure(languageOf(language)) });
+}
+
+function readOnly(options: EditorOptions): Extension {
   const { labels } = options;
   return [
     EditorState.readOnly.of(true),
@@ -100,13 +105,14 @@ export function readOnly(options: EditorOptions): Extension {
     EditorView.contentAttributes.of({ tabindex: "0", "aria-label": options.label, "aria-readonly": "true" }),
     lineNumbers({ formatNumber: (line) => (labels ? (labels[line - 1] ?? "") : String(line)) }),
     drawSelection(),
-    languageOf(options.language),
+    colours.of([]),
     look,
   ];
 }
 
-export function paneState(shown: Shown, options: EditorOptions, extra: Extension): EditorState {
-  return EditorState.create({ doc: shown.document, extensions: [readOnly(options), marked, shown.cuts, extra] });
+export function paneState(shown: Shown, options: EditorOptions, marks: Marks, extra: Extension): EditorState {
+  const decorated = marked.init(({ doc }) => markLines(doc, marks));
+  return EditorState.create({ doc: shown.document, extensions: [readOnly(options), decorated, shown.cuts, extra] });
 }
 
 /** Scroll without moving anything around the editor. */
@@ -121,7 +127,7 @@ export function revealLine(view: EditorView, line: number): void {
 
 const look = EditorView.theme({
   "&": { height: "100%", color: "var(--text)", backgroundColor: "transparent", fontSize: "12px" },
-  "&.cm-focused": { outline: "2px solid var(--focus)", outlineOffset: "-2px" },
+  "&:focus-within, &.cm-focused": { outline: "2px solid var(--focus)", outlineOffset: "-2px" },
   ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "18px", overflow: "auto" },
   ".cm-content": { padding: "4px 0", caretColor: "transparent" },
   ".cm-line": { padding: "0 8px 0 6px" },

@@ -1,18 +1,13 @@
 /** Where the boxes and lines of the scheduler graph go. */
 
-import { Graph, layout } from "@dagrejs/dagre";
 import type { Schedule, ScheduleEdge, ScheduleGroup, ScheduleNode } from "./contract";
-import { inLayers } from "./layers";
+import { type Link, inLayers } from "./layers";
 import { brief, bytes } from "./text";
 
 export const NODE_HEIGHT = 42;
 const MEMBER_GAP = 26;
 const GROUP_PADDING = 14;
 const GROUP_TITLE = 18;
-
-// Nodes and edges together: beyond these numbers the engine takes too long to wait for.
-const ENGINE_LIMIT = 260;
-const STACK_LIMIT = 500;
 
 export interface Point {
   x: number;
@@ -57,15 +52,20 @@ export function nodeWidth(node: ScheduleNode): number {
 
 /** With groups each fused kernel is a box around its nodes, without them nothing is fused yet. */
 export function arrange(schedule: Schedule, grouped: boolean): Picture {
-  const groups = grouped ? groupsWithMembers(schedule) : [];
-  try {
-    if (schedule.nodes.length + schedule.edges.length <= ENGINE_LIMIT) return withEngine(schedule, groups);
-    const units = unitsOf(schedule, groups);
-    if (units.length + schedule.edges.length <= STACK_LIMIT) return inStacks(schedule, units);
-  } catch {
-    // A graph that the engine cannot cope with is still drawn.
-  }
-  return inLayers(schedule, groups);
+  const units = unitsOf(schedule, grouped ? groupsWithMembers(schedule) : []);
+  const home = new Map<string, number>();
+  units.forEach((unit, place) => unit.members.forEach((member) => home.set(member.id, place)));
+  const { links, linkOf } = linksOf(schedule, home);
+  const { width, height, boxes, bends } = inLayers(units.map(unitSize), links);
+  const nodes = units.flatMap((unit, place) => placeMembers(unit, boxes[place]!));
+  const placed = new Map(nodes.map((one) => [one.node.id, { ...one, unit: boxes[home.get(one.node.id)!]! }]));
+  return {
+    width,
+    height,
+    nodes,
+    edges: schedule.edges.map((edge, place) => joined(edge, placed, bends[linkOf[place]!] ?? [])),
+    groups: units.flatMap(({ group }, place) => (group ? [{ group, ...boxes[place]! }] : [])),
+  };
 }
 
 function groupsWithMembers(schedule: Schedule): ScheduleGroup[] {
@@ -78,94 +78,36 @@ function groupsWithMembers(schedule: Schedule): ScheduleGroup[] {
   });
 }
 
-function emptyGraph(): Graph {
-  const graph = new Graph({ compound: true, multigraph: true });
-  graph.setGraph({ rankdir: "TB", nodesep: 28, ranksep: 44, edgesep: 14, marginx: 20, marginy: 20 });
-  graph.setDefaultEdgeLabel(() => ({}));
-  return graph;
-}
-
-// A group and a node may have the same name.
-const groupKey = (group: ScheduleGroup): string => `group ${group.id}`;
-
-function withEngine(schedule: Schedule, groups: ScheduleGroup[]): Picture {
-  const graph = emptyGraph();
-  for (const node of schedule.nodes) graph.setNode(node.id, { width: nodeWidth(node), height: NODE_HEIGHT });
-  for (const group of groups) {
-    graph.setNode(groupKey(group), {});
-    for (const member of group.members) graph.setParent(member, groupKey(group));
-  }
-  schedule.edges.forEach((edge, place) => {
-    graph.setEdge(edge.writer, edge.reader, { width: 48, height: 14, labelpos: "c" }, String(place));
-  });
-  layout(graph);
-  const box = (name: string): Box => boxOf(graph, name);
-  return {
-    ...sizeOf(graph),
-    nodes: schedule.nodes.map((node) => ({ node, ...box(node.id) })),
-    edges: schedule.edges.map((edge, place) => laidEdge(graph, edge, place)),
-    groups: groups.map((group) => ({ group, ...box(groupKey(group)) })),
-  };
-}
-
-function boxOf(graph: Graph, name: string): Box {
-  const { x, y, width, height } = graph.node(name) as unknown as Box;
-  return { x, y, width, height };
-}
-
-function sizeOf(graph: Graph): { width: number; height: number } {
-  const { width = 0, height = 0 } = graph.graph() as { width?: number; height?: number };
-  return { width, height };
-}
-
-function laidEdge(graph: Graph, edge: ScheduleEdge, place: number): PlacedEdge {
-  const laid = graph.edge(edge.writer, edge.reader, String(place)) as unknown as Point & { points: Point[] };
-  return { edge, points: laid.points, label: { x: laid.x, y: laid.y, text: bytes(edge.bytes) } };
-}
-
-/** One box for the engine: a fused group, or a node on its own. */
+/** One box of the arrangement: a fused group, or a node on its own. */
 interface Unit {
-  name: string;
   group: ScheduleGroup | null;
   members: ScheduleNode[];
 }
 
+/** In the order of the nodes. */
 function unitsOf(schedule: Schedule, groups: ScheduleGroup[]): Unit[] {
   const byName = new Map(schedule.nodes.map((node) => [node.id, node]));
-  const grouped = new Set(groups.flatMap((group) => group.members));
-  const fused = groups.map((group) => ({
-    name: groupKey(group),
-    group,
-    members: group.members.flatMap((member) => byName.get(member) ?? []),
-  }));
-  const alone = schedule.nodes.filter((node) => !grouped.has(node.id));
-  return [...fused, ...alone.map((node) => ({ name: node.id, group: null, members: [node] }))];
+  const groupOf = new Map(groups.flatMap((group) => group.members.map((member) => [member, group] as const)));
+  return schedule.nodes.flatMap((node): Unit[] => {
+    const group = groupOf.get(node.id);
+    if (!group) return [{ group: null, members: [node] }];
+    if (group.members[0] !== node.id) return [];
+    return [{ group, members: group.members.map((member) => byName.get(member)!) }];
+  });
 }
 
-/** Large graphs: the engine places whole groups, and the nodes of a group stand below each other. */
-function inStacks(schedule: Schedule, units: Unit[]): Picture {
-  const graph = emptyGraph();
-  const home = new Map<string, string>();
-  for (const unit of units) {
-    graph.setNode(unit.name, unitSize(unit));
-    for (const member of unit.members) home.set(member.id, unit.name);
-  }
-  for (const edge of schedule.edges) {
+/** Links between units, each once, and the link of each edge: -1 inside of a unit. */
+function linksOf(schedule: Schedule, home: Map<string, number>): { links: Link[]; linkOf: number[] } {
+  const known = new Map<string, number>();
+  const links: Link[] = [];
+  const linkOf = schedule.edges.map((edge) => {
     const [from, to] = [home.get(edge.writer)!, home.get(edge.reader)!];
-    if (from !== to) graph.setEdge(from, to, {});
-  }
-  layout(graph);
-  const nodes = units.flatMap((unit) => placeMembers(unit, boxOf(graph, unit.name)));
-  const placed = new Map(nodes.map((one) => [one.node.id, one]));
-  return {
-    ...sizeOf(graph),
-    nodes,
-    edges: schedule.edges.map((edge) => {
-      const laid = graph.edge(home.get(edge.writer)!, home.get(edge.reader)!) as unknown as { points: Point[] } | undefined;
-      return joined(edge, placed, (laid?.points ?? []).slice(1, -1));
-    }),
-    groups: units.flatMap(({ group, name }) => (group ? [{ group, ...boxOf(graph, name) }] : [])),
-  };
+    if (from === to) return -1;
+    const key = `${from} ${to}`;
+    if (!known.has(key)) known.set(key, links.push({ from, to }) - 1);
+    return known.get(key)!;
+  });
+  return { links, linkOf };
 }
 
 function unitSize({ group, members }: Unit): { width: number; height: number } {
@@ -175,6 +117,7 @@ function unitSize({ group, members }: Unit): { width: number; height: number } {
   return { width: width + 4 * GROUP_PADDING, height: height + 2 * GROUP_PADDING + GROUP_TITLE };
 }
 
+/** The nodes of a group stand below each other. */
 function placeMembers({ group, members }: Unit, box: Box): PlacedNode[] {
   const top = box.y - box.height / 2 + (group ? GROUP_PADDING + GROUP_TITLE : 0);
   return members.map((node, place) => ({
@@ -186,15 +129,52 @@ function placeMembers({ group, members }: Unit, box: Box): PlacedNode[] {
   }));
 }
 
-/** A line between two placed nodes, through given points. */
-export function joined(edge: ScheduleEdge, placed: Map<string, PlacedNode>, through: Point[] = []): PlacedEdge {
+/** A node, and the box of its unit. */
+interface Member extends PlacedNode {
+  unit: Box;
+}
+
+/** A line between two placed nodes, through given points; in a stack it goes around other nodes. */
+function joined(edge: ScheduleEdge, placed: Map<string, Member>, through: Point[]): PlacedEdge {
   const from = placed.get(edge.writer)!;
   const to = placed.get(edge.reader)!;
   const start = { x: from.x, y: from.y + NODE_HEIGHT / 2 };
   const end = { x: to.x, y: to.y - NODE_HEIGHT / 2 };
-  const middle = through[Math.floor(through.length / 2)] ?? { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };
-  // In a stack, a line that passes other nodes goes around them.
-  const skips = through.length === 0 && from.x === to.x && Math.abs(to.y - from.y) > NODE_HEIGHT + 2 * MEMBER_GAP;
-  const around = skips ? [{ x: from.x - from.width / 2 - GROUP_PADDING, y: middle.y }] : through;
-  return { edge, points: [start, ...around, end], label: { ...(around[0] ?? middle), text: bytes(edge.bytes) } };
+  const around = from.unit === to.unit ? beside(from, to) : [...wayOut(from), ...through, ...wayIn(to)];
+  const middle = { x: (start.x + end.x) / 2, y: (start.y + end.y) / 2 };
+  const label = around[Math.floor(around.length / 2)] ?? middle;
+  return { edge, points: [start, ...around, end], label: { ...label, text: bytes(edge.bytes) } };
+}
+
+/** Left of all nodes of a stack. */
+function lane({ unit }: Member): number {
+  return unit.x - unit.width / 2 + GROUP_PADDING;
+}
+
+const HALF_GAP = MEMBER_GAP / 2;
+
+function beside(from: Member, to: Member): Point[] {
+  if (Math.abs(to.y - from.y) <= NODE_HEIGHT + 2 * MEMBER_GAP) return [];
+  return [
+    { x: lane(from), y: from.y + NODE_HEIGHT / 2 + HALF_GAP },
+    { x: lane(to), y: to.y - NODE_HEIGHT / 2 - HALF_GAP },
+  ];
+}
+
+function wayOut(from: Member): Point[] {
+  const bottom = from.unit.y + from.unit.height / 2;
+  if (bottom - from.y <= NODE_HEIGHT + MEMBER_GAP) return [];
+  return [
+    { x: lane(from), y: from.y + NODE_HEIGHT / 2 + HALF_GAP },
+    { x: lane(from), y: bottom },
+  ];
+}
+
+function wayIn(to: Member): Point[] {
+  const top = to.unit.y - to.unit.height / 2;
+  if (to.y - top <= NODE_HEIGHT + MEMBER_GAP + GROUP_TITLE) return [];
+  return [
+    { x: lane(to), y: top },
+    { x: lane(to), y: to.y - NODE_HEIGHT / 2 - HALF_GAP },
+  ];
 }

@@ -1,13 +1,5 @@
 /** Tables that sort, filter and hold any number of rows. */
 
-import {
-  type ColumnDef,
-  type SortingState,
-  createTable,
-  getCoreRowModel,
-  getFilteredRowModel,
-  getSortedRowModel,
-} from "@tanstack/table-core";
 import type { ComponentChildren, JSX, RefObject } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Empty } from "./parts";
@@ -15,6 +7,9 @@ import { amount, brief, plural } from "./text";
 import { useRows } from "./virtual";
 
 const ROW_HEIGHT = 30;
+
+/** What the rows are sorted by; null for the order in which they came. */
+type Sorting = { id: string; desc: boolean } | null;
 
 export interface Column<Row> {
   id: string;
@@ -35,7 +30,7 @@ interface Properties<Row> {
   columns: Column<Row>[];
   filter?: string;
   onFilter?: (text: string) => void;
-  sortedBy?: { id: string; desc: boolean };
+  sortedBy?: Sorting;
   onOpen?: (row: Row) => void;
   chosen?: (row: Row) => boolean;
   controls?: ComponentChildren;
@@ -48,7 +43,7 @@ const COLLATOR = new Intl.Collator("en", { numeric: true, sensitivity: "base" })
 export function DataTable<Row>(properties: Properties<Row>): JSX.Element {
   const { label, rows, filter = "" } = properties;
   const columns = useMemo(() => filledColumns(properties.columns, rows), [properties.columns, rows]);
-  const [sorting, setSorting] = useState<SortingState>(properties.sortedBy ? [properties.sortedBy] : []);
+  const [sorting, setSorting] = useState<Sorting>(properties.sortedBy ?? null);
   const found = useMemo(() => arrange(rows, columns, filter, sorting), [rows, columns, filter, sorting]);
   return (
     <section class="table" aria-label={label}>
@@ -86,31 +81,25 @@ function filledColumns<Row>(columns: Column<Row>[], rows: Row[]): Column<Row>[] 
   return columns.filter((column) => !column.optional || rows.some((row) => filled(column.value(row))));
 }
 
-function arrange<Row>(rows: Row[], columns: Column<Row>[], filter: string, sorting: SortingState): Row[] {
+function arrange<Row>(rows: Row[], columns: Column<Row>[], filter: string, sorting: Sorting): Row[] {
   const words = filter.toLowerCase().split(/\s+/).filter(Boolean);
-  const definitions: ColumnDef<Row>[] = columns.map((column) => ({
-    id: column.id,
-    accessorFn: (row: Row) => column.value(row) ?? undefined,
-    sortUndefined: "last",
-    sortingFn: (left, right, id) => compare(left.getValue(id), right.getValue(id)),
-  }));
-  const table = createTable<Row>({
-    data: rows,
-    columns: definitions,
-    state: { sorting, globalFilter: filter, columnPinning: { left: [], right: [] } },
-    onStateChange: () => undefined,
-    renderFallbackValue: null,
-    enableGlobalFilter: true,
-    getColumnCanGlobalFilter: (column) => column.id === columns[0]?.id,
-    globalFilterFn: (row) => matches(row.original, columns, words),
-    getCoreRowModel: getCoreRowModel(),
-    getFilteredRowModel: getFilteredRowModel(),
-    getSortedRowModel: getSortedRowModel(),
-  });
-  return table.getRowModel().rows.map((row) => row.original);
+  const found = words.length ? rows.filter((row) => matches(row, columns, words)) : rows;
+  const column = columns.find((one) => one.id === sorting?.id);
+  return column ? sorted(found, column, sorting!.desc) : found;
 }
 
-function compare(left: unknown, right: unknown): number {
+/** Rows without a value come last, whichever way is asked for. */
+function sorted<Row>(rows: Row[], column: Column<Row>, desc: boolean): Row[] {
+  const keyed = rows.map((row) => ({ row, value: column.value(row) }));
+  const sign = desc ? -1 : 1;
+  keyed.sort((left, right) => {
+    if (left.value === null || right.value === null) return Number(left.value === null) - Number(right.value === null);
+    return sign * compare(left.value, right.value);
+  });
+  return keyed.map(({ row }) => row);
+}
+
+function compare(left: string | number, right: string | number): number {
   if (typeof left === "number" && typeof right === "number") return left - right;
   return COLLATOR.compare(String(left), String(right));
 }
@@ -123,8 +112,8 @@ function matches<Row>(row: Row, columns: Column<Row>[], words: string[]): boolea
 interface BodyProperties<Row> {
   properties: Properties<Row>;
   found: Row[];
-  sorting: SortingState;
-  setSorting: (sorting: SortingState) => void;
+  sorting: Sorting;
+  setSorting: (sorting: Sorting) => void;
 }
 
 function Body<Row>({ properties, found, sorting, setSorting }: BodyProperties<Row>): JSX.Element {
@@ -231,18 +220,18 @@ function Space({ height, columns }: { height: number; columns: number }): JSX.El
 
 interface HeadingProperties<Row> {
   column: Column<Row>;
-  sorting: SortingState;
-  setSorting: (sorting: SortingState) => void;
+  sorting: Sorting;
+  setSorting: (sorting: Sorting) => void;
 }
 
 function Heading<Row>({ column, sorting, setSorting }: HeadingProperties<Row>): JSX.Element {
-  const sorted = sorting[0]?.id === column.id ? sorting[0] : null;
+  const sorted = sorting?.id === column.id ? sorting : null;
   const order = sorted ? (sorted.desc ? "descending" : "ascending") : "none";
   // Of numbers the largest are wanted first, of names the beginning of the alphabet.
   const first = column.numeric ?? false;
-  const next = (): SortingState => {
-    if (!sorted) return [{ id: column.id, desc: first }];
-    return sorted.desc === first ? [{ id: column.id, desc: !first }] : [];
+  const next = (): Sorting => {
+    if (!sorted) return { id: column.id, desc: first };
+    return sorted.desc === first ? { id: column.id, desc: !first } : null;
   };
   return (
     <th scope="col" aria-sort={order} class={column.numeric ? "numeric" : ""}>

@@ -98,3 +98,27 @@ export function table<Row>(read: Reader<Row>): Reader<Row[]> {
     return items(rows).map((row) => read(Object.fromEntries(items(row).map((one, place) => [names[place], one]))));
   };
 }
+
+/** Rows whose values are written once per column: a row holds their places. */
+export function sharedTable<Row extends object>(read: Reader<Row>): Reader<Row[]> {
+  return (value) => {
+    const { columns, values, rows } = record(value);
+    const empty = read({});
+    const names = items(columns).map(text);
+    // What rows share is read once, and is the same object in all of them.
+    const shared = names.map((name, column) =>
+      name in empty ? items(items(values)[column]).map((one) => (read({ [name]: one }) as Raw)[name]) : [],
+    );
+    // Plain loops: this is done for each of hundreds of thousands of values.
+    return items(rows).map((raw) => {
+      const row = { ...empty } as Raw;
+      const places = items(raw);
+      for (let column = 0; column < names.length; column += 1) {
+        const place = places[column];
+        const found = typeof place === "number" ? shared[column]![place] : undefined;
+        if (found !== undefined) row[names[column]!] = found;
+      }
+      return row as Row;
+    });
+  };
+}

@@ -1,15 +1,10 @@
 /** A picture that can be moved, zoomed and walked through with the keyboard. */
 
 import type { JSX } from "preact";
-import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
-import { type Picture, type PlacedEdge, type PlacedGroup, type PlacedNode, nodeTitle } from "../layout";
-import { brief, bytes } from "../text";
-
-interface View {
-  x: number;
-  y: number;
-  scale: number;
-}
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import type { Picture } from "../layout";
+import { type Frame, type View, areaInSight } from "../sight";
+import { DrawnGraph, OutlinedGraph } from "./drawn_graph";
 
 interface Properties {
   picture: Picture;
@@ -17,6 +12,8 @@ interface Properties {
   onChoose: (id: string | null) => void;
 }
 
+/** Below this scale text cannot be read: only shapes are drawn, however many there are. */
+const FAR = 0.3;
 const SMALLEST = 0.04;
 const LARGEST = 3;
 const LEGIBLE = 0.8;
@@ -29,6 +26,8 @@ export function Drawing({ picture, chosen, onChoose }: Properties): JSX.Element 
   useLayoutEffect(() => fit(LEGIBLE), [picture]);
   useReveal(picture, chosen, svg, setView);
   const gestures = useGestures(svg, view, setView);
+  const frame = useFrame(svg);
+  const Shown = view.scale < FAR ? OutlinedGraph : DrawnGraph;
   const zoom = (factor: number): void => {
     const { width, height } = svg.current!.getBoundingClientRect();
     setView((old) => zoomed(old, factor, width / 2, height / 2));
@@ -55,18 +54,33 @@ export function Drawing({ picture, chosen, onChoose }: Properties): JSX.Element 
       <svg ref={svg} role="group" aria-label="Scheduler graph" {...gestures}>
         <Arrowheads />
         <g transform={`translate(${view.x} ${view.y}) scale(${view.scale})`}>
-          <Content picture={picture} chosen={chosen} onChoose={onChoose} />
+          <Shown picture={picture} area={areaInSight(view, frame)} chosen={chosen} onChoose={onChoose} />
         </g>
       </svg>
     </div>
   );
 }
 
+/** The size of the drawing on the screen. */
+function useFrame(svg: { current: SVGSVGElement | null }): Frame {
+  const [frame, setFrame] = useState<Frame>({ width: 0, height: 0 });
+  useLayoutEffect(() => {
+    const measure = (): void => setFrame({ width: svg.current!.clientWidth, height: svg.current!.clientHeight });
+    measure();
+    const observer = new ResizeObserver(measure);
+    observer.observe(svg.current!);
+    return () => observer.disconnect();
+  }, []);
+  return frame;
+}
+
 function fitted(picture: Picture, frame: DOMRect, least: number): View {
   const share = Math.min(frame.width / picture.width, frame.height / picture.height, 1.1);
   const scale = Number.isFinite(share) ? Math.max(share * 0.96, least) : 1;
+  // What is too wide begins at its first node.
+  const middle = picture.width * scale > frame.width ? (picture.nodes[0]?.x ?? 0) : picture.width / 2;
   return {
-    x: (frame.width - picture.width * scale) / 2,
+    x: frame.width / 2 - middle * scale,
     y: Math.max((frame.height - picture.height * scale) / 2, 6),
     scale,
   };
@@ -146,151 +160,4 @@ function Arrowheads(): JSX.Element {
       </marker>
     </defs>
   );
-}
-
-/** Drawn once; moving and zooming change only what is around it. */
-function Content({ picture, chosen, onChoose }: Properties): JSX.Element {
-  const lines = useMemo(
-    () => (
-      <>
-        {picture.groups.map((placed) => (
-          <GroupBox key={placed.group.id} placed={placed} />
-        ))}
-        {picture.edges.map((placed, place) => (
-          <EdgeLine key={place} placed={placed} />
-        ))}
-        {picture.groups.map((placed) => (
-          <GroupName key={placed.group.id} placed={placed} />
-        ))}
-      </>
-    ),
-    [picture],
-  );
-  const stop = [...chosen][0] ?? picture.nodes[0]?.node.id;
-  return (
-    <>
-      {lines}
-      {picture.nodes.map((placed) => (
-        <NodeBox
-          key={placed.node.id}
-          placed={placed}
-          chosen={chosen.has(placed.node.id)}
-          reachable={placed.node.id === stop}
-          onChoose={onChoose}
-          onStep={(key) => step(picture, placed, key, onChoose)}
-        />
-      ))}
-    </>
-  );
-}
-
-/** Arrow keys lead along edges, and to the neighbour at the same height. */
-function step(picture: Picture, placed: PlacedNode, key: string, onChoose: (id: string) => void): boolean {
-  const target = neighbour(picture, placed, key);
-  if (!target) return key.startsWith("Arrow");
-  onChoose(target);
-  window.requestAnimationFrame(() => document.querySelector<SVGGElement>(".node[tabindex='0']")?.focus());
-  return true;
-}
-
-function neighbour(picture: Picture, placed: PlacedNode, key: string): string | undefined {
-  const { id } = placed.node;
-  if (key === "ArrowDown") return picture.edges.find(({ edge }) => edge.writer === id)?.edge.reader;
-  if (key === "ArrowUp") return picture.edges.find(({ edge }) => edge.reader === id)?.edge.writer;
-  const sign = { ArrowLeft: -1, ArrowRight: 1 }[key];
-  if (!sign) return undefined;
-  const beside = picture.nodes.filter((one) => sign * (one.x - placed.x) > 0);
-  const distance = (one: PlacedNode): number => Math.abs(one.x - placed.x) + 4 * Math.abs(one.y - placed.y);
-  return beside.sort((left, right) => distance(left) - distance(right))[0]?.node.id;
-}
-
-function GroupBox({ placed }: { placed: PlacedGroup }): JSX.Element {
-  const { group, x, y, width, height } = placed;
-  return (
-    <g class="group">
-      <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx="8" />
-      <title>{brief(`${group.kind} ${group.id} ${group.kernel}`)}</title>
-    </g>
-  );
-}
-
-/** Above the lines, so that it can be read. */
-function GroupName({ placed }: { placed: PlacedGroup }): JSX.Element {
-  const { group, x, y, width, height } = placed;
-  return (
-    <text class="group-name" x={x - width / 2 + 6} y={y - height / 2 + 13}>
-      {brief(group.kernel || group.id, Math.max(Math.floor(width / 6.7) - 3, 8))}
-    </text>
-  );
-}
-
-function EdgeLine({ placed }: { placed: PlacedEdge }): JSX.Element {
-  const { edge, points, label } = placed;
-  return (
-    <g class={`edge ${edge.inside ? "inside" : ""}`}>
-      <path d={curve(points)} marker-end="url(#arrow)" />
-      {label.text && (
-        <text x={label.x} y={label.y + 3} text-anchor="middle">
-          {label.text}
-        </text>
-      )}
-      <title>{brief(`${edge.buffer}: ${edge.writer} to ${edge.reader}, ${bytes(edge.bytes) || "bytes unknown"}`)}</title>
-    </g>
-  );
-}
-
-function curve(points: { x: number; y: number }[]): string {
-  const [first, ...rest] = points;
-  if (!first) return "";
-  let path = `M${first.x} ${first.y}`;
-  for (let place = 0; place < rest.length; place += 1) {
-    const point = rest[place]!;
-    const next = rest[place + 1];
-    if (!next) path += ` L${point.x} ${point.y}`;
-    else path += ` Q${point.x} ${point.y} ${(point.x + next.x) / 2} ${(point.y + next.y) / 2}`;
-  }
-  return path;
-}
-
-interface NodeProperties {
-  placed: PlacedNode;
-  chosen: boolean;
-  reachable: boolean;
-  onChoose: (id: string) => void;
-  onStep: (key: string) => boolean;
-}
-
-function NodeBox({ placed, chosen, reachable, onChoose, onStep }: NodeProperties): JSX.Element {
-  const { node, x, y, width, height } = placed;
-  const note = [brief(node.id, 34), bytes(node.bytes)].filter(Boolean).join(", ");
-  const onKeyDown = (event: KeyboardEvent): void => {
-    if (event.key === "Enter" || event.key === " ") onChoose(node.id);
-    else if (!onStep(event.key)) return;
-    event.preventDefault();
-  };
-  return (
-    <g
-      class={`node ${kindClass(node.kind)} ${chosen ? "chosen" : ""}`}
-      role="button"
-      tabindex={reachable ? 0 : -1}
-      aria-pressed={chosen}
-      data-node={node.id}
-      onClick={() => onChoose(node.id)}
-      onKeyDown={onKeyDown}
-    >
-      <rect x={x - width / 2} y={y - height / 2} width={width} height={height} rx="5" />
-      <text class="node-title" x={x} y={y - 3} text-anchor="middle">
-        {nodeTitle(node)}
-      </text>
-      <text class="node-note" x={x} y={y + 13} text-anchor="middle">
-        {note}
-      </text>
-      <title>{brief(`${node.kind} ${node.id}\n${node.operations.join(", ")}`)}</title>
-    </g>
-  );
-}
-
-function kindClass(kind: string): string {
-  if (/extern|fallback/i.test(kind)) return "extern";
-  return /nop/i.test(kind) ? "nop" : "";
 }

@@ -125,8 +125,16 @@ function fits(row: Decision, outcome: string, graph: string, node: string): bool
 /** Why a pair is not one kernel: numbers and names differ between pairs of one cause. */
 function causeOf(row: Decision): string {
   if (row.outcome === "fused") return "";
-  return row.reason.replace(/\b(?:op|buf)\w*\d\w*\b/g, "…").replace(/\d[\d,.]*/g, "N") || "no reason recorded";
+  let cause = CAUSES.get(row.reason);
+  if (cause === undefined) {
+    cause = row.reason.replace(/\b(?:op|buf)\w*\d\w*\b/g, "…").replace(/\d[\d,.]*/g, "N") || "no reason recorded";
+    CAUSES.set(row.reason, cause);
+  }
+  return cause;
 }
+
+/** Thousands of pairs have the same reason. */
+const CAUSES = new Map<string, string>();
 
 export interface Cause {
   name: string;

@@ -1,7 +1,7 @@
 /** The operations of a graph as a list, and the keys that walk over it. */
 
 import type { JSX } from "preact";
-import { useEffect, useMemo } from "preact/hooks";
+import { useEffect, useMemo, useRef } from "preact/hooks";
 import type { LinkedPanes } from "../chunks";
 import type { Operation } from "../contract";
 import { Listbox } from "../listbox";
@@ -97,18 +97,22 @@ function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selectio
 
 /** j and k walk over the operations from anywhere in the view that is no field to type in. */
 export function useOperationKeys(chunk: LinkedPanes, selection: Selection): void {
-  const current = selection.operations[0] ?? -1;
+  const current = useRef(-1);
+  current.current = selection.operations[0] ?? -1;
   useEffect(() => {
     const onKeyDown = (event: KeyboardEvent): void => {
       if (isTyping(event) || event.ctrlKey || event.metaKey || event.altKey) return;
       const step = { j: 1, k: -1 }[event.key];
       if (!step || chunk.operations.length === 0) return;
-      const next = current < 0 ? 0 : Math.min(Math.max(current + step, 0), chunk.operations.length - 1);
+      const from = current.current;
+      const next = from < 0 ? 0 : Math.min(Math.max(from + step, 0), chunk.operations.length - 1);
+      // The next key may come before this choice has been drawn.
+      current.current = next;
       chooseOperation(chunk.operations[next]!);
     };
     window.addEventListener("keydown", onKeyDown);
     return () => window.removeEventListener("keydown", onKeyDown);
-  }, [chunk, current]);
+  }, [chunk]);
 }
 
 export function isTyping(event: KeyboardEvent): boolean {

@@ -65,7 +65,7 @@ function Shown({ index, profile, route }: { index: Index; profile: Profile; rout
           sortedBy={{ id: "lost", desc: true }}
           onOpen={(row) => row.graph !== null && go("explorer", { graph: row.graph, kernel: row.id })}
           empty="No kernel matches."
-          minWidth={1100}
+          minWidth={1900}
         />
       </section>
       <ul class="notes">
@@ -85,28 +85,28 @@ function Shown({ index, profile, route }: { index: Index; profile: Profile; rout
 }
 
 function kernelColumns(index: Index): Column<ProfiledKernel>[] {
-  const timed = (id: string, title: string, value: (row: ProfiledKernel) => number | null): Column<ProfiledKernel> => ({
-    id, title, width: 10, numeric: true, value, show: (row) => duration(value(row)),
+  const timed = (id: string, title: string, width: number, value: (row: ProfiledKernel) => number | null): Column<ProfiledKernel> => ({
+    id, title, width, numeric: true, value, show: (row) => duration(value(row)),
   });
   return [
-    { id: "name", title: "Kernel", width: 26, value: (row) => row.name },
-    timed("lost", "Lost, modelled", (row) => row.lost),
-    timed("median", "One call", (row) => row.median),
+    { id: "name", title: "Kernel", width: 28, value: (row) => row.name },
+    timed("lost", "Lost, modelled", 14, (row) => row.lost),
+    timed("median", "One call", 10, (row) => row.median),
     {
       id: "spread",
       title: "Quartiles",
-      width: 14,
+      width: 17,
       value: (row) => row.high - row.low,
       show: (row) => `${duration(row.low)} to ${duration(row.high)}`,
     },
-    { id: "calls", title: "Calls", width: 7, numeric: true, value: (row) => row.calls },
-    timed("total", "All calls", (row) => row.total),
-    timed("floor", "Floor, modelled", (row) => row.floor),
+    { id: "calls", title: "Calls", width: 8, numeric: true, value: (row) => row.calls },
+    timed("total", "All calls", 10, (row) => row.total),
+    timed("floor", "Floor, modelled", 14, (row) => row.floor),
     { id: "limit", title: "Limited by", width: 11, value: (row) => row.limit },
     {
       id: "bytes",
       title: "Bytes, modelled",
-      width: 10,
+      width: 15,
       numeric: true,
       value: (row) => row.bytes,
       show: (row) => bytes(row.bytes),
@@ -114,7 +114,7 @@ function kernelColumns(index: Index): Column<ProfiledKernel>[] {
     {
       id: "flops",
       title: "Operations, modelled",
-      width: 12,
+      width: 18,
       numeric: true,
       value: (row) => row.flops,
       show: (row) => decimal(row.flops),

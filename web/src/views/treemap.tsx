@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import type { ModuleKernel } from "../contract";
 import { type Cost, type ModuleNode, groupAlike, isMeasured } from "../modules";
 import { address } from "../route";
-import { brief, bytes, duration, plural } from "../text";
+import { amount, brief, bytes, duration, plural } from "../text";
 import { type Rectangle, squarify } from "../treemap";
 
 const WIDTH = 1000;
@@ -13,6 +13,8 @@ const TITLE = 17;
 const EDGE = 2;
 /** Smaller ones would be no more than a line. */
 const LEAST = 6;
+/** In one module: more could be told apart neither by eye nor by Tab key. */
+const MOST_TILES = 40;
 
 interface Tile {
   title: string;
@@ -36,7 +38,7 @@ export function RunTreemap({ roots }: { roots: ModuleNode[] }): JSX.Element | nu
       role="group"
       aria-label={`Modules and their kernels, by ${what}`}
     >
-      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height: HEIGHT }} total={total} />
+      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height: HEIGHT }} scale={{ total, measured }} />
     </svg>
   );
 }
@@ -105,21 +107,44 @@ export function told(cost: Cost, measured: boolean): string {
   return measured ? `${duration(cost.seconds)}, measured` : `at least ${bytes(cost.bytes)}, modelled`;
 }
 
-function Tiles({ tiles, room, total }: { tiles: Tile[]; room: Rectangle; total: number }): JSX.Element {
-  const placed = squarify(tiles.map((tile) => tile.value), room);
+/** What the areas stand for. */
+interface Scale {
+  total: number;
+  measured: boolean;
+}
+
+/** The largest, and all others as one that leads to the table of kernels. */
+function largest(tiles: Tile[], measured: boolean): Tile[] {
+  if (tiles.length <= MOST_TILES) return tiles;
+  const rest = tiles.slice(MOST_TILES - 1);
+  const value = rest.reduce((sum, tile) => sum + tile.value, 0);
+  const more = {
+    title: `${amount(rest.length)} more`,
+    about: `${amount(rest.length)} more, each smaller than those shown: ${told({ seconds: value, bytes: value }, measured)}`,
+    link: address("kernels"),
+    value,
+    hue: 0,
+    inner: [],
+  };
+  return trim([...tiles.slice(0, MOST_TILES - 1), more]);
+}
+
+function Tiles({ tiles, room, scale }: { tiles: Tile[]; room: Rectangle; scale: Scale }): JSX.Element {
+  const shown = largest(tiles, scale.measured);
+  const placed = squarify(shown.map((tile) => tile.value), room);
   return (
     <>
-      {tiles.map((tile, place) => {
+      {shown.map((tile, place) => {
         const where = placed[place]!;
         if (where.width < LEAST || where.height < LEAST) return null;
-        return <OneTile key={place} tile={tile} where={where} total={total} />;
+        return <OneTile key={place} tile={tile} where={where} scale={scale} />;
       })}
     </>
   );
 }
 
-function OneTile({ tile, where, total }: { tile: Tile; where: Rectangle; total: number }): JSX.Element {
-  const share = `${Math.round((100 * tile.value) / total)} %`;
+function OneTile({ tile, where, scale }: { tile: Tile; where: Rectangle; scale: Scale }): JSX.Element {
+  const share = `${Math.round((100 * tile.value) / scale.total)} %`;
   const room = { x: where.x + EDGE, y: where.y + TITLE, width: where.width - 2 * EDGE, height: where.height - TITLE - EDGE };
   const opens = tile.inner.length > 0 && room.width > 3 * LEAST && room.height > 3 * LEAST;
   const letters = Math.floor((where.width - 8) / 6.6);
@@ -142,7 +167,7 @@ function OneTile({ tile, where, total }: { tile: Tile; where: Rectangle; total: 
           </text>
         )}
       </a>
-      {opens && <Tiles tiles={tile.inner} room={room} total={total} />}
+      {opens && <Tiles tiles={tile.inner} room={room} scale={scale} />}
     </>
   );
 }

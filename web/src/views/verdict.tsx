@@ -2,10 +2,10 @@
 
 import type { JSX } from "preact";
 import { Badge, CopyButton, Sureness } from "../parts";
-import type { Evidence, Reproducer, Verdict, Workaround } from "../contract";
+import type { Evidence, Reproducer, Verdict, Workaround, WrongValue } from "../contract";
 import { address } from "../route";
 import type { Index } from "../schema";
-import { brief, decimal, paragraph } from "../text";
+import { amount, brief, decimal, paragraph } from "../text";
 import { type Place, PlacePanes, culpritPlace, placeAddress } from "./place";
 import { TrailPicture } from "./trail";
 
@@ -36,6 +36,7 @@ export function VerdictSection({ index, verdict }: SectionProperties): JSX.Eleme
       {verdict.partial && <p class="prose">The examination is not complete. This is what was known by then.</p>}
       <CopyRow verdict={verdict} />
       {verdict.culprit.size > 0 && <Culprit culprit={[...verdict.culprit]} place={place} />}
+      <WrongValues values={verdict.values} />
       {place && <PlacePanes index={index} place={place} />}
       <Cures verdict={verdict} />
       {verdict.trail && <TrailPicture trail={verdict.trail} />}
@@ -66,6 +67,42 @@ function Cures({ verdict }: { verdict: Verdict }): JSX.Element {
       {verdict.repro && <ReproducerBlock reproducer={verdict.repro} />}
       {verdict.issue && <CopyBlock title="Issue text" text={verdict.issue} closed />}
     </>
+  );
+}
+
+/** What was computed beside what should have been. */
+function WrongValues({ values }: { values: WrongValue[] }): JSX.Element | null {
+  if (values.length === 0) return null;
+  const exact = values.some((value) => value.float64);
+  return (
+    <table class="values">
+      <caption>One element of each wrong result: the furthest off, or the first that is not finite</caption>
+      <thead>
+        <tr>
+          <th scope="col">Result</th>
+          <th scope="col">Expected, in eager</th>
+          {exact && <th scope="col">In float64</th>}
+          <th scope="col">Actual, compiled</th>
+          <th scope="col">Elements that are wrong</th>
+        </tr>
+      </thead>
+      <tbody>
+        {values.map((value, place) => (
+          <tr key={place}>
+            <th scope="row" class="mono">
+              {brief(value.where, 60)}
+              {value.index.length > 0 && `[${value.index.join(", ")}]`}
+            </th>
+            <td class="mono">{brief(value.expected, 60)}</td>
+            {exact && <td class="mono">{brief(value.float64, 60)}</td>}
+            <td class="mono">{brief(value.actual, 60)}</td>
+            <td>
+              {amount(value.wrong)} of {amount(value.elements)}
+            </td>
+          </tr>
+        ))}
+      </tbody>
+    </table>
   );
 }
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from inductoscope.recording.values import members
+from inductoscope.recording.values import members, objects, real
 
 Event = dict[str, Any]
 
 
 def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> Iterator[Event]:
     """The events; none if no call was kept. `begin` is in microseconds."""
-    graphs = [graph for graph in _items(profile, "graphs") if members(graph.get("usual_call"))]
+    graphs = [graph for graph in objects(profile.get("graphs")) if members(graph.get("usual_call"))]
     if graphs:
         name = "usual calls, measured by profile"
         yield _name("process_name", process, 1, name)
@@ -27,10 +27,10 @@ def measured_calls(profile: Mapping[str, Any], *, process: int, begin: int) -> I
         place = {"ph": "X", "pid": process, "tid": number}
         whole = {"calls": graph.get("calls"), "measured_by": graph.get("measured_by")}
         yield {**place, "name": "call", "cat": "call", **_span(begin, 0.0, call), "args": whole}
-        for kernel in _items(call, "kernels"):
+        for kernel in objects(call.get("kernels")):
             named = {"name": str(kernel.get("kernel") or ""), "cat": "kernel"}
             line = {"wrapper_line": kernel.get("wrapper_line")}
-            start = _real(kernel, "start")
+            start = real(kernel.get("start"))
             yield {**place, **named, **_span(begin, start, kernel), "args": line}
 
 
@@ -40,15 +40,5 @@ def _name(kind: str, process: int, thread: int, name: str) -> Event:
 
 def _span(begin: int, start: float, found: Mapping[str, Any]) -> dict[str, float]:
     """Microseconds with three decimals: a kernel may take less than one."""
-    seconds = max(_real(found, "seconds"), 0.0)
+    seconds = max(real(found.get("seconds")), 0.0)
     return {"ts": round(begin + start * 1e6, 3), "dur": round(seconds * 1e6, 3)}
-
-
-def _items(found: Mapping[str, Any], name: str) -> list[Mapping[str, Any]]:
-    value = found.get(name)
-    return [members(item) for item in value] if isinstance(value, list) else []
-
-
-def _real(found: Mapping[str, Any], name: str) -> float:
-    value = found.get(name)
-    return float(value) if isinstance(value, (int, float)) else 0.0

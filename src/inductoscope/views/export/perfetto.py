@@ -11,9 +11,10 @@ from typing import Any
 from inductoscope.model.entities import Recording
 from inductoscope.model.lanes import Lane, Span
 from inductoscope.model.timeline import Timeline, timeline
-from inductoscope.recording.profile_file import KERNELS, stored_profile
+from inductoscope.recording.profile_file import KERNELS, MEMORY, stored_profile
 from inductoscope.views.export.item import Item
 from inductoscope.views.export.measured_calls import measured_calls
+from inductoscope.views.export.measured_memory import measured_memory
 
 Event = dict[str, Any]
 
@@ -22,7 +23,7 @@ def perfetto(recording: Recording) -> Iterator[Item]:
     """One trace of all processes."""
     yield Item(
         "trace.json",
-        "compile time by process, stage and graph, and measured calls; open in ui.perfetto.dev",
+        "compile time by process, stage and graph, measured calls, memory; open in ui.perfetto.dev",
         lambda: json.dumps(whole_trace(recording)),
     )
 
@@ -33,8 +34,10 @@ def whole_trace(recording: Recording) -> dict[str, Any]:
     data = trace(found)
     events = data["traceEvents"]
     spare = max((event["pid"] for event in events), default=0) + 1
-    profile = stored_profile(Path(recording.path), KERNELS)
-    events += measured_calls(profile, process=spare, begin=round(found.seconds * 1e6))
+    folder, begin = Path(recording.path), round(found.seconds * 1e6)
+    kernels, memory = (stored_profile(folder, kind) for kind in (KERNELS, MEMORY))
+    events += measured_calls(kernels, process=spare, begin=begin)
+    events += measured_memory(memory, process=spare + 1, begin=begin)
     return data
 
 

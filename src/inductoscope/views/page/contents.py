@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Container, Iterable
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.fusion.ledger import ledger
@@ -48,10 +49,11 @@ from inductoscope.views.page.contract import (
     TimelineHead,
 )
 from inductoscope.views.page.kernel_rows import costliest, kernel_rows
+from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.names import named_things
 from inductoscope.views.page.profile_chunk import StoredProfile
-from inductoscope.views.page.profile_contract import ModulesHead, PageTable
+from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -99,6 +101,9 @@ class Contents:
             names="names" if self._graphs else "",
             modules=ModulesHead(chunk="modules" if self._graphs else ""),
             profile=self._profile.head,
+            memory=self._measured.memory,
+            advice=self._measured.advice,
+            costs=self._measured.costs,
         )
 
     @cached_property
@@ -123,14 +128,14 @@ class Contents:
             )
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
-        return {**found, **self.chunks_of_index}
+        return {**found, **self._measured.chunks, **self.chunks_of_index}
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
         """Chunks that the index needs too, so that making both costs no extra."""
         numbers = _numbers(self._recording)
         return {
-            "ledger": lambda: self._ledger,
+            "ledger": lambda: SharedTable.of(LedgerRow, self._ledger),
             "timeline": lambda: run_chunks.timeline_view(self._timeline, numbers),
         }
 
@@ -153,6 +158,10 @@ class Contents:
     @cached_property
     def _profile(self) -> StoredProfile:
         return StoredProfile(self._recording, [graph for _, graph in self._graphs])
+
+    @cached_property
+    def _measured(self) -> StoredMeasurements:
+        return StoredMeasurements(Path(self._recording.path))
 
     @cached_property
     def _timeline(self) -> Timeline:
@@ -235,9 +244,14 @@ def _severity(finding: Finding) -> Severity:
     return "warning" if finding.rule in _SLOW else "error"
 
 
+_MOST_DAMAGE = 20
+
+
 def _notes(recording: Recording) -> tuple[str, ...]:
     """What is missing, and why."""
-    notes = [f"{where}: {what}" for where, what in recording.damage[:20]]
+    notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
+    if len(recording.damage) > _MOST_DAMAGE:
+        notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
     for process in recording.processes:
         notes += [f"View off: {view}" for view in process.views_off]
         notes += [f"A hook failed: {error}" for error in process.hook_errors]
@@ -250,6 +264,12 @@ def _notes(recording: Recording) -> tuple[str, ...]:
         notes.append(
             f"{', '.join(cached[:8])} came from a cache: the stages before the kernels did not "
             "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
+        )
+    cut_off = [graph.key for graph in recording.graphs if not graph.finished]
+    if cut_off and recording.ending is not None:
+        notes.append(
+            f"{', '.join(cut_off[:8])}: the compile did not get to its end, so there is nothing of "
+            "the stages that would have come next."
         )
     if recording.unknown_events:
         kinds = ", ".join(recording.unknown_events)

@@ -25,12 +25,19 @@ from inductoscope.views.page.chunk_contract import (
     Schedule,
     Search,
 )
+from inductoscope.views.page.measured_contract import (
+    MeasuredHead,
+    PageAdvice,
+    PageCosts,
+    PageMemory,
+)
 from inductoscope.views.page.profile_contract import (
     ModulesHead,
     ModuleTree,
     PageProfile,
     PageTable,
     ProfileHead,
+    SharedTable,
 )
 from inductoscope.vocabulary.verdicts import Confidence
 
@@ -138,6 +145,19 @@ class PageTrail:
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class PageWrongValue:
+    """An element of a result, as it is and as it should be."""
+
+    where: str
+    index: tuple[int, ...]
+    actual: str
+    expected: str
+    float64: str
+    wrong: int
+    elements: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class PageVerdict:
     """What the doctor concluded."""
 
@@ -146,6 +166,8 @@ class PageVerdict:
     summary: str
     confidence: Confidence
     culprit: Mapping[str, str]
+    # An element of each output that is wrong.
+    values: tuple[PageWrongValue, ...]
     evidence: tuple[PageEvidence, ...]
     # Differences from eager that are not failures.
     notes: tuple[PageEvidence, ...]
@@ -298,6 +320,9 @@ class Index:
     names: str
     modules: ModulesHead
     profile: ProfileHead | None
+    memory: MeasuredHead | None
+    advice: MeasuredHead | None
+    costs: MeasuredHead | None
 
 
 # What a chunk holds, by how its name begins.
@@ -310,11 +335,14 @@ CHUNKS: dict[str, Any] = {
     "names": PageTable[NamedThing],
     "guards": Guards,
     "package": PackageContents,
-    "ledger": tuple[LedgerRow, ...],
+    "ledger": SharedTable[LedgerRow],
     "autotune": tuple[Search, ...],
     "timeline": PageTimeline,
     "modules": ModuleTree,
     "profile": PageProfile,
+    "memory": PageMemory,
+    "advice": PageAdvice,
+    "costs": PageCosts,
 }
 
 # Keys that nothing on the page reads, and why they exist.

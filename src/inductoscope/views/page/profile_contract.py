@@ -25,6 +25,37 @@ class PageTable(Generic[Row]):
         return cls(keys, tuple(tuple(vars(row).values()) for row in rows))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class SharedTable(Generic[Row]):
+    """Very many rows whose values recur: each value of a column is written once, and read once."""
+
+    columns: tuple[str, ...]
+    # Per column, its different values.
+    values: tuple[tuple[Any, ...], ...]
+    # Per row, the place of its value in each column.
+    rows: tuple[tuple[int, ...], ...]
+
+    @classmethod
+    def of(cls, kind: type[Row], rows: Iterable[Row]) -> SharedTable[Row]:
+        """A table of rows that all have this class."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        places: list[dict[Any, int]] = [{} for _ in keys]
+        shared = tuple(
+            tuple(
+                known.setdefault(_distinct(getattr(row, key)), len(known))
+                for key, known in zip(keys, places, strict=True)
+            )
+            for row in rows
+        )
+        values = tuple(tuple(value for _, value in known) for known in places)
+        return cls(keys, values, shared)
+
+
+def _distinct(value: Any) -> tuple[type, Any]:
+    """A key that tells 1 from True and from 1.0, which JSON writes in other ways."""
+    return type(value), value
+
+
 # --- modules --------------------------------------------------------------------------------------
 
 

@@ -16,6 +16,7 @@ from inductoscope.views.page.contract import (
     PageTrailStep,
     PageVerdict,
     PageWorkaround,
+    PageWrongValue,
     Reproducer,
 )
 from inductoscope.vocabulary.verdicts import Confidence
@@ -39,6 +40,7 @@ def _view(found: Mapping[str, Any], recording: Recording) -> PageVerdict:
             PageEvidence(_text(item, "what"), _text(item, "where"))
             for item in map(members, _items(found, "evidence"))
         ),
+        values=tuple(map(_value, map(members, _items(found, "values")))),
         notes=tuple(
             PageEvidence(_text(item, "text"), f"compile {_text(item, 'compile')}")
             for item in map(members, _items(found, "notes"))
@@ -85,6 +87,18 @@ def _buffer(found: Mapping[str, Any]) -> PageTrailBuffer:
         operation=_text(found, "operation"),
         source=_text(found, "source"),
         made_by=_text(found, "made_by"),
+    )
+
+
+def _value(found: Mapping[str, Any]) -> PageWrongValue:
+    return PageWrongValue(
+        where=_text(found, "where"),
+        index=tuple(place for place in _items(found, "index") if isinstance(place, int)),
+        actual=_text(found, "actual"),
+        expected=_text(found, "expected"),
+        float64=_text(found, "float64"),
+        wrong=_whole(found, "wrong") or 0,
+        elements=_whole(found, "elements") or 0,
     )
 
 

@@ -17,7 +17,7 @@ from typing import Any, Literal, Union
 from inductoscope.model.as_json import json_keys
 from inductoscope.views.page.chunk_contract import LineNumber
 from inductoscope.views.page.contract import CHUNKS, Index
-from inductoscope.views.page.profile_contract import PageTable
+from inductoscope.views.page.profile_contract import PageTable, SharedTable
 from inductoscope.vocabulary.verdicts import CONFIDENCES, Confidence
 
 _PLACE = Path(__file__).resolve().parents[4] / "web" / "src" / "contract.ts"
@@ -43,7 +43,7 @@ _LISTS = {str: "texts", int: "wholes", LineNumber: "lineNumbers"}
 # The functions of values.ts that readers may use.
 _READERS = (
     *("byName", "count", "flag", "flagUnlessFalse", "lineNumbers", "list", "number", "object"),
-    *("oneOf", "orNull", "real", "table", "text", "texts", "whole", "wholes"),
+    *("oneOf", "orNull", "real", "sharedTable", "table", "text", "texts", "whole", "wholes"),
 )
 
 
@@ -89,7 +89,7 @@ def _typed(hint: Any) -> str:
         return " | ".join(f'"{value}"' for value in arguments)
     if origin is Mapping:
         return f"Map<string, {_typed(arguments[1])}>"
-    if origin is PageTable or origin is tuple:
+    if origin in (PageTable, SharedTable, tuple):
         item = _typed(arguments[0])
         return f"({item})[]" if "|" in item else f"{item}[]"
     return type_name(hint)
@@ -109,6 +109,8 @@ def _reader(hint: Any) -> str:
         return f"byName({_reader(arguments[1])})"
     if origin is PageTable:
         return f"table({_reader(arguments[0])})"
+    if origin is SharedTable:
+        return f"sharedTable({_reader(arguments[0])})"
     if origin is tuple:
         return _LISTS.get(arguments[0]) or f"list({_reader(arguments[0])})"
     return f"read{type_name(hint)}"
@@ -140,7 +142,8 @@ def _meanings() -> str:
 def contract_text() -> str:
     """The whole file."""
     kinds = dict.fromkeys(kind for hint in (Index, *CHUNKS.values()) for kind in classes(hint))
-    kinds.pop(PageTable, None)
+    for table in (PageTable, SharedTable):
+        kinds.pop(table, None)
     body = [_class_text(kind) for kind in kinds]
     body += [
         f"export type {name.title()}Chunk = {_typed(hint)};\n"

@@ -46,11 +46,13 @@ def _trial_view(trial: FlipTrial) -> dict[str, Any]:
         "why": trial.flip.why,
         "rule": trial.flip.rule,
         "source": trial.flip.source,
-        "seconds_saved": trial.saved,
-        "ratio": trial.ratio,
+        # Not known of a change that was not measured.
+        "seconds_saved": trial.saved if trial.changed.count else None,
+        "ratio": trial.ratio if trial.changed.count else None,
         "seconds_predicted": trial.flip.predicted,
         "prediction": trial.flip.prediction,
         "helps": trial.helps,
+        "warning": trial.flip.warning,
         "how": trial.how,
     }
 
@@ -71,10 +73,11 @@ def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
     for number, trial in enumerate(view["advice"], start=1):
         _print_trial(printer, number, trial)
     if not view["advice"]:
-        tried = count_of(len(view["without_effect"]), "change")
+        tried = count_of(sum(not t["warning"] for t in view["without_effect"]), "change")
         printer.line(f"Nothing that helps was found; {tried} tried.")
     for trial in view["without_effect"]:
-        printer.line(f"no help: {trial['change']}", style=FAINT)
+        label = "not tried" if trial["warning"] else "no help"
+        printer.line(f"{label}: {trial['change']}", style=FAINT)
         printer.line(trial["how"], indent=2, style=FAINT)
     printer.pair("recording", view["recording"])
 

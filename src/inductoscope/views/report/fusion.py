@@ -9,14 +9,13 @@ from typing import Any
 from inductoscope.analysis.fusion.costs import ESTABLISHED, bandwidth_for
 from inductoscope.analysis.fusion.ledger import ledger
 from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
-from inductoscope.analysis.fusion.sizes import bytes_text
 from inductoscope.analysis.fusion.totals import Condition, Loss, bytes_moved, conditions
 from inductoscope.model.entities import InductorGraph, Recording
 from inductoscope.model.schedule import read_schedule
 from inductoscope.model.target import target_view
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.counting import bytes_text, count_of
 
 View = dict[str, Any]
 
@@ -169,7 +168,7 @@ def _print_totals(printer: Printer, view: View) -> None:
     for outcome, words in said.items():
         total = view["totals"][outcome]
         count = f"{total['pairs']:5} pair{'s' if total['pairs'] != 1 else ' '}"
-        moved = f"{bytes_text(total['bytes']):>8} {words}" if total["pairs"] else ""
+        moved = f"{bytes_text(total['bytes']):>9} {words}" if total["pairs"] else ""
         printer.pair(outcome, f"{count} {moved}".rstrip())
     for device, speed in view["time"]["bandwidths"].items():
         text = f"{speed['gigabytes_per_second']:.0f} GB/s on {device} ({speed['source']})"

@@ -10,12 +10,12 @@ from inductoscope.analysis.fusion.costs import ESTABLISHED, bandwidth_for
 from inductoscope.analysis.fusion.decisions import Consideration
 from inductoscope.analysis.fusion.naming import FoundPair
 from inductoscope.analysis.fusion.row import FUSED, LedgerRow
-from inductoscope.analysis.fusion.sizes import bytes_text
 from inductoscope.analysis.fusion.trying import Trial, settings_text
 from inductoscope.model.entities import Recording
 from inductoscope.model.target import target_view
 from inductoscope.views.report.fusion import print_change, time_text
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import bytes_text
 
 View = dict[str, Any]
 

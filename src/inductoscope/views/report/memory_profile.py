@@ -10,8 +10,8 @@ from inductoscope.profiling.memory.labels import SAVED, TEMPORARY, BlockLabel
 from inductoscope.profiling.memory.profile import PlannedCall, StepProfile
 from inductoscope.profiling.memory.running import EagerSteps, MemoryProfile
 from inductoscope.profiling.memory.trials import MemoryTrial
-from inductoscope.profiling.statistics import TimeComparison
-from inductoscope.views.report.profile import sample_view
+from inductoscope.views.report.profile import comparison_view, sample_view
+from inductoscope.vocabulary.counting import bytes_text
 
 # Blocks whose life is told one by one; of more, the largest.
 _MOST_BLOCKS = 4000
@@ -177,20 +177,9 @@ def _trial_view(trial: MemoryTrial) -> dict[str, Any]:
         },
         "base_seconds": sample_view(trial.base_seconds) if trial.time else None,
         "seconds": sample_view(trial.seconds) if trial.time else None,
-        "comparison": _comparison_view(trial.time) if trial.time else None,
+        "comparison": comparison_view(trial.time) if trial.time else None,
         "helps": trial.is_lower,
         "note": trial.error,
-    }
-
-
-def _comparison_view(found: TimeComparison) -> dict[str, Any]:
-    return {
-        "verdict": found.verdict,
-        "ratio": found.ratio,
-        "low": found.low,
-        "high": min(found.high, 1e300),
-        "chance": found.chance,
-        "how": found.how,
     }
 
 
@@ -254,11 +243,3 @@ def _findings(steps: Sequence[Mapping[str, Any]], trials: Sequence[Mapping[str, 
             f"{trial['results']['apart']:.1g} apart; saved for the backward pass at the peak: "
             f"{bytes_text(saved)}",
         }
-
-
-def bytes_text(size: float) -> str:
-    """A number of bytes as people read it."""
-    for unit, factor in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
-        if abs(size) >= factor:
-            return f"{size / factor:.4g} {unit}"
-    return f"{size:.0f} B"

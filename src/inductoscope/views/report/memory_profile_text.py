@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from inductoscope.views.report.memory_profile import bytes_text
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import time_text
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.counting import bytes_text, count_of
 
 _MOST_ROWS = 12
 _MOST_RECOMPUTED = 8
+# Where the text begins beside a number of bytes.
+_TEXT = 12
 
 
 def print_memory(printer: Printer, view: Mapping[str, Any]) -> None:
@@ -68,9 +69,9 @@ def _print_blocks(printer: Printer, step: Mapping[str, Any]) -> None:
         size = sum(block["bytes"] for block in blocks)
         names = _names(blocks)
         made = " · ".join(part for part in (first["operation"], _short(first["source"])) if part)
-        printer.line(f"{bytes_text(size):>10}  {first['kind']}{names}", indent=4)
+        printer.line(f"{bytes_text(size):>10}  {first['kind']}{names}", indent=4, column=_TEXT)
         if made:
-            printer.line(f"made by {made}", indent=16, style=FAINT)
+            printer.line(f"made by {made}", indent=4 + _TEXT, style=FAINT)
 
 
 def _together(blocks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:
@@ -104,7 +105,8 @@ def _print_graphs(printer: Printer, graphs: Sequence[Mapping[str, Any]]) -> None
         own = f", {bytes_text(library)} of it libraries' own" if library else ""
         text = f"{plan:>10}  {bytes_text(row['measured_bytes']):>10}  {row['graph']}{own}"
         is_odd = known is not None and not row["agrees"]
-        printer.line(text + (", the plan is not right" if is_odd else ""), indent=4)
+        odd = ", the plan is not right" if is_odd else ""
+        printer.line(text + odd, indent=4, column=2 * _TEXT)
 
 
 def _print_missed(printer: Printer, missed: Sequence[Mapping[str, Any]]) -> None:

@@ -22,6 +22,7 @@ EXECUTED = (
     "because --inputs was given."
 )
 NOT_LOADED = "The package was not loaded: nothing in it was executed."
+_NOT_MEASURED = "not measured"
 _MOST_LINES = 8
 _STATES = {
     "none": "none: every call gives the same",
@@ -47,6 +48,7 @@ def with_serving(view: View, serving: Serving) -> View:
             "streams_different": serving.streams_different,
             "left_by_loading": serving.left_by_loading,
             "still_mapped": serving.still_mapped,
+            "growth_measured": serving.growth_measured,
             "leaks": None if serving.trials is None else _trials(serving.trials),
         },
     }
@@ -60,6 +62,7 @@ def _trials(trials: LeakTrials) -> View:
     operators = trials.operators or {}
     return {
         "problem": trials.problem,
+        "stacks_unread": trials.unread,
         "stacks": [asdict(stack) for stack in trials.stacks],
         "operators": {name: [_growth(one) for one in grown] for name, grown in operators.items()},
         "without_operators": None
@@ -176,7 +179,9 @@ def _print_serving(printer: Printer, serving: View) -> None:
         outcome = f"interferes, {different} results differ" if different else "agrees"
         printer.pair("streams", f"{outcome}: calls on several streams of the GPU")
     grown = serving["growth"] or serving["growth_in_python"]
-    if not grown:
+    if not serving["growth_measured"]:
+        printer.pair("growth", _NOT_MEASURED)
+    elif not grown:
         printer.pair("growth", "none: memory, open files and threads stay level")
     _print_loading(printer, serving)
 
@@ -185,7 +190,8 @@ def _print_loading(printer: Printer, serving: View) -> None:
     """What a program would lose that loads the package for every request."""
     left = serving["left_by_loading"]
     if not left:
-        printer.pair("loading", "level: a container that is deleted leaves nothing behind")
+        level = "level: a container that is deleted leaves nothing behind"
+        printer.pair("loading", _NOT_MEASURED if left is None else level)
         return
     text = f"every load leaves {left:,} bytes in the process, also when it is deleted"
     if serving["still_mapped"]:

@@ -17,8 +17,8 @@ from inductoscope.profiling.kernels.kernel_times import WHOLE, WholeCall
 from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.kernels.running import ProfiledRun
 from inductoscope.profiling.machine.limits import FUNCTIONS, MATRIX, MachineLimits
-from inductoscope.profiling.statistics import NOISY, Sample
-from inductoscope.profiling.timings import CallTimes
+from inductoscope.profiling.statistics import NOISY, Sample, TimeComparison
+from inductoscope.profiling.timings import FUNCTION, CallTimes
 from inductoscope.views.report.times import seconds_text
 from inductoscope.vocabulary.counting import count_of
 
@@ -52,6 +52,19 @@ def sample_view(sample: Sample) -> dict[str, Any]:
         "spread": round(sample.spread, 4),
         "values": sample.count,
         "noisy": sample.is_noisy,
+    }
+
+
+def comparison_view(found: TimeComparison) -> dict[str, Any]:
+    """How two samples compare."""
+    return {
+        "verdict": found.verdict,
+        "ratio": found.ratio,
+        "low": found.low,
+        # JSON has no infinity.
+        "high": min(found.high, 1e300),
+        "chance": found.chance,
+        "how": found.how,
     }
 
 
@@ -199,8 +212,16 @@ def headline(profile: Profile) -> str:
             "ended before that was called."
         )
     steady = [row for row in profile.kernels if row.calls]
+    if not profile.has_graphs and all(calls.kind == FUNCTION for calls in profile.functions):
+        return (
+            "What is called ran in eager: Dynamo gave no graph of it to Inductor, as where a graph "
+            "breaks inside a loop. 'inductoscope profile --advise' tries what may change that."
+        )
     if not profile.kernels:
-        return "Only whole calls could be timed: no graph calls its kernels from Python."
+        return (
+            "Only whole calls could be timed: what is called is C++ code that was compiled without "
+            "kernel profiling."
+        )
     if not steady:
         return (
             "Every kernel ran once, right after it was compiled: these times are cold. Have the "
@@ -241,7 +262,7 @@ def why_above(row: KernelProfile, profile: Profile) -> str:
     if row.floor.limit == MATRIX:
         return (
             "its shape may suit the machine better than the square products that were measured, or "
-            "the program allows TF32 or other products of less precision"
+            "the program allows products of less precision"
         )
     return "its data may stay in a nearer cache than data of its size usually does"
 
@@ -252,8 +273,9 @@ def _notes(profile: Profile) -> list[str]:
         name = f"{graph.function or 'a graph'}, {graph.graph}"
         if graph.how == WHOLE:
             found.append(
-                f"{name}: its wrapper is C++ code, so that only the whole call is timed, not each "
-                "kernel."
+                f"{name}: only whole calls are timed. A package, or another C++ wrapper, has its "
+                "kernels timed if it was compiled with "
+                "torch._inductor.config.cpp.enable_kernel_profile = True. Compile it again."
             )
         if graph.threads > 1:
             found.append(
@@ -264,6 +286,11 @@ def _notes(profile: Profile) -> list[str]:
             found.append(
                 f"{name}: {count_of(graph.other_sizes, 'call')} with further sizes not shown."
             )
+    if profile.processes > 1:
+        found.append(
+            f"{profile.processes} processes made compiled calls and shared this machine: a graph "
+            "and a kernel have a row for each, and the calls of a function are counted together."
+        )
     if any(0 < row.calls < _FEW for row in profile.kernels):
         found.append(f"Some kernels have fewer than {_FEW} calls: their times say little.")
     dropped = sum(calls.dropped for calls in profile.functions)
@@ -275,7 +302,7 @@ def _notes(profile: Profile) -> list[str]:
                 f"{calls.name}: no call without compiling or warming up; call it more often for a "
                 "time that lasts."
             )
-        if len(calls.compiling) > 1:
+        if len(calls.compiling) > profile.processes:
             found.append(
                 f"{calls.name}: {len(calls.compiling)} calls compiled something; their "
                 f"{seconds_text(sum(calls.compiling) / 1e9)} are kept apart."

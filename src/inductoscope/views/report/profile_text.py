@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from inductoscope.profiling.machine.limits import MATRIX, TF32
 from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.views.report.times import seconds_text, time_text
 from inductoscope.vocabulary.counting import count_of
@@ -91,7 +92,7 @@ def _print_kernels(printer: Printer, kernels: Sequence[Mapping[str, Any]]) -> No
             printer.line(f"above the limit: {row['why_above_limit']}", indent=4, style=FAINT)
     rest = len(kernels) - len(shown)
     if rest:
-        printer.line(f"and {rest} more with hardly any time: --json has them all", indent=2)
+        printer.line(f"and {rest} more: --json has them all", indent=2)
 
 
 def _print_slower(printer: Printer, view: Mapping[str, Any]) -> None:
@@ -138,12 +139,14 @@ def _limit_text(row: Mapping[str, Any]) -> str:
     floor = row["floor"]
     if floor is None:
         return "unknown"
-    seconds = row["seconds"]
+    seconds, limit = row["seconds"], floor["limit"]
+    if limit == MATRIX and TF32 in row["matrix_flops"]:
+        limit = f"{limit} in TF32"
     if seconds["noisy"] and seconds["low"] > 0:
         low, high = floor["seconds"] / seconds["high"], floor["seconds"] / seconds["low"]
-        return f"{_percent(low)} to {_percent(high)}, {floor['limit']}"
+        return f"{_percent(low)} to {_percent(high)}, {limit}"
     share = row["share_of_limit"]
-    return f"{_percent(share)}, {floor['limit']}"
+    return f"{_percent(share)}, {limit}"
 
 
 def _percent(share: float) -> str:
@@ -164,7 +167,9 @@ def _machine_text(machine: Mapping[str, Any]) -> str:
             f"{machine['bandwidths'][0]['copy'] / 1e9:.0f} GB/s in them"
         )
     if rate:
-        parts.append(f"float32 products {rate / 1e9:.0f} GFLOP/s")
+        tf32 = machine["matrix"].get(TF32)
+        less = f", in TF32 {tf32 / 1e9:.0f} GFLOP/s" if tf32 else ""
+        parts.append(f"float32 products {rate / 1e9:.0f} GFLOP/s{less}")
     return f"Limits, measured {machine['measured']}: {'; '.join(parts)}."
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from inductoscope.profiling.settings.trials import SettingTrial, SettingTrials
 from inductoscope.profiling.statistics import FASTER, FEWEST_RUNS, SLOWER, TOO_FEW
-from inductoscope.views.report.profile import sample_view
+from inductoscope.views.report.profile import comparison_view, sample_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
 from inductoscope.views.report.times import time_text
 
@@ -35,16 +35,7 @@ def _trial_view(trial: SettingTrial) -> dict[str, Any]:
         "runs": trial.runs,
         "seconds": sample_view(trial.seconds),
         "note": trial.note,
-        "comparison": None
-        if found is None
-        else {
-            "verdict": found.verdict,
-            "ratio": found.ratio,
-            "low": found.low,
-            "high": found.high,
-            "chance": found.chance,
-            "how": found.how,
-        },
+        "comparison": None if found is None else comparison_view(found),
     }
 
 

@@ -56,12 +56,18 @@ class Printer:
         """Columns of the terminal."""
         return self._console.width
 
-    def line(self, text: str = "", *, style: str = "", indent: int = 0) -> None:
-        """One paragraph, wrapped at the terminal's width with its indent kept."""
-        rich_text = Text(visible(text), style=style)
-        for piece in rich_text.wrap(self._console, max(20, self.width - indent)) or [Text("")]:
+    def line(self, text: str = "", *, style: str = "", indent: int = 0, column: int = 0) -> None:
+        """One paragraph, wrapped at the terminal's width with its indent kept.
+
+        What is wrapped begins below the column of the text that is given.
+        """
+        shown = visible(text)
+        first, indent = Text(" " * indent + shown[:column], style=style), indent + column
+        rest = Text(shown[column:], style=style)
+        for piece in rest.wrap(self._console, max(20, self.width - indent)) or [Text("")]:
             piece.rstrip()
-            self._console.print(Text(" " * indent) + piece, soft_wrap=True)
+            self._console.print(first + piece, soft_wrap=True)
+            first = Text(" " * indent)
 
     def heading(self, text: str) -> None:
         """A line that begins a part."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from inductoscope.profiling.autotuning.advisor import TuningResult
 from inductoscope.profiling.autotuning.searches import TunedOperation
-from inductoscope.profiling.statistics import FEWEST_RUNS
+from inductoscope.profiling.statistics import FEWEST_RUNS, TOO_FEW
 from inductoscope.views.report.profile import sample_view
 from inductoscope.views.report.setting_trials import trials_view
-from inductoscope.views.report.terminal import BAD, FAINT, GOOD, Printer
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import time_text
 from inductoscope.vocabulary.counting import count_of
 
@@ -24,6 +24,7 @@ def tuning_view(
     return {
         "command": list(command),
         "recording": recording,
+        "graphs": result.searches.graphs,
         "seconds_of_search": result.searches.seconds,
         "operations": [_operation_view(each) for each in result.searches.operations],
         "in_program": None if result.trials is None else trials_view(result.trials, command, turns),
@@ -67,7 +68,9 @@ def _untimed(found: TunedOperation) -> list[Any]:
 def print_tuning(printer: Printer, view: Mapping[str, Any]) -> None:
     """Each search, then what all of them are worth."""
     searched = [each for each in view["operations"] if len(each["choices"]) > 1]
-    if not searched:
+    if not view["graphs"]:
+        printer.line("Nothing was compiled, so there was nothing to choose.")
+    elif not searched:
         printer.line(
             "The program does not autotune: no operation had more than one choice. "
             'torch.compile(mode="max-autotune-no-cudagraphs") makes torch search.'
@@ -124,9 +127,11 @@ def _print_worth(printer: Printer, view: Mapping[str, Any]) -> None:
         if row["note"]:
             printer.line(row["note"], indent=4, style=FAINT)
     gain, search = view["seconds_gained_per_call"], view["seconds_of_search"]
-    if gain is None:
-        is_enough = view["in_program"]["turns"] >= FEWEST_RUNS
-        few = "" if is_enough else f": that takes --turns {FEWEST_RUNS}"
+    if without["comparison"] is None:
+        printer.line(f"What it gains was not measured. The search took {search:.1f} s.", style=WARN)
+    elif gain is None:
+        is_few = without["comparison"]["verdict"] == TOO_FEW
+        few = f": that takes --turns {FEWEST_RUNS}" if is_few else ""
         printer.line(f"No difference can be shown{few}. The search took {search:.1f} s.")
     elif gain <= 0:
         text = (
