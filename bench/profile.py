@@ -97,7 +97,7 @@ def _swap(functions: list[tuple[Any, Any]]) -> list[tuple[Any, Any]]:
     return found
 
 
-def overhead() -> dict[str, Any]:
+def overhead(calls: int) -> dict[str, Any]:
     """Seconds of a call with the clock in its wrapper and without, call by call in turns."""
     exchanged = _Exchanged()
     call, _ = _compiled()
@@ -106,7 +106,7 @@ def overhead() -> dict[str, Any]:
     (_, functions), *_ = exchanged.timed()
     times: tuple[list[float], list[float]] = ([], [])
     is_timed = True
-    for number in range(2 * _CALLS):
+    for number in range(2 * calls):
         begun = time.perf_counter()
         call()
         times[is_timed].append(time.perf_counter() - begun)
@@ -115,7 +115,7 @@ def overhead() -> dict[str, Any]:
     return {"plain": quartiles(times[0]), "timed": quartiles(times[1]), "ratio": quartiles(ratios)}
 
 
-def agreement() -> dict[str, Any]:
+def agreement(calls: int) -> dict[str, Any]:
     """The time of each kernel by the wrapper and by torch.profiler, in the same calls."""
     import torch
     from torch._inductor import config
@@ -128,7 +128,7 @@ def agreement() -> dict[str, Any]:
     (graph, _), *_ = exchanged.timed()
     call()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
-        for _ in range(_CALLS):
+        for _ in range(calls):
             call()
     seen: dict[str, list[float]] = {}
     for event in profiler.events():
@@ -149,7 +149,7 @@ def _name_in_trace(kernel: str, seen: dict[str, list[float]]) -> str:
     return next((name for name in seen if name.endswith(kernel)), "")
 
 
-def floor() -> dict[str, Any]:
+def floor(calls: int) -> dict[str, Any]:
     """A compiled copy beyond the caches, against the floor that the profiler would give it."""
     import torch
 
@@ -169,7 +169,7 @@ def floor() -> dict[str, Any]:
     for _ in range(3):
         function()
     (graph, _), *_ = exchanged.timed()
-    for _ in range(_CALLS):
+    for _ in range(calls):
         function()
     (times,) = graph.as_data()
     machine, _ = limits_of("cpu", torch.get_num_threads(), torch.__version__, FUNCTIONS, anew=True)
@@ -188,11 +188,11 @@ QUESTIONS = {"overhead": overhead, "agreement": agreement, "floor": floor}
 # --- outside --------------------------------------------------------------------------------------
 
 
-def ask(question: str) -> Any:
+def ask(question: str, calls: int) -> Any:
     """The answer of a child, which leaves the limits that are kept of this machine alone."""
     with tempfile.TemporaryDirectory() as cache:
         done = subprocess.run(
-            [sys.executable, "-m", "bench.profile", "--ask", question],
+            [sys.executable, "-m", "bench.profile", "--ask", question, "--calls", str(calls)],
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             check=True,
@@ -231,11 +231,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--ask", choices=list(QUESTIONS))
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--calls", type=int, default=_CALLS, help="of each kind; a few only show that it works"
+    )
     given = parser.parse_args()
     if given.ask:
-        print(json.dumps(QUESTIONS[given.ask]()))
+        print(json.dumps(QUESTIONS[given.ask](given.calls)))
         return
-    found = {question: ask(question) for question in QUESTIONS}
+    found = {question: ask(question, given.calls) for question in QUESTIONS}
     print_answers(found)
     if given.json:
         given.json.parent.mkdir(exist_ok=True)

@@ -106,13 +106,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="names of programs, with commas")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--output", type=Path, help="keeps what the tool printed and found")
     given = parser.parse_args()
     names = given.only.split(",") if given.only else [program.name for program in PROGRAMS]
     answers = []
-    with tempfile.TemporaryDirectory(prefix="inductoscope-bench-slow-") as folder:
+    with tempfile.TemporaryDirectory(prefix="inductoscope-bench-slow-") as temporary:
+        folder = given.output or Path(temporary)
+        folder.mkdir(parents=True, exist_ok=True)
         for program in PROGRAMS:
             if program.name in names:
-                answers.append(ask(program, Path(folder)))
+                answers.append(ask(program, folder))
                 print_answer(answers[-1], program)
     right = sum(answer.is_right for answer in answers)
     near = sum(answer.apart is not None and abs(answer.apart) <= GOAL for answer in answers)

@@ -39,12 +39,16 @@ PROGRAMS = (
         ("max_fusion_size",),
     ),
     SlowProgram(
-        "item_in_loop", ADVISE, "the graph breaks at .item() in every step", "one change",
+        "item_in_steps", ADVISE, "the graph breaks at .item() in every step", "one change",
         ("graph breaks at", ".item()"),
     ),
     SlowProgram(
-        "training_step", DOCTOR, "only the backward pass is slow: atomic additions", "one change",
-        ("index_put", "atomically"),
+        "one_thread", ADVISE, "cpp.threads = 1: no loop is shared among threads", "one change",
+        ("cpp.threads = 1",),
+    ),
+    SlowProgram(
+        "stencil", ADVISE, "a value is computed again for each neighbour that reads it",
+        "found by comparing operations with eager", ("is computed in", "realize_opcount_threshold"),
     ),
     SlowProgram(
         "step_counter", DOCTOR, "a number of a module changes with every call", "pytorch#114293",
@@ -67,8 +71,5 @@ PROGRAMS = (
     ),
     SlowProgram(
         "slow_fusion", DOCTOR, "Scheduler.can_fuse", "planted", ("careful_can_fuse",),
-    ),
-    SlowProgram(
-        "large_kernel", DOCTOR, "one huge C++ function", "one change", ("cpp-compile",),
     ),
 )  # fmt: skip
