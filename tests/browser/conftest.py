@@ -41,6 +41,16 @@ def browser() -> Iterator[Any]:
         started.close()
 
 
+@pytest.fixture(scope="session")
+def firefox_path() -> str:
+    """Firefox itself: Playwright drives only builds of its own."""
+    found = os.environ.get("INDUCTOSCOPE_FIREFOX") or shutil.which("firefox-esr")
+    if found is None:
+        _absent("no firefox-esr on the PATH; Debian's package of that name will do")
+    assert found is not None
+    return found
+
+
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The file of a page by its name; each is written once."""

@@ -15,11 +15,6 @@ from support import pages
 from support.examples import stored
 from support.visitor import Visitor
 
-VIEWS = (
-    "overview", "timeline", "runtime", "explorer", "passes", "scheduler",
-    "ledger", "buffers", "autotune", "compiles", "kernels", "search",
-)  # fmt: skip
-
 
 def test_findings_come_first_and_the_worst_before_the_others(
     visitor: Callable[..., Visitor],
@@ -36,6 +31,8 @@ def test_findings_come_first_and_the_worst_before_the_others(
 def test_verdict_opens_the_code_that_it_is_about(visitor: Callable[..., Visitor]) -> None:
     """Three panes under the sentence, at the operation that the trail ends in."""
     guest = visitor("realistic")
+    (row,) = guest.all(".values tbody tr")
+    assert row.split("\t") == ["output 0[3, 17]", "0.5", "0.5", "0.7310586", "12 of 32,768"]
     assert guest.all(".place-panes h3") == ["Python", "Loop body", "Kernels"]
     marked = guest.all(".place-panes .cm-line.mark")
     assert "gate = torch.sigmoid(x)" in [line.strip() for line in marked]
@@ -65,21 +62,15 @@ def test_reproducer_is_copied_as_it_is(visitor: Callable[..., Visitor]) -> None:
 
 def test_every_view_is_accessible_in_both_colours(visitor: Callable[..., Visitor]) -> None:
     """axe looks at each view as a reader meets it, with something chosen where that can be."""
-    chosen = {
-        "explorer": "explorer?op=relu&panes=python,ir,native",
-        "ledger": "ledger?row=2",
-        "buffers": "buffers?graph=0&buffer=buf2",
-        "search": "search?q=relu",
-    }
     guest = visitor("realistic", color_scheme="light")
     guest.page.evaluate((pages.STORED / "axe.min.js").read_text(encoding="utf-8"))
-    for view in VIEWS:
-        guest.visit(chosen.get(view, view))
+    for route in pages.ROUTES:
+        guest.visit(route)
         assert _violations(guest, {}) == []
     guest.page.emulate_media(color_scheme="dark")
     guest.page.wait_for_function("() => document.documentElement.dataset.theme === 'dark'")
-    for view in VIEWS:
-        guest.visit(chosen.get(view, view))
+    for route in pages.ROUTES:
+        guest.visit(route)
         assert _violations(guest, {"runOnly": ["color-contrast"]}) == []
 
 
@@ -93,7 +84,7 @@ def test_banner_says_in_every_view_that_nothing_ran_on_a_gpu(
     visitor: Callable[..., Visitor],
 ) -> None:
     guest = visitor("realistic")
-    for view in VIEWS:
+    for view in pages.VIEWS:
         guest.visit(view)
         assert guest.all(".banner") == ["Compiled for cuda:90. Nothing ran on a GPU."]
 
@@ -387,7 +378,7 @@ def test_hostile_text_stays_text(visitor: Callable[..., Visitor]) -> None:
     ).count()
     assert elements == 1, "the bundle is the only script"
     assert any("<img src=x" in text for text in guest.all("#root *"))
-    for view in VIEWS:
+    for view in pages.VIEWS:
         guest.visit(view)
     everything = "explorer?panes=python,dynamo,post-grad,ir,scheduler,loop-body,kernel,native"
     guest.visit(everything)
@@ -402,14 +393,19 @@ def test_damaged_data_harms_only_what_is_damaged(
     visitor: Callable[..., Visitor], seed: int
 ) -> None:
     guest = visitor(f"damaged-{seed}")
-    for view in (*VIEWS, "explorer?panes=python,kernel,native&op=relu", "ledger?row=0", "no-view"):
+    for view in (
+        *pages.VIEWS,
+        "explorer?panes=python,kernel,native&op=relu",
+        "ledger?row=0",
+        "no-view",
+    ):
         guest.visit(view)
         assert guest.page.locator(".view").inner_text().strip()
 
 
 def test_empty_recording_says_so_in_words(visitor: Callable[..., Visitor]) -> None:
     guest = visitor("empty")
-    for view in VIEWS:
+    for view in pages.VIEWS:
         guest.visit(view)
         sentences = guest.all(".empty")
         assert sentences

@@ -22,6 +22,18 @@ Json = dict[str, Any]
 # What a page shows: the index, and the chunks by name.
 PageData = tuple[Json, Json]
 
+VIEWS = (
+    "overview", "timeline", "runtime", "memory", "advice", "compiletime", "explorer", "passes",
+    "scheduler", "ledger", "buffers", "autotune", "compiles", "kernels", "search",
+)  # fmt: skip
+# Every view of the realistic page, with something chosen where that can be.
+ROUTES = (
+    "overview", "timeline", "timeline?as=sum", "runtime", "explorer?op=relu&panes=python,ir,native",
+    "memory", "memory?run=eager", "advice", "compiletime",
+    "passes", "scheduler", "scheduler?node=op3", "ledger?row=2", "buffers?graph=0&buffer=buf2",
+    "autotune", "compiles?compile=0", "compiles?kind=recompiles", "kernels", "search?q=relu",
+)  # fmt: skip
+
 HOSTILE = (
     "</script><script>window.hostile = true</script>",
     "<img src=x onerror='window.hostile = true'>",
@@ -124,9 +136,14 @@ def damaged(seed: int) -> PageData:
     return harm(index, 0), harmed
 
 
-def large(lines: int = 8) -> PageData:
+def huge() -> PageData:
+    """20,000 kernels."""
+    return large(lines=1, graphs=400)
+
+
+def large(lines: int = 8, graphs: int = 40) -> PageData:
     """2,000 kernels in 40 graphs, 10,000 fusion decisions; 80 lines per kernel make 20 MB."""
-    graphs, kernels, decisions = 40, 50, 10_000
+    kernels, decisions = 50, 10_000
     index, chunks = realistic()
     template = chunks["graph-0"]
     index["graphs"] = [_large_graph(index["graphs"][0], number) for number in range(graphs)]
@@ -150,17 +167,28 @@ def large(lines: int = 8) -> PageData:
         for k in range(kernels)
     ]
     index["compiles"] *= 40
+    chunks["modules"]["kernels"]["rows"] = [
+        [0, row[5], row[0], row[1], 1, 4096 * place + 4096, None]
+        for place, row in enumerate(index["kernels"]["rows"])
+    ]
     for number in range(graphs):
         chunks[f"graph-{number}"] = _large_panes(template, number, kernels, lines)
-        chunks[f"schedule-{number}"] = _large_schedule(3 * kernels)
-    rows = chunks["ledger"]
+        chunks[f"schedule-{number}"] = large_schedule(3 * kernels)
     keys = [graph["key"] for graph in index["graphs"]]
-    chunks["ledger"] = [
-        {**rows[n % len(rows)], "graph": keys[n % graphs], "score": n * 37 % 10_007}
-        for n in range(decisions)
-    ]
+    chunks["ledger"] = _large_ledger(chunks["ledger"], keys, decisions)
     index["ledger"].update(fused=decisions // 2, refused=decisions // 4, never=decisions // 4)
     return index, chunks
+
+
+def _large_ledger(small: Json, keys: list[str], decisions: int) -> Json:
+    """The rows of a small ledger again and again, in all graphs, with scores of their own."""
+    columns, values, rows = small["columns"], list(small["values"]), small["rows"]
+    graph, score = columns.index("graph"), columns.index("score")
+    values[graph], values[score] = keys, [n * 37 % 10_007 for n in range(decisions)]
+    many = [list(rows[n % len(rows)]) for n in range(decisions)]
+    for n, row in enumerate(many):
+        row[graph], row[score] = n % len(keys), n
+    return {"columns": columns, "values": values, "rows": many}
 
 
 def _large_graph(graph: Json, number: int) -> Json:
@@ -199,7 +227,7 @@ def _noisy_lines(noise: random.Random, lines: int) -> list[str]:
     return [f"    tmp{n} = {noise.getrandbits(640):x}" for n in range(lines)]
 
 
-def _large_schedule(count: int) -> Json:
+def large_schedule(count: int) -> Json:
     nodes = [
         {"id": f"op{n}", "kind": "SchedulerNode", "label": f"relu_{n}", "operations": [f"relu_{n}"],
          "group": f"g{n // 3}", "bytes": 4096}
