@@ -11,6 +11,7 @@ import torch
 from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
 from inductoscope.profiling.advice.alternating import DIFFERENTIATED, IN_EAGER, AlternatingClock
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
+from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED
 from inductoscope.profiling.agent import Agent
 from inductoscope.profiling.orders import Orders
 from inductoscope.profiling.timings import FUNCTION, read_times
@@ -114,6 +115,40 @@ def test_a_call_ends_with_its_backward_pass(monkeypatch: pytest.MonkeyPatch) -> 
     assert 15 < sum(program.eager) < 23
 
 
+class WaitingStopwatch:
+    """Times what a GPU does after a call has returned: a microsecond, in eager half of it."""
+
+    def __init__(self, program: LearningProgram) -> None:
+        self._program = program
+        self.stopped: list[tuple[str, ...]] = []
+
+    def start(self, thing: tuple[str, ...]) -> list[str]:
+        return [thing[0]]
+
+    def stop(self, started: list[str], thing: tuple[str, ...], *, compiled: bool) -> int:
+        self.stopped.append(thing)
+        if len(self.stopped) % 7 == 0:
+            return NOT_MEASURED
+        return 500 if started == [IN_EAGER] else 1000
+
+
+def test_on_a_gpu_a_backward_pass_is_timed_by_what_the_gpu_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = LearningProgram(monkeypatch)
+    monkeypatch.setattr("inductoscope.profiling.advice.alternating.uses_cuda", lambda: True)
+    watch = WaitingStopwatch(program)
+    monkeypatch.setattr(program.clock, "_gpu", watch)
+    for _ in range(60):
+        program.function(torch.empty(5))["loss"].backward()
+    steps = [c for c in program.clock.as_data(1).calls if "backward" in c.group]
+    assert {c.kind: set(c.sample) for c in steps} == {FUNCTION: {2000}, IN_EAGER: {1000}}
+    assert any(c.dropped for c in steps), "a part that could not be measured is left out"
+    found = program.compared()
+    assert found is not None
+    assert found.ratio == 2.0
+
+
 def test_calls_that_share_a_backward_pass_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     program = LearningProgram(monkeypatch)
     for _ in range(20):
@@ -140,6 +175,7 @@ def test_a_program_with_threads_is_not_compared(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr("threading.get_ident", lambda: -1)
     program.function(torch.empty(5))
     assert program.compared() is None
+    assert program.clock.as_data(1).several_threads
 
 
 # --- which calls do the same work -----------------------------------------------------------------

@@ -6,7 +6,9 @@ import time
 
 import pytest
 
+from inductoscope.profiling.advice.alternating import IN_EAGER, AlternatingClock
 from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED, GpuStopwatch
+from inductoscope.profiling.timings import FUNCTION
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no GPU")
@@ -55,3 +57,32 @@ def test_a_call_that_waits_for_the_gpu_is_timed_from_beginning_to_end() -> None:
     # The first few calls show that it waits.
     assert 3 <= len(costs) < 9
     assert min(costs) > 5
+
+
+class SlowBackward(torch.autograd.Function):  # type: ignore[misc, name-defined]
+    """Its backward pass keeps the GPU busy, and returns at once."""
+
+    @staticmethod
+    def forward(ctx, x):  # type: ignore[no-untyped-def]
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, gradient):  # type: ignore[no-untyped-def]
+        torch.cuda._sleep(LONG)
+        return gradient
+
+
+@pytest.mark.parametrize("is_other_stream", [False, True])
+def test_a_backward_pass_counts_although_it_returns_at_once(is_other_stream: bool) -> None:
+    clock = AlternatingClock()
+    function = clock.timed(SlowBackward.apply, "f")
+    x = torch.ones(4, device="cuda", requires_grad=True)
+    stream = torch.cuda.Stream() if is_other_stream else torch.cuda.current_stream()
+    with torch.cuda.stream(stream):
+        for _ in range(30):
+            function(x).sum().backward()
+    steps = [calls for calls in clock.as_data(1).calls if "backward" in calls.group]
+    assert {calls.kind for calls in steps} == {FUNCTION, IN_EAGER}
+    for calls in steps:
+        assert len(calls.sample) >= 5
+        assert 5e6 < min(calls.sample) <= max(calls.sample) < 6e7

@@ -28,6 +28,9 @@ PROGRAMS = {
     "gathered": ("torch.gather(x.relu(), 1, i) * torch.gather(y, 1, i).EXP()", "exp", "tanh"),
     "padded": ("torch.nn.functional.pad(x.EXP(), (1, 2)) + x.new_ones(())", "exp", "sin"),
     "normed": ("torch.nn.functional.layer_norm(x, (96,)).EXP() * x.exp2()", "exp", "sin"),
+    "behind_a_view": ("x.sin().view(96, 37).EXP() + 1", "exp", "tanh"),
+    "inside_a_gather": ("torch.gather(x.EXP(), 1, i).sin()", "exp", "tanh"),
+    "with_an_index": ("x.long().EXP(torch.arange(96)).float()", "eq", "ne"),
     "twice": ("torch.where(y > 0, x.EXP(), x.tanh()) + x.tanh()", "exp", "sin"),
 }
 

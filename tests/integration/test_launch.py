@@ -246,7 +246,7 @@ def test_a_failing_import_prints_the_traceback_of_a_plain_run(workplace: Workpla
     other = Workplace(workplace.folder.parent / "other", workplace.cache)
     other.folder.mkdir()
     script = workplace.write(
-        "../fails.py", "import os\nos.rmdir(os.getcwd())\nimport torch._dynamo"
+        "../fails.py", "import os, torch\nos.rmdir(os.getcwd())\nimport torch._dynamo"
     )
 
     plain = other.run_plain(str(script))

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from inductoscope.profiling.memory.labels import SAVED
+from inductoscope.profiling.memory.labels import SAVED, TEMPORARY
 from inductoscope.profiling.memory.running import MemoryProfile, profile_memory
 from inductoscope.profiling.memory.trials import TrialLimits
 from inductoscope.recording.location import create_recording
+from inductoscope.recording.profile_file import MEMORY, stored_profile
 
 MIB = 1 << 20
 LINKS = 8
@@ -69,7 +70,11 @@ def test_every_byte_at_the_peak_is_accounted_for(profiled: MemoryProfile) -> Non
     there = step.device.at_peak
     assert sum(block.bytes for block in there) + step.device.unknown == step.device.peak
     saved = [block for block in there if step.labels[block.number].kind == SAVED]
-    assert sum(block.bytes for block in saved) >= 2 * (LINKS - 1) * MIB
+    # Of each link that the backward pass has gone through, two saved tensors are gone, and two
+    # temporary ones are there.
+    made = [block for block in there if step.labels[block.number].kind == TEMPORARY]
+    assert sum(block.bytes for block in (*saved, *made)) >= (2 * LINKS - 1) * MIB
+    assert sum(block.bytes for block in saved) > sum(block.bytes for block in made)
     labels = [step.labels[block.number] for block in saved]
     assert {label.operation for label in labels} == {"sin", "mm"}
     assert {label.source.rpartition("/")[2] for label in labels} == {"chain.py:7"}
@@ -77,7 +82,10 @@ def test_every_byte_at_the_peak_is_accounted_for(profiled: MemoryProfile) -> Non
 
 def test_a_program_that_compiles_nothing_has_no_steps(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('hello')\n")
-    command = [sys.executable, "-m", "inductoscope", "profile", "--memory", "--quiet", "plain.py"]
+    command = [sys.executable, "-m", "inductoscope", "profile", "--memory", "--quiet"]
+    command += ["--output", "recording", "plain.py"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stdout) == (4, "hello\n")
     assert "No compiled call was made" in done.stderr
+    # The result is kept for the page all the same.
+    assert stored_profile(tmp_path / "recording", MEMORY)["steps"] == []

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -15,6 +17,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from inductoscope.model.fx import graph_from
 from inductoscope.profiling.kernels.flops import matrix_work
 from support.json_schema import violations
+from support.waiting import wait_until
 
 # The loop reads a matrix transposed, so it is far from what memory allows; sizes vary once.
 PROGRAM = """\
@@ -74,6 +77,38 @@ def test_a_program_that_compiles_nothing_is_told_apart(tmp_path: Path) -> None:
     assert "made no compiled call" in done.stderr
 
 
+@pytest.mark.parametrize("mode", ["--advise", "--autotune", "--memory", "--compile"])
+def test_a_program_that_fails_ends_so_and_the_tool_says_it(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "fails.py").write_text("raise ValueError('boom')\n")
+    done = profile(tmp_path, mode, "--output", "recording", "--json", "found.json", "fails.py")
+    assert done.returncode == 1
+    assert "ValueError: boom" in done.stderr
+    tail = done.stderr.partition("ValueError: boom")[2]
+    assert "nothing was tried" in tail or "was compiled" in tail or "No compiled call" in tail
+    assert json.loads((tmp_path / "found.json").read_text("utf-8"))
+
+
+@pytest.mark.parametrize("mode", [(), ("--advise",), ("--compile",)])
+def test_what_was_found_is_shown_even_if_it_cannot_be_kept(
+    tmp_path: Path, mode: tuple[str, ...]
+) -> None:
+    (tmp_path / "plain.py").write_text("print('hello')\n")
+    done = profile(tmp_path, *mode, "--output", "recording", "--json", "/dev/full", "plain.py")
+    assert (done.returncode, done.stdout) == (3, "hello\n")
+    assert "compiled" in done.stderr
+    assert done.stderr.rstrip().endswith("/dev/full cannot be written: No space left on device.")
+
+
+def test_a_program_that_calls_nothing_compiled_gets_no_trial(tmp_path: Path) -> None:
+    (tmp_path / "never.py").write_text("print('hello')\n")
+    done = profile(tmp_path, "--advise", "--output", "recording", "--json", "a.json", "never.py")
+    assert (done.returncode, done.stdout) == (4, "hello\n")
+    found = json.loads((tmp_path / "a.json").read_text("utf-8"))
+    assert found["runs"] == 0
+    assert found["error"].startswith("The program made no compiled call")
+    assert "often enough" not in done.stderr
+
+
 def test_an_option_is_refused_before_anything_runs(tmp_path: Path) -> None:
     (tmp_path / "plain.py").write_text("print('hello')\n")
     done = profile(tmp_path, "--try", "max_autotun", "plain.py")
@@ -127,3 +162,86 @@ def test_operations_are_counted_as_torch_counts_them(name: str) -> None:
 
 def described(tensor: torch.Tensor) -> dict[str, object]:
     return {"shape": list(tensor.shape), "dtype": str(tensor.dtype)}
+
+
+CPP = """\
+import sys
+import torch
+import torch._inductor.config
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return torch.softmax(x @ x, -1)
+
+x = torch.rand(64, 64)
+exported = torch.export.export(Model(), (x,))
+package = torch._inductor.aoti_compile_and_package(exported, package_path=sys.argv[1])
+loaded = torch._inductor.aoti_load_package(package)
+torch._inductor.config.cpp_wrapper = True
+compiled = torch.compile(Model())
+for _ in range(12):
+    assert torch.equal(loaded(x), compiled(x))
+print(package)
+"""
+
+
+def test_kernels_in_cpp_wrappers_and_packages_are_timed_one_by_one(tmp_path: Path) -> None:
+    """And the package that the program writes is as it would be without the tool."""
+    (tmp_path / "bench.py").write_text(CPP)
+    done = profile(
+        tmp_path, "--no-eager", "--output", "kept", "--json", "p.json", "bench.py", "model.pt2"
+    )
+    assert done.returncode == 0, done.stderr
+    assert Path(done.stdout.strip()).name == "model.pt2"
+    assert "USDT" not in done.stderr
+    view = json.loads((tmp_path / "p.json").read_text("utf-8"))
+    assert violations("profile", view) == []
+    kernels: dict[str, set[str]] = {}
+    for row in view["kernels"]:
+        assert row["measured_by"] == "profiler"
+        assert row["calls"] >= 5
+        assert row["floor"] is not None
+        assert row["wrapper_line"] > 0
+        assert row["places"]
+        kernels.setdefault(row["graph"], set()).add(row["kernel"])
+    assert set(kernels) == {"aoti/0 inference", "0/0 inference"}
+    for graph in view["graphs"]:
+        spans = graph["usual_call"]["kernels"]
+        assert {span["kernel"] for span in spans} == kernels[graph["graph"]]
+        assert all(span["wrapper_line"] > 0 for span in spans)
+    for names in kernels.values():
+        assert "extern_kernels.mm" in names
+        assert any(name.startswith("cpp_fused__softmax") for name in names)
+    with zipfile.ZipFile(tmp_path / "model.pt2") as archive:
+        texts = [archive.read(n).decode() for n in archive.namelist() if n.endswith("wrapper.cpp")]
+    assert texts
+    assert not any("RecordFunction" in text for text in texts)
+    assert not list(tmp_path.glob("kept/**/packages"))
+
+
+def test_an_interrupt_in_the_middle_leaves_nothing_behind(tmp_path: Path) -> None:
+    """No process, no temporary folder; here while the program runs with a setting."""
+    pid, temporary = tmp_path / "pid", tmp_path / "tmp"
+    temporary.mkdir()
+    (tmp_path / "long.py").write_text(
+        f"import os, time\nopen({str(pid)!r}, 'w').write(str(os.getpid()))\ntime.sleep(300)\n"
+    )
+    tool = subprocess.Popen(
+        [sys.executable, "-m", "inductoscope", "profile", "--try", "max_autotune", "long.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        wait_until(lambda: pid.exists() and pid.read_text() != "", seconds=200)
+        tool.send_signal(signal.SIGINT)
+        _, said = tool.communicate(timeout=60)
+    finally:
+        tool.kill()
+    assert tool.returncode != 0
+    assert "Traceback" not in said
+    assert not Path(f"/proc/{pid.read_text()}").exists()
+    assert not list(temporary.glob("inductoscope*"))

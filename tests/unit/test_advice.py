@@ -27,7 +27,11 @@ GRAPH_TEXT, KERNEL = (f"{n:032x}" for n in range(2))
 
 
 def recorded(
-    folder: Path, kernel: str, *nodes: tuple[str, str], settings: dict[str, str] | None = None
+    folder: Path,
+    kernel: str,
+    *nodes: tuple[str, str],
+    settings: dict[str, str] | None = None,
+    defaults: dict[str, str] | None = None,
 ) -> tuple[Flip, ...]:
     """The changes that a recording of one kernel suggests, whose nodes are operation and origin."""
     graph = [
@@ -38,7 +42,8 @@ def recorded(
     path = write_recording(
         folder,
         {"kind": "compile-start", "compile": "0/0", "function": "f", "file": "/model.py"},
-        {"kind": "settings", "compile": "0/0", "config": settings or {}},
+        {"kind": "settings", "compile": "0/0", "config": settings or {},
+         "defaults": defaults or {}},
         {"kind": "inductor-start", "phase": "inference", **ABOUT},
         {"kind": "graph", "stage": "post-grad", "payload": GRAPH_TEXT, **ABOUT},
         {"kind": "kernel", "name": "cpp_fused_0", "language": "C++", "payload": KERNEL,
@@ -54,6 +59,27 @@ def test_a_setting_of_the_program_is_overruled(tmp_path: Path) -> None:
     assert flip.change == "torch._inductor.config.cpp.simdlen = None"
     # The program sets it after torch is imported, so the change comes just before the compile.
     assert "torch._inductor.config.patch({'cpp.simdlen': None})" in flip.variant.code
+
+
+def test_a_setting_that_no_rule_knows_is_tried_at_torchs_own_value(tmp_path: Path) -> None:
+    settings = {"torch._inductor.config.cpp.threads": "1"}
+    defaults = {"torch._inductor.config.cpp.threads": "-1"}
+    found = recorded(
+        tmp_path / "r", "i1e.cpp", ("sin", "sin"), settings=settings, defaults=defaults
+    )
+    (flip,) = found
+    assert flip.change == "torch._inductor.config.cpp.threads = -1"
+    assert flip.why == "the program sets cpp.threads = 1; torch's own value is -1"
+    assert flip.overrules
+
+
+@pytest.mark.parametrize(
+    "name", ["fallback_random", "compile_threads", "max_autotune", "aot_inductor.package"]
+)
+def test_a_setting_that_asks_for_something_stays(tmp_path: Path, name: str) -> None:
+    full_name = f"torch._inductor.config.{name}"
+    given: dict[str, Any] = {"settings": {full_name: "True"}, "defaults": {full_name: "False"}}
+    assert recorded(tmp_path / "r", "i1e.cpp", ("sin", "sin"), **given) == ()
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from inductoscope.profiling.advice.flip import Flip
 from inductoscope.profiling.advice.trials import Budget, TrialResults, try_cold, try_flips
 from inductoscope.profiling.timings import ProcessTimes
 from inductoscope.profiling.turns import TimedRun, Variant
+from inductoscope.views.report.advice import advice_view, print_advice
+from inductoscope.views.report.terminal import Printer
 from support.timed_runs import Calls, timed_run
 
 CHANGE = Flip("x = 1", "why", settings={"x": 1})
@@ -30,12 +35,14 @@ def tried(
 ) -> TrialResults:
     """What comes of a change if the program's runs end so."""
 
+    more = {"predict": how.pop("predict")} if "predict" in how else {}
+
     def run_once(command: Any, variant: Variant, *_: Any, **__: Any) -> TimedRun:
         return changed if variant.name == flip.change else base
 
     monkeypatch.setattr(trials, "run_once", run_once)
-    attempt = try_cold if flip.avoids_compiles else try_flips
-    return attempt(["x"], [flip], Path("/nowhere"), Budget(**how), lambda _: None)
+    attempt: Any = try_cold if flip.avoids_compiles else try_flips
+    return attempt(["x"], [flip], Path("/nowhere"), Budget(**how), lambda _: None, **more)  # type: ignore[no-any-return]
 
 
 def test_a_change_that_helps_is_advice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -48,11 +55,11 @@ def test_what_a_setting_saves_is_predicted_from_its_graphs_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """20 calls of 30 ms: with half of the time left, 0.3 s should be saved; it was more."""
-    flip = Flip("x = 1", "why", settings={"x": 1}, left=0.5)
+    flip = Flip("x = 1", "why", settings={"x": 1}, left=0.5, prediction="graphs alone")
     (trial,) = tried(monkeypatch, SLOW, FAST, flip).advice
     assert trial.flip.predicted == pytest.approx(0.3, rel=0.02)
     assert trial.saved == pytest.approx(0.42, rel=0.02)
-    assert trial.flip.prediction.startswith("alone, with made-up inputs")
+    assert trial.flip.prediction == "graphs alone"
 
 
 @pytest.mark.parametrize(
@@ -79,6 +86,19 @@ def test_a_program_that_fails_by_itself_is_not_blamed_on_a_change(
     assert trial.how == "not measured: the program fails without it, too"
 
 
+def test_a_program_that_calls_nothing_compiled_is_not_told_to_call_it_more_often(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    results = tried(monkeypatch, TimedRun(0, 1.0, ()), FAST)
+    assert results.base is None
+    assert results.error.startswith("No call of a compiled function was seen, so")
+
+
+def test_a_program_with_threads_is_told_that_they_are_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    threads = TimedRun(0, 1.0, (ProcessTimes(1, several_threads=True),))
+    assert "from several threads" in tried(monkeypatch, threads, FAST).error
+
+
 def test_no_run_is_begun_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
     results = tried(monkeypatch, SLOW, FAST, total=-1.0)
     assert (results.runs, results.base) == (0, None)
@@ -87,6 +107,34 @@ def test_no_run_is_begun_once_the_time_is_up(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_program_that_is_as_fast_as_eager_is_run_once(monkeypatch: pytest.MonkeyPatch) -> None:
     results = tried(monkeypatch, FAST, FAST, than_eager=1.2)
     assert (results.runs, results.trials) == (1, ())
+
+
+@pytest.mark.parametrize(("base", "asked"), [(SLOW, 1), (FAST, 0), (FAILS, 0)])
+def test_nothing_is_predicted_before_the_program_is_known_to_be_slow(
+    monkeypatch: pytest.MonkeyPatch, base: TimedRun, asked: int
+) -> None:
+    """A prediction compiles every graph anew, which takes minutes."""
+    predicted: list[Flip] = []
+
+    def predict(flips: Sequence[Flip]) -> list[Flip]:
+        predicted.extend(flips)
+        return [replace(flip, left=0.5) for flip in flips]
+
+    results = tried(monkeypatch, base, FAST, than_eager=1.2, predict=predict)
+    assert len(predicted) == asked
+    assert [trial.flip.left for trial in results.trials] == [0.5] * asked
+
+
+def test_what_torch_calls_unsafe_is_shown_and_never_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    flip = Flip("x = 1", "why", warning="This flag is unsafe")
+    results = tried(monkeypatch, SLOW, FAST, flip)
+    (trial,) = results.trials
+    assert (trial.helps, results.advice, results.runs) == (False, (), 2)
+    assert trial.how == 'not tried, because torch warns: "This flag is unsafe"'
+    page = io.StringIO()
+    print_advice(Printer(page), advice_view(results, ["x"], "recording"))
+    assert "not tried: x = 1" in page.getvalue()
+    assert "0 changes tried" in page.getvalue()
 
 
 def test_a_change_that_makes_eager_faster_too_counts_by_seconds(

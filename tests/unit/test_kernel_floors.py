@@ -32,7 +32,7 @@ from inductoscope.profiling.kernels.kernel_times import (
     read_kernel_times,
     write_kernel_times,
 )
-from inductoscope.profiling.kernels.profile import KernelProfile, build_profile
+from inductoscope.profiling.kernels.profile import KernelProfile, Profile, build_profile
 from inductoscope.profiling.kernels.running import ProfiledRun
 from inductoscope.profiling.kernels.timed_wrappers import timed_wrapper
 from inductoscope.profiling.kernels.work import GraphWork
@@ -46,7 +46,7 @@ from inductoscope.profiling.machine.limits import (
     memory_seconds,
 )
 from inductoscope.profiling.statistics import Sample
-from inductoscope.profiling.timings import CallTimes, ProcessTimes
+from inductoscope.profiling.timings import FUNCTION, CallTimes, ProcessTimes
 from inductoscope.views.report.profile import headline, profile_view
 from inductoscope.views.report.times import seconds_text
 from support.examples import stored
@@ -286,10 +286,28 @@ def test_the_json_is_as_the_schema_says() -> None:
 def test_what_cannot_be_said_is_said() -> None:
     nothing = build_profile(load(stored("relu_add_sum")), (), (), lambda device: None)
     assert "no compiled call" in headline(nothing)
+    called = (CallTimes("f", FUNCTION, count=9, sample=(1000,) * 9),)
+    assert "ran in eager" in headline(Profile(called, (), (), has_graphs=False))
     cold = profile_with(SiteTimes(0, kernel_name(), sample=(5000,)))
     assert "cold" in headline(cold)
     noisy = profile_with(site(kernel_name(), 1000, 9000, 2000, 30000))
     assert "too noisy" in headline(noisy)
+
+
+def test_ranks_are_told_apart_and_are_no_recompiles() -> None:
+    recording = load(stored("relu_add_sum"))
+    (graph,) = recording.compiles[0].inductor
+    times = GraphTimes(graph.wrapper_path, calls=4, sample=(9000,) * 3, sites=(site("k", 5, 5),))
+    calls = CallTimes("f", "function", "a.py:1", 3, 27000, (9000,) * 3, (10**9,), (20000,))
+    profile = build_profile(
+        recording,
+        [ProcessTimes(pid, (calls,)) for pid in (1, 2)],
+        [KernelTimes(pid, (times,)) for pid in (1, 2)],
+        lambda device: MACHINE,
+    )
+    notes = profile_view(ProfiledRun(profile), "folder", Ending(0, None, 1.0))["notes"]
+    assert any(note.startswith("2 processes made compiled calls") for note in notes)
+    assert not any("calls compiled something" in note for note in notes)
 
 
 def test_times_are_short() -> None:

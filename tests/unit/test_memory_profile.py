@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from inductoscope.profiling.memory import trials
 from inductoscope.profiling.memory.alternatives import alternatives_for
 from inductoscope.profiling.memory.blocks import devices_of
 from inductoscope.profiling.memory.named_wrappers import named_wrapper
@@ -19,6 +21,7 @@ from inductoscope.profiling.memory.observed import (
     HeldMemory,
     NamedMemory,
     ProcessMemory,
+    StepPeak,
     TensorSummary,
     TracedStep,
     WrapperCall,
@@ -28,6 +31,9 @@ from inductoscope.profiling.memory.observed import (
 from inductoscope.profiling.memory.plan import plan_of
 from inductoscope.profiling.memory.profile import StepProfile, profiles_of
 from inductoscope.profiling.memory.same_results import compare_results
+from inductoscope.profiling.turns import TimedRun
+from inductoscope.views.report.memory_profile_text import print_memory
+from inductoscope.views.report.terminal import Printer
 from support.json_schema import violations
 
 EXAMPLE = Path(__file__).resolve().parents[1] / "data" / "profiles" / "memory.json"
@@ -165,6 +171,19 @@ def test_what_a_process_writes_is_read_back(tmp_path: Path) -> None:
     assert read_observed(tmp_path) == (found,)
 
 
+def test_a_step_whose_memory_was_not_seen_counts_as_none() -> None:
+    seen = StepPeak("step", 2, {"cpu": 190}), StepPeak("step", 3, {}), StepPeak("step", 4, {"x": 1})
+    (profile,) = profiles_of((ProcessMemory(1, (traced(),), seen),))
+    assert (profile.peaks, profile.varies) == ({2: 190}, False)
+
+
+def test_sizes_of_buffers_with_less_than_a_byte_and_with_a_largest() -> None:
+    text = WRAPPER.replace("torch.float32", "torch.bits4x2").replace("(s0, 256)", "(max(1, s0), 4)")
+    plan = plan_of(text, {"s0": 1024}, lambda name: 0)
+    assert plan is not None
+    assert (plan.peak, plan.unknown) == (2 * (1023 * 256 + 4), ())
+
+
 # --- what is worth a trial ------------------------------------------------------------------------
 
 
@@ -217,6 +236,67 @@ def test_results_are_the_same_within_rounding(
     first: CallResult, second: CallResult, is_same: bool
 ) -> None:
     assert compare_results([first], [second]).is_same is is_same
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """The program as it is, run again: how it ended, and what its calls returned."""
+
+    exit_code: int | None
+    seen: tuple[ProcessMemory, ...]
+    why: str
+
+
+@pytest.mark.parametrize(
+    "again",
+    [
+        Rerun(0, (ProcessMemory(2, results=(result(1.0),)),), ""),
+        Rerun(0, (ProcessMemory(2, results=(result(9.0),)),), "results differ from run to run"),
+        Rerun(0, (), "gave no results to compare"),
+        Rerun(3, (), "ended with exit code 3"),
+        Rerun(None, (), "did not end in time"),
+    ],
+)
+def test_results_differ_from_run_to_run_only_if_a_second_run_shows_it(
+    again: Rerun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The way that is tried gives other results; what that says depends on the program itself."""
+    large = enlarged(traced())
+    alternative = alternatives_for(large, {})[0]
+    peaks = (StepPeak("step", 2, {"cpu": 1}),)
+    tried = (ProcessMemory(3, peaks=peaks, results=(result(5.0),)),)
+    runs = {
+        alternative.variant.name: (TimedRun(0, 1.0, ()), tried),
+        trials.BASE.name: (TimedRun(again.exit_code, 1.0, ()), again.seen),
+    }
+    monkeypatch.setattr(trials._MemoryRuns, "_run", lambda self, variant: runs[variant.name])
+    base = (ProcessMemory(1, results=(result(1.0),)),)
+    limits = trials.TrialLimits(1, 1.0)
+    (found,) = trials.try_alternatives(
+        [], large, base, [alternative], tmp_path, limits, lambda text: None
+    )
+    # Results that judge nothing are not shown as if they did.
+    assert bool(found.results and found.results.different) is (again.why == "")
+    assert (again.why in found.error) if again.why else (found.error == "")
+    assert ("from run to run" in found.error) is ("from run to run" in again.why)
+
+
+# --- on the terminal ------------------------------------------------------------------------------
+
+
+def test_what_is_wrapped_stays_in_its_column() -> None:
+    view = json.loads(EXAMPLE.read_text("utf-8"))
+    block = max((b for b in view["steps"][0]["blocks"] if b["at_peak"]), key=lambda b: b["bytes"])
+    block |= {"bytes": 1 << 30, "kind": "saved for backward", "name": "a" * 40, "graph": "b" * 40}
+    out = io.StringIO()
+    printer = Printer(out)
+    assert printer.width == 80
+    print_memory(printer, view)
+    lines = out.getvalue().splitlines()
+    place = next(n for n, line in enumerate(lines) if "a" * 40 in line)
+    assert max(map(len, lines)) <= 80
+    assert lines[place + 1].startswith(" " * 16)
+    assert lines[place + 1].strip().startswith("b")
 
 
 # --- as JSON --------------------------------------------------------------------------------------

@@ -66,6 +66,12 @@ def places(uses: str, *, in_texts: bool) -> list[str]:
         ),
         ("dying with the parent", r"prctl", False, "processes/own_limits.py"),
         ("limits of a child", r"setrlimit", False, "processes/own_limits.py"),
+        (
+            "what overrules a program's settings, or the sizes that it compiles for",
+            r'(?s).*(?:_compile_fx_inner = |\*\*kwargs.*"dynamic").*',
+            True,
+            "profiling/overruling.py",
+        ),
     ],
     ids=lambda value: value if isinstance(value, str) and " " in value else "",
 )
@@ -76,3 +82,21 @@ def test_there_is_one(what: str, uses: str, in_texts: bool, place: str) -> None:
 def test_a_number_has_its_noun_in_singular_or_plural() -> None:
     """`count_of` writes '1 graph' and '2 graphs'; 'graph(s)' is written nowhere."""
     assert places(r"(?s).*[a-z]\(s\).*", in_texts=True) == []
+
+
+def test_whether_a_gpu_can_be_waited_for_is_asked_in_one_way() -> None:
+    """The sentinel is alone in the program: it does not profile."""
+    found = places(r"is_current_stream_capturing", in_texts=False)
+    assert found == ["doctor/sentinel/sentinel.py", "profiling/gpu_use.py"]
+
+
+def test_durations_are_taken_from_a_clock_that_does_not_jump() -> None:
+    """The memory tracer holds its times beside torch.profiler's, which are times of day."""
+    day = re.compile(r"\btime\.time(?:_ns)?\(|\bdatetime\.now\(")
+    found = [
+        path.relative_to(ROOT).as_posix()
+        for path in FILES
+        if day.search(path.read_text("utf-8"))
+        and path.relative_to(ROOT).as_posix().startswith("profiling/")
+    ]
+    assert found == ["profiling/memory/step_tracer.py"]

@@ -99,6 +99,13 @@ def test_sum_has_the_reducing_and_the_storing_lines() -> None:
     assert kernel["native"]
 
 
+def test_a_variance_has_its_reductions() -> None:
+    """Its sum of squares is a buffer that is the result of no operation."""
+    found = next(trace(load(TRAINING), by_operation("var_mean")))
+    lines = [line for body in found.loop_lines for line in body.lines]
+    assert sum("store_reduction" in line for line in lines) == 2
+
+
 def test_together_the_operations_own_every_line_of_the_loop_body_once() -> None:
     lines = [
         line
@@ -306,6 +313,49 @@ def test_the_same_operation_twice_in_a_chain_is_two() -> None:
     assert own(once, "") == ["l", "r"]
     assert own(between, once) == ["m"]
     assert own(twice, between) == ["r_1"]
+
+
+GATHERED = """
+index0 = p0
+index1 = indirect0 + 4000*p0
+def body(self, ops):
+    get_index = self.get_index('index0')
+    load = ops.load('ids', get_index)
+    set_indirect0 = self.set_indirect0(load)
+    get_index_1 = self.get_index('index1')
+    load_1 = ops.load('x', get_index_1)
+    get_index_2 = self.get_index('index0')
+    load_2 = ops.load('y', get_index_2)
+    sub = ops.sub(load_1, load_2)
+"""
+
+
+def test_a_gather_owns_its_indirect_load_and_its_input_what_it_computes_there() -> None:
+    x_minus_y = "tmp0 = ops.load(x, i1 + 4000 * i0)\ntmp1 = ops.load(y, i0)\ntmp2 = tmp0 - tmp1"
+    gather = (
+        "tmp0 = ops.load(ids, i0)\ntmp1 = ops.load(x, tmp0 + 4000 * i0)\n"
+        "tmp2 = ops.load(y, i0)\ntmp3 = tmp1 - tmp2"
+    )
+    own = own_expressions(gather, [x_minus_y, "tmp0 = ops.load(ids, i0)"])
+    assert [step.name for step in matching_steps(GATHERED, own)] == ["load_1"]
+    below = own_expressions(x_minus_y, [])
+    assert [step.name for step in matching_steps(GATHERED, below)] == ["load_2", "sub"]
+    # Where both are computed in one body, each has its own.
+    both = GATHERED + "    load_3 = ops.load('x', get_index)\n    sub_1 = ops.sub(load_3, load_2)\n"
+    assert [s.name for s in matching_steps(both, below)] == ["load_2", "load_3", "sub_1"]
+
+
+def test_the_only_index_that_is_a_value_is_known_again() -> None:
+    function = "t0 = ops.load(x, i0)\nt1 = ops.index_expr(i1, torch.int64)\nt2 = t0 == t1"
+    body = (
+        "get_index = self.get_index('index0')\nload = ops.load('x', get_index)\n"
+        "get_index_1 = self.get_index('index1')\n"
+        "index_expr = ops.index_expr(get_index_1, torch.int64)\neq = ops.eq(load, index_expr)\n"
+    )
+    own = own_expressions(function, [])
+    assert [step.name for step in matching_steps(body, own)] == ["load", "index_expr", "eq"]
+    other = body + "index_expr_1 = ops.index_expr(get_index, torch.int64)"
+    assert [step.name for step in matching_steps(other, own)] == ["load"]
 
 
 def test_operators_are_the_operations_that_they_stand_for() -> None:

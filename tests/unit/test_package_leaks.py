@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from inductoscope.packages import leaking
 from inductoscope.packages.growth import Growth
 from inductoscope.packages.leak_trials import REMEMBERED_CALLS
 from inductoscope.packages.leaking import (
     LeakedStack,
     LeakTrials,
     findings_of_leaks,
+    look_for_leaks,
     part_of,
     read_stacks,
 )
+from inductoscope.packages.package import read_package
+from inductoscope.packages.running import RunOutcome, RunRequest
 
 PACKAGE = "/tmp/aotinductor_P7W2Bv/data/aotinductor/model/cxq7.wrapper.so"
 TORCH, PRELOADED = "/torch/lib/libtorch_cpu.so", "/tmp/folder/leaks.so"
@@ -101,3 +106,34 @@ def test_a_part_of_the_package_leaks_if_it_does_without_operators() -> None:
 )
 def test_nobody_is_accused_without_proof(trials: LeakTrials) -> None:
     assert said(trials) == ("leaks_unknown", "unknown")
+
+
+def test_an_operator_that_leaks_less_is_not_called_innocent() -> None:
+    alone = {"shop::step": (grown(750),), "shop::other": (grown(250),), "shop::third": ()}
+    (found,) = findings_of_leaks([grown(1000)], LeakTrials("", (), alone, without=()))
+    # The trial calls it as often as one call of the model does.
+    assert "alone, it adds 750 bytes allocated for every call of the model" in found.text
+    assert "shop::other alone adds 250 bytes allocated; shop::third alone does not grow" in (
+        found.established
+    )
+
+
+@pytest.mark.parametrize("written", [None, '{"stack": 0, "byt', '{"stack": 0, "bytes": 8}\n' * 50])
+def test_stacks_that_cannot_be_read_do_not_hide_the_other_trials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: str | None
+) -> None:
+    """Nothing was written, the process died while writing, or frames are missing."""
+
+    def run(*given: object) -> RunOutcome:
+        if written is not None:
+            (tmp_path / "leaks" / "leaks.jsonl").write_text(written)
+        return RunOutcome("runs", "run", "", "", 0, 1.0, (), (), (), "")
+
+    monkeypatch.setattr(leaking, "run_package", run)
+    monkeypatch.setattr(leaking, "_build", lambda target: "")
+    package = read_package(Path(__file__).parents[1] / "data" / "packages" / "small.pt2")
+    request = RunRequest(Path("inputs.pt"))
+    trials = look_for_leaks(package, package.models[0], request, tmp_path / "leaks", print)
+    (found,) = findings_of_leaks([grown(1000)], trials)
+    assert "the stacks of what it asked for could not be read" in found.text
+    assert found.established == "tried: the model without custom operators, each of them alone"

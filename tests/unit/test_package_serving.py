@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,9 @@ from inductoscope.packages.serving import (
 )
 from inductoscope.packages.this_machine import LocalMachine
 from inductoscope.processes.limited import ChildLimits
+from inductoscope.views.report import package_run
+from inductoscope.views.report.package_run import with_serving
+from inductoscope.views.report.terminal import Printer
 
 PACKAGE = Path(__file__).parents[1] / "data" / "packages" / "small.pt2"
 
@@ -93,6 +98,20 @@ def test_where_nothing_else_was_tried_nothing_is_blamed() -> None:
         "threads_interfere",
         "threads_fail",
     ]
+
+
+def printed(serving: Serving) -> str:
+    page = io.StringIO()
+    package_run._print_serving(Printer(page), with_serving({}, serving)["serving"])
+    return page.getvalue()
+
+
+def test_what_was_not_measured_is_not_said_to_be_level() -> None:
+    unknown = printed(serving())
+    assert unknown.count("not measured") == 2
+    assert "level" not in unknown
+    measured = replace(serving(), growth_measured=True, left_by_loading=0, still_mapped=0)
+    assert printed(measured).count("level") == 2
 
 
 def test_large_outputs_are_kept_for_fewer_calls() -> None:

@@ -218,12 +218,16 @@ def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     verdict = {"verdict": "nan", "summary": "NaN", "repro": {"verified": True}, "repro_text": "1/0"}
     verdict["notes"] = [{"compile": "0/0", "aspect": "stride", "text": "other strides"}, 7]
     verdict["not_checked"] = ["random numbers"]
+    verdict["values"] = [{"where": "output 0", "index": [2], "actual": "nan", "expected": "1"}, 7]
     (folder / "verdict.json").write_text(json.dumps(verdict))
     shown = Contents(load(folder)).index.verdict
     assert shown is not None
     assert shown.verdict == "nan"
     assert (shown.notes[0].what, shown.notes[0].where) == ("other strides", "compile 0/0")
     assert shown.not_checked == ("random numbers",)
+    value = shown.values[0]
+    assert (value.where, value.index, value.actual) == ("output 0", (2,), "nan")
+    assert (value.expected, value.elements) == ("1", 0)
     assert shown.repro is not None
     assert (shown.repro.verified, shown.repro.text) == (True, "1/0")
     (folder / "verdict.json").rename(tmp_path / "elsewhere")
@@ -232,6 +236,17 @@ def test_the_verdict_of_the_doctor_is_on_the_page(tmp_path: Path) -> None:
     (folder / "verdict.json").unlink()
     (folder / "verdict.json").write_text("{cut sho")
     assert Contents(load(folder)).index.verdict is None
+
+
+def test_damage_that_is_not_listed_is_counted(tmp_path: Path) -> None:
+    folder = write_recording(tmp_path / "recording", {"kind": "process", "pid": 1})
+    for number in range(2, 27):
+        (folder / "streams" / f"{number}-1.jsonl").write_text("no JSON\n{}\n")
+    recording = load(folder)
+    notes = Contents(recording).index.notes
+    listed = [note for note in notes if ".jsonl" in note]
+    assert len(recording.damage) > len(listed) > 0
+    assert f"{len(recording.damage) - len(listed)} more places are damaged." in notes
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -13,14 +14,17 @@ from typing import Any, Literal, Union
 import pytest
 
 from inductoscope.model.fold import load
+from inductoscope.recording.profile_file import ADVICE, profile_path
 from inductoscope.views.page.chunk_contract import LineNumber
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.contract import CHUNKS, UNREAD, Index
 from inductoscope.views.page.packing import compact
-from inductoscope.views.page.profile_contract import PageTable
+from inductoscope.views.page.profile_contract import PageTable, SharedTable
 from inductoscope.views.page.typescript import classes, contract_text, hints_of
 from support import pages
 from support.examples import NAMES, stored
+
+PROFILES = Path(__file__).resolve().parents[1] / "data" / "profiles"
 
 WEB = Path(__file__).parents[2] / "web"
 checkout = pytest.mark.skipif(not WEB.is_dir(), reason="the sources of the page are not here")
@@ -28,7 +32,7 @@ checkout = pytest.mark.skipif(not WEB.is_dir(), reason="the sources of the page 
 
 def every_class() -> list[type]:
     kinds = [kind for hint in (Index, *CHUNKS.values()) for kind in classes(hint)]
-    return [kind for kind in dict.fromkeys(kinds) if kind is not PageTable]
+    return [kind for kind in dict.fromkeys(kinds) if kind not in (PageTable, SharedTable)]
 
 
 def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
@@ -50,6 +54,11 @@ def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
     elif origin is PageTable:
         for row in value["rows"]:
             keyed = dict(zip(value["columns"], row, strict=True))
+            yield from complaints(keyed, arguments[0], f"{place}[]")
+    elif origin is SharedTable:
+        for row in value["rows"]:
+            found = (shared[place] for shared, place in zip(value["values"], row, strict=True))
+            keyed = dict(zip(value["columns"], found, strict=True))
             yield from complaints(keyed, arguments[0], f"{place}[]")
     elif hint in (str, bool, int, float, LineNumber):
         wanted = {float: (int, float), LineNumber: int}.get(hint, hint)
@@ -120,18 +129,33 @@ def test_nothing_on_the_page_reads_data_past_the_contract() -> None:
             assert "as any" not in text, path
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_the_page_of_every_recording_is_as_the_contract_says(name: str) -> None:
-    contents = Contents(load(stored(name)))
+ADVISED = "training_step with advice"
+
+
+def contents_of(name: str, tmp_path: Path) -> Contents:
+    """A stored recording, or one to which the advice on another program was added."""
+    if name != ADVISED:
+        return Contents(load(stored(name)))
+    folder = tmp_path / "recording"
+    shutil.copytree(stored("training_step"), folder)
+    shutil.copy(PROFILES / "advice.json", profile_path(folder, ADVICE))
+    return Contents(load(folder))
+
+
+@pytest.mark.parametrize("name", [*NAMES, ADVISED])
+def test_the_page_of_every_recording_is_as_the_contract_says(name: str, tmp_path: Path) -> None:
+    contents = contents_of(name, tmp_path)
     found = list(complaints(json.loads(compact(contents.index)), Index, "index"))
     for chunk, make in contents.chunks.items():
         found += complaints(json.loads(compact(make())), chunk_type(chunk), chunk)
     assert found == []
 
 
-def test_every_kind_of_chunk_is_in_some_recording() -> None:
+def test_every_kind_of_chunk_is_in_some_recording(tmp_path: Path) -> None:
     kinds = {
-        chunk.partition("-")[0] for name in NAMES for chunk in Contents(load(stored(name))).chunks
+        chunk.partition("-")[0]
+        for name in (*NAMES, ADVISED)
+        for chunk in contents_of(name, tmp_path).chunks
     }
     assert kinds == CHUNKS.keys()
 

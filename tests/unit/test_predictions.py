@@ -13,7 +13,9 @@ from inductoscope.profiling.advice.costs import costs_of
 from inductoscope.profiling.advice.evidence import RecordedEvidence
 from inductoscope.profiling.advice.flip import Flip
 from inductoscope.profiling.advice.flips import flips_for
+from inductoscope.profiling.advice.measured_flips import wrapper_in_cpp
 from inductoscope.profiling.advice.predictions import predicted
+from inductoscope.profiling.kernels.kernel_times import CLOCK, PROFILER
 from inductoscope.profiling.kernels.profile import GraphProfile, KernelProfile, Profile
 from inductoscope.profiling.kernels.work import KernelWork
 from inductoscope.profiling.machine.limits import Bandwidths, Floor, MachineLimits
@@ -59,19 +61,28 @@ def evidence(
 
 
 @pytest.mark.parametrize(
-    ("rule", "why", "seconds"),
+    ("rule", "why", "left"),
     [
-        ("scalar_loop", "", 0.04),  # 500 µs instead of the 100 µs that the machine needs.
-        ("layout_copies", "", 0.05),  # The whole kernel goes.
-        ("kept_apart", "1 pair of loops kept apart: 20,000,000 bytes are moved again", 0.2),
-        ("tiny_kernels", "", 0.002),
+        # Of a call of 1 ms. 500 µs instead of the 100 µs that the machine needs.
+        ("scalar_loop", "", 0.6),
+        ("layout_copies", "", 0.5),  # The whole kernel goes.
+        ("kept_apart", "1 pair of loops kept apart: 2,000,000 bytes are moved again", 0.8),
+        ("tiny_kernels", "", 0.98),
     ],
 )
-def test_what_is_predicted(tmp_path: Path, rule: str, why: str, seconds: float) -> None:
+def test_what_is_predicted(tmp_path: Path, rule: str, why: str, left: float) -> None:
     known = evidence(tmp_path / "r", kernels=[kernel(5e-4, 1e-4)], graphs=[graph()])
     flip = predicted(Flip("a change", why, rule, "/model.py:6"), known)
-    assert flip.predicted == pytest.approx(seconds)
+    assert flip.left == pytest.approx(left)
     assert flip.prediction
+
+
+def test_a_break_is_predicted_from_what_calls_take_outside_of_their_graphs(tmp_path: Path) -> None:
+    """Four graphs of 100 µs in a call of 1 ms: a quarter of the other 600 µs is left."""
+    graphs = [replace(graph(), graph=f"0/{n} inference", seconds=Sample((1e-4,))) for n in range(4)]
+    flip = predicted(Flip("a change", "", "graph_breaks"), evidence(tmp_path / "r", graphs=graphs))
+    assert flip.left == pytest.approx(0.4 + 0.6 / 4)
+    assert flip.prediction == "what a call takes outside of its graphs, for one graph instead of 4"
 
 
 def test_where_nothing_can_be_predicted_that_is_said(tmp_path: Path) -> None:
@@ -84,8 +95,11 @@ def test_guards_are_predicted_and_shown_as_a_cost(tmp_path: Path) -> None:
               "microseconds": 200.0, "costly": [["L['self']", 180.0]]}  # fmt: skip
     known = evidence(tmp_path / "r", guards)
     (flip,) = flips_for(known.recording, known.profile)
-    assert flip.to_paste == "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
-    assert "unsafe" in flip.change
+    comment, change = flip.to_paste.splitlines()
+    assert change == flip.change == "torch.compiler.set_stance(skip_guard_eval_unsafe=True)"
+    assert "risk of silently producing incorrect results" in comment
+    assert not flip.code
+    assert flip.warning in comment
     assert flip.predicted == pytest.approx(0.02)
     (cost,) = costs_of(known)
     assert cost.what == "748 guards of f, 200 µs per call (L['self'] 180 µs)"
@@ -130,14 +144,14 @@ def product(seconds: float, floor: float) -> KernelProfile:
 
 
 def test_products_that_lose_time_in_the_library(tmp_path: Path) -> None:
-    known = evidence(tmp_path / "r", kernels=[product(1e-3, 4e-4)])
+    known = evidence(tmp_path / "r", kernels=[product(1e-3, 4e-4)], graphs=[graph()])
     assert changes(known) == [
         "torch._inductor.config.freezing = True",
         "torch._inductor.config.max_autotune = True; "
         "torch._inductor.config.max_autotune_gemm_backends = 'CPP,ATEN'; "
         "torch._inductor.config.freezing = True",
     ]
-    assert flips_for(known.recording, known.profile)[0].predicted == pytest.approx(0.06)
+    assert flips_for(known.recording, known.profile)[0].left == pytest.approx(0.4)
 
 
 def test_products_at_the_limit_of_the_machine_are_left_alone(tmp_path: Path) -> None:
@@ -175,3 +189,30 @@ def test_a_graph_break_is_counted_per_call(tmp_path: Path) -> None:
 
 def test_a_whole_graph_costs_nothing_more(tmp_path: Path) -> None:
     assert costs_of(evidence(tmp_path / "r", graphs=[part("0/0")])) == ()
+
+
+def with_gaps(between: float, **about: Any) -> GraphProfile:
+    """A graph of a millisecond per call, of which so much lies between its kernels."""
+    return replace(graph(), **{"how": CLOCK, "between": Sample((between,) * 5), **about})
+
+
+def test_kernels_too_small_for_their_launch_cost_what_lies_between_them(tmp_path: Path) -> None:
+    tiny = [kernel(2e-6, 1e-6), kernel(5e-6, 1e-6), kernel(6e-6, 1e-6)]
+    known = evidence(tmp_path / "r", kernels=tiny, graphs=[with_gaps(6e-4)])
+    (cost,) = costs_of(known)
+    assert cost.seconds == pytest.approx(0.06)
+    assert "60% of a call" in cost.what
+    assert "most of its 3 kernels take 5 µs or less" in cost.what
+    (flip,) = wrapper_in_cpp(known)
+    assert flip.settings == {"cpp_wrapper": True}
+    assert flip.source == PLACE
+
+
+@pytest.mark.parametrize(
+    "other", [with_gaps(1e-4), with_gaps(6e-4, device="cuda"), with_gaps(6e-4, how=PROFILER)]
+)
+def test_no_other_wrapper_is_tried_where_it_cannot_help(
+    tmp_path: Path, other: GraphProfile
+) -> None:
+    known = evidence(tmp_path / "r", kernels=[kernel(5e-4, 1e-4)], graphs=[other])
+    assert not list(wrapper_in_cpp(known))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,3 +105,20 @@ def test_a_run_is_ended_when_its_time_is_up_and_keeps_its_last_words(tmp_path: P
     command = [sys.executable, "-c", script]
     run = run_once(command, Variant("x"), tmp_path, cache=tmp_path / "cache", seconds=2.0)
     assert (run.exit_code, run.output, run.calls) == (None, "begun", ())
+
+
+def test_a_setting_that_could_not_be_applied_is_not_compared(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its runs are those of the program as it is: that they are as fast says nothing of it."""
+    base, tried = (runs_of(Variant(n), *[1000] * 5, settings={}) for n in (BASE, "x = 1"))
+    failed = tuple(
+        replace(run, processes=tuple(replace(p, not_applied="no such x") for p in run.processes))
+        for run in tried.runs
+    )
+    done = (base, replace(tried, runs=failed))
+    monkeypatch.setattr(trials, "run_in_turns", lambda *args, **kwargs: done)
+    found = try_settings([], [tried.variant], Path(), turns=5, seconds=1.0, say=lambda text: None)
+    (trial,) = found.trials
+    assert trial.comparison is None
+    assert trial.note == "it could not be applied: no such x"

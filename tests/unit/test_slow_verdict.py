@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,7 @@ from inductoscope.doctor.outside.slowness import may_be_slower, wasted_compiles
 from inductoscope.doctor.verdict import exit_code
 from inductoscope.profiling.advice.against_eager import AgainstEager, against_eager
 from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.flips import flips_for
 from inductoscope.profiling.advice.trials import FlipTrial, TrialResults
 from inductoscope.profiling.statistics import compare
 from inductoscope.recording.events.base import Event
@@ -23,6 +24,7 @@ from inductoscope.recording.events.compiling import (
     CompileEnd,
     CompileStart,
     GraphBroke,
+    GuardsBuilt,
     Recompiled,
     RecompileLimitHit,
 )
@@ -162,6 +164,25 @@ def test_slower_than_eager_is_slow_with_what_helps(verdict_with: Any) -> None:
     assert verdict.workaround.slowdown == pytest.approx(0.3)
     assert verdict.workaround.verified
     assert any("saves 70%" in item["what"] for item in verdict.evidence)
+
+
+def test_what_torch_calls_unsafe_is_no_workaround(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run with guards skipped may be wrong without a word, and so may what it writes."""
+    tried: list[Flip] = []
+
+    def try_flips(_: Any, flips: Sequence[Flip], *__: Any, **___: Any) -> TrialResults:
+        tried.extend(flips)
+        return results(ratio=3.0, with_change=3.0)
+
+    monkeypatch.setattr(slower_than_eager, "try_flips", try_flips)
+    guards = GuardsBuilt(compile="0/0", count=748, payload="", microseconds=900.0, costly=())
+    end = End(events=(COMPILED_ONE, guards, *calls(0.002, 0.006)))
+    case, _ = written_case(tmp_path, end, plain=[ENDS_WELL], compiled=[])
+    assert [flip.rule for flip in flips_for(case.recording)] == ["slow_guards"]
+    verdict = verdict_of_first(case)
+    assert (tried, verdict.workaround) == ([], None)
 
 
 def test_a_cause_that_is_not_proven_is_not_named(verdict_with: Any) -> None:

@@ -24,6 +24,12 @@ def test_where_samples_part_their_caller_is_named() -> None:
     assert (found.function, found.share) == (FUSE, 1.0)
 
 
+def test_a_function_that_several_others_call_is_named_behind_them() -> None:
+    first = [[FUSE, "all_pairs (torch/_inductor/scheduler.py:1)", PAIR, SIMPLIFY]] * 5
+    found = hot_path(first + [[FUSE, "once (torch/_inductor/scheduler.py:2)", PAIR]] * 5)
+    assert (found.function, found.share) == (PAIR, 1.0)
+
+
 def test_a_function_of_the_compiler_is_named_rather_than_one_of_its_libraries() -> None:
     found = hot_path([[FUSE, SIMPLIFY, FLATTEN, EXPAND]] * 10)
     assert found.function == SIMPLIFY

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -73,4 +74,21 @@ def test_noise_is_no_gain() -> None:
 def test_a_program_that_does_not_autotune() -> None:
     searches = searches_of(load(stored("training_step")))
     assert not searches.were_made
-    assert told(TuningResult(Searches((), 0.0))).startswith("The program does not autotune")
+    assert searches.graphs
+    assert told(TuningResult(searches)).startswith("The program does not autotune")
+
+
+def test_a_program_that_compiles_nothing_is_not_said_to_lack_tuning() -> None:
+    text = told(TuningResult(Searches((), 0.0)))
+    assert text.startswith("Nothing was compiled")
+    assert "does not autotune" not in text
+
+
+def test_a_comparison_that_was_not_made_is_no_lack_of_difference() -> None:
+    found = in_program(1.0, 1.5)
+    why = "it could not be applied: AttributeError: no such setting"
+    tried = replace(found.trials[0], comparison=None, note=why)
+    text = told(TuningResult(SEARCHES, replace(found, trials=(tried,))))
+    assert why in text
+    assert "What it gains was not measured." in text
+    assert "No difference can be shown" not in text

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inductoscope.cli.commands.run import STANDARD_ERROR, end_as
+
+if TYPE_CHECKING:
+    from inductoscope.model.entities import Ending
+    from inductoscope.profiling.advice.flip import Flip
 
 # The program ran, and nothing in it could be measured.
 NOTHING_MEASURED = 4
@@ -22,38 +28,51 @@ def advise_on(
     from inductoscope.profiling.advice.evidence import RecordedEvidence
     from inductoscope.profiling.advice.flips import flips_for
     from inductoscope.profiling.advice.graphs_alone import predicted_alone
-    from inductoscope.profiling.advice.trials import Budget, try_flips
+    from inductoscope.profiling.advice.trials import Budget, TrialResults, try_flips
     from inductoscope.profiling.kernels.running import profile_of, run_profiled
     from inductoscope.recording.location import create_recording
     from inductoscope.recording.profile_file import ADVICE, profile_path
     from inductoscope.views.report.advice import advice_view, print_advice
+    from inductoscope.views.report.profile import headline
     from inductoscope.views.report.progress import ProgressLine
     from inductoscope.views.report.terminal import Printer, write_json
 
     folder = create_recording(to_run, output=output, fresh=True).absolute()
     stdout = STANDARD_ERROR if json_path == "-" else None
     ending = run_profiled(to_run, folder, stdout=stdout)
-    if ending.exit_code != 0:
-        end_as(ending.exit_code, ending.signal)
     recording = load(folder)
     with (
         tempfile.TemporaryDirectory(prefix="inductoscope-advice-") as trials,
         ProgressLine(quiet=quiet) as progress,
     ):
         profile = profile_of(folder, measure_anew=False, with_eager=False, say=progress.say).profile
-        progress.say("compiling its graphs alone, with and without what may help")
-        flips = predicted_alone(recording, flips_for(recording, profile))
-        budget = Budget(seconds=time_limit)
-        results = try_flips(to_run, flips, Path(trials), budget, progress.say)
+        flips, budget = flips_for(recording, profile), Budget(seconds=time_limit)
+
+        def predict(flips: Sequence[Flip]) -> Sequence[Flip]:
+            progress.say("compiling its graphs alone, with and without what may help")
+            return predicted_alone(recording, flips)
+
+        if ending.exit_code != 0:
+            results = TrialResults((), None, _fails(ending))
+        elif profile.is_empty:
+            results = TrialResults((), None, headline(profile))
+        else:
+            results = try_flips(to_run, flips, Path(trials), budget, progress.say, predict=predict)
     costs = costs_of(RecordedEvidence(recording, profile))
     view = advice_view(results, to_run, str(folder), costs)
-    write_json(view, str(profile_path(folder, ADVICE)))
-    if json_path:
-        write_json(view, json_path)
     if json_path != "-":
         print_advice(Printer(sys.stderr), view)
+    for path in filter(None, (json_path, str(profile_path(folder, ADVICE)))):
+        write_json(view, path)
+    if ending.exit_code != 0:
+        end_as(ending.exit_code, ending.signal)
     if results.base is None and not results.trials:
         sys.exit(NOTHING_MEASURED)
+
+
+def _fails(ending: Ending) -> str:
+    how = f"signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
+    return f"The program ended with {how}, so nothing was tried."
 
 
 def examine_autotuning(
@@ -68,7 +87,7 @@ def examine_autotuning(
     import tempfile
 
     from inductoscope.model.fold import load
-    from inductoscope.profiling.autotuning.advisor import examine_tuning
+    from inductoscope.profiling.autotuning.advisor import TuningResult, examine_tuning
     from inductoscope.profiling.autotuning.searches import searches_of
     from inductoscope.profiling.kernels.running import profile_of, run_profiled
     from inductoscope.recording.location import create_recording
@@ -79,8 +98,6 @@ def examine_autotuning(
     folder = create_recording(to_run, output=output, fresh=True).absolute()
     stdout = STANDARD_ERROR if json_path == "-" else None
     ending = run_profiled(to_run, folder, stdout=stdout)
-    if ending.exit_code != 0:
-        end_as(ending.exit_code, ending.signal)
     turns, seconds = limits
     with (
         tempfile.TemporaryDirectory(prefix="inductoscope-tuning-") as runs,
@@ -88,14 +105,19 @@ def examine_autotuning(
     ):
         profile = profile_of(folder, measure_anew=False, with_eager=False, say=progress.say).profile
         searches = searches_of(load(folder), profile)
-        result = examine_tuning(
-            to_run, searches, Path(runs), turns=turns, seconds=seconds, say=progress.say
-        )
+        result = TuningResult(searches)
+        if ending.exit_code == 0:
+            result = examine_tuning(
+                to_run, searches, Path(runs), turns=turns, seconds=seconds, say=progress.say
+            )
     view = tuning_view(result, to_run, str(folder), turns)
     if json_path:
         write_json(view, json_path)
     if json_path != "-":
         print_tuning(Printer(sys.stderr), view)
+    if ending.exit_code != 0:
+        Printer(sys.stderr).line(_fails(ending))
+        end_as(ending.exit_code, ending.signal)
     if profile.is_empty:
         sys.exit(NOTHING_MEASURED)
 

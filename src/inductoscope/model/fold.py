@@ -159,7 +159,7 @@ def _outcome_without_end(building: Building) -> str:
 def _settings(stream: Stream, compile_id: str) -> Settings | None:
     for event in reversed(stream.notes[SettingsUsed]):
         if event.compile == compile_id:
-            return Settings(event.config, event.arguments, event.marked)
+            return Settings(event.config, event.arguments, event.marked, event.defaults)
     return None
 
 

@@ -107,7 +107,7 @@ class GraphJoin:
         return [leaf for leaf in listed if not self._is_in(leaf, node)]
 
     def _is_in(self, leaf: ScheduledNode, node: FxNode) -> bool:
-        if any(buffer.origin == node.name for buffer in leaf.buffers):
+        if self._stored_for(node, leaf):
             return True
         return bool(leaf.body and self.steps(node, [leaf]))
 
@@ -138,12 +138,35 @@ class GraphJoin:
             leaf = self._final_leaves.get(name)
             if leaf is None:
                 continue
-            stores = [buffer.name for buffer in leaf.buffers if buffer.origin == node.name]
+            stores = self._stored_for(node, leaf)
             ends_here = bool(stores) and leaf.loops.endswith("Reduction")
             body = self.text(leaf.body)
             steps = matching_steps(body, own, stores=stores, reduces=ends_here)
             if steps:
                 found[name] = steps
+        return found
+
+    def _stored_for(self, node: FxNode, leaf: ScheduledNode) -> list[str]:
+        """The buffers of a scheduler node that hold what an operation computes.
+
+        They hold its result, one of its results, or what it alone reads again: the sum of squares
+        of a variance is no result of any operation.
+        """
+        results = {node.name, *self._parts.get(node.name, ())}
+        own = self._own_expressions(node)
+        return [
+            buffer.name
+            for buffer in leaf.buffers
+            if buffer.origin in results or (not buffer.origin and f"load({buffer.name})" in own)
+        ]
+
+    @cached_property
+    def _parts(self) -> dict[str, list[str]]:
+        """The results of operations that have several."""
+        found: dict[str, list[str]] = defaultdict(list)
+        for node in self._nodes.values():
+            if node.target == "getitem":
+                found[_inputs(node)[0] if _inputs(node) else ""].append(node.name)
         return found
 
     def _own_expressions(self, node: FxNode) -> frozenset[str]:

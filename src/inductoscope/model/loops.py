@@ -51,6 +51,7 @@ _WORKED_OUT: dict[str, Callable[[float, float], float]] = {
 }
 
 _STORES = ("store", "store_reduction")
+_LOADS = ("load", "load_indirect")
 _LONGEST_OPERAND = 80
 
 
@@ -64,6 +65,13 @@ class Step:
     name: str
     text: str
     expression: str
+    # The same, as if no index in it had been computed.
+    direct: str
+
+    @property
+    def gathers(self) -> bool:
+        """Whether it reads at an index that was computed."""
+        return self.expression.startswith("load_indirect(")
 
 
 @dataclass(frozen=True)
@@ -88,15 +96,55 @@ class _Name(str):
 def steps_of(source: str) -> tuple[Step, ...]:
     """The computing lines of an IR function or a loop body. Lines that do not parse are passed."""
     known: dict[str, str] = {}
+    direct: dict[str, str] = {}
     steps: list[Step] = []
+    indices = _Indices(source)
     for name, line in named_lines(source):
         text = line.strip()
-        found = _parse(text)
+        found = _parse(indices.written_plainly(text))
         expression = _expression(found[1], known) if found else None
         if found and expression is not None:
             known[found[0]] = _short(expression)
-            steps.append(Step(name, text, expression))
+            plain = expression
+            if indices.some_computed:
+                plain = (_expression(found[1], direct) or "").replace("load_indirect(", "load(", 1)
+                direct[found[0]] = _short(plain)
+            steps.append(Step(name, text, expression, plain))
     return tuple(steps)
+
+
+_GET_INDEX = re.compile(r"(\w+) = self\.get_index\('(\w+)'\)")
+_INDEX_EXPR = re.compile(r"ops\.index_expr\((?!-?\d+,)(.+), (torch\.\w+)\)")
+_INDIRECT = re.compile(r"^(\w+) = .*\bindirect\d+", re.MULTILINE)
+_LOAD = re.compile(r"ops\.load\(('?\w+'?), (.+)\)")
+_COMPUTED = re.compile(r"\btmp\d+")
+
+
+class _Indices:
+    """What a source says of indices, whose variables have other names in every source.
+
+    An index that was computed, as of a gather, is told from one that was not. An index as a value,
+    as of an arange, is known again where a source has no other: then it can only be that one.
+    """
+
+    def __init__(self, source: str) -> None:
+        self._named = dict(_GET_INDEX.findall(source))
+        self._indirect = set(_INDIRECT.findall(source))
+        written = {self._named.get(index, index) for index, _ in _INDEX_EXPR.findall(source)}
+        self._has_one = len(written) == 1
+        self.some_computed = any(self._is_computed(one) for _, one in _LOAD.findall(source))
+
+    def written_plainly(self, line: str) -> str:
+        """A line of the source, with indices as they are written in every source."""
+        if self._has_one and "index_expr" in line:
+            line = _INDEX_EXPR.sub(r"ops.index_expr('index', \2)", line)
+        load = _LOAD.search(line)
+        if load and self._is_computed(load[2]):
+            line = line.replace(load[0], f"ops.load_indirect({load[1]})")
+        return line
+
+    def _is_computed(self, index: str) -> bool:
+        return self._named.get(index, "") in self._indirect or bool(_COMPUTED.search(index))
 
 
 _BLOCK = re.compile(r"def (\w+)\(")
@@ -201,8 +249,8 @@ def _expression(operation: _Operation, known: dict[str, str]) -> str | None:
         return _computed(name, inner) if set(inner) & set(known.values()) else None
     if name == "index_expr" and operands and _NUMBER.fullmatch(str(operands[0])):
         name = "constant"  # The scheduler writes an index that is a number as one.
-    if name == "load":
-        return f"load({_plain(operands[0])})" if operands else "load()"
+    if name in _LOADS:
+        return f"{name}({_plain(operands[0]) if operands else ''})"
     if name in _STORES:
         value = _value(operands[2], known) if len(operands) > 2 else ""
         return f"{name}({_plain(operands[0]) if operands else ''}, {value})"
@@ -242,9 +290,16 @@ def _short(expression: str) -> str:
 
 
 def own_expressions(function: str, inputs: Iterable[str]) -> frozenset[str]:
-    """What an IR function computes that the functions of its inputs do not."""
+    """What an IR function computes that the functions of its inputs do not.
+
+    What an input computes at an index that was computed is still the input's.
+    """
     below = {step.expression for source in inputs for step in steps_of(source)}
-    return frozenset(step.expression for step in steps_of(function)) - below
+    return frozenset(
+        step.expression
+        for step in steps_of(function)
+        if step.expression not in below and (step.gathers or step.direct not in below)
+    )
 
 
 def matching_steps(
@@ -258,8 +313,12 @@ def matching_steps(
     prefixes = [f"{kind}({name}," for kind in _STORES for name in stores]
     if reduces:
         prefixes.append("reduction(")
+    steps = steps_of(body)
+    elsewhere = expressions - {step.expression for step in steps}
     return tuple(
         step
-        for step in steps_of(body)
-        if step.expression in expressions or step.expression.startswith(tuple(prefixes))
+        for step in steps
+        if step.expression in expressions
+        or (step.direct in elsewhere and not step.gathers)
+        or step.expression.startswith(tuple(prefixes))
     )

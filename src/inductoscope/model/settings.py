@@ -16,6 +16,8 @@ class Settings:
     arguments: Mapping[str, str] = field(default_factory=dict)
     # Calls of mark_dynamic and the like.
     marked: tuple[str, ...] = ()
+    # What torch itself sets where `config` differs; empty in older recordings.
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def call(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,27 @@ def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Ker
     """The kernel that each line of a graph's wrapper calls, by the number of the line."""
     found = wrapper_lines(recording.payload(graph.wrapper), graph.kernels)
     return {found.first_line + at: kernels[0] for at, kernels in found.kernels.items()}
+
+
+def kernels_by_call(
+    recording: Recording, graph: InductorGraph
+) -> dict[tuple[str, int], tuple[int, Kernel]]:
+    """Of a wrapper in C++, the lines that call kernels, and those.
+
+    The key is the name that is called, and how many calls of the same name come before it.
+    """
+    text = recording.payload(graph.wrapper)
+    run = run_function(text)
+    if run is None:
+        return {}
+    lines = wrapper_lines(text, graph.kernels)
+    seen: Counter[str] = Counter()
+    found = {}
+    for at, call in calls_by_line(run.text):
+        if at in lines.kernels:
+            found[call.name, seen[call.name]] = lines.first_line + at, lines.kernels[at][0]
+        seen[call.name] += 1
+    return found
 
 
 def _called_in_python(

@@ -51,6 +51,7 @@ class LeakTrials:
     stacks: tuple[LeakedStack, ...] = ()
     operators: Mapping[str, tuple[Growth, ...]] | None = None  # each alone
     without: tuple[Growth, ...] | None = None  # the model without them; None: not tried
+    unread: str = ""  # why there are no stacks, though they were asked for
 
 
 def look_for_leaks(
@@ -76,8 +77,13 @@ def look_for_leaks(
             operators[event["name"]] = growths(event["samples"])
         elif event["what"] == "without":
             without = growths(event["samples"])
-    text = (folder / "leaks.jsonl").read_text("utf-8", "replace")
-    return LeakTrials("", read_stacks(text, model.library_name, names), operators, without)
+    try:
+        text = (folder / "leaks.jsonl").read_text("utf-8", "replace")
+        stacks, unread = read_stacks(text, model.library_name, names), ""
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        why = f"{type(error).__name__}: {error}".splitlines()[0][:200]
+        stacks, unread = (), f"the stacks of what it asked for could not be read ({why})"
+    return LeakTrials("", stacks, operators, without, unread)
 
 
 def _build(target: Path) -> str:
@@ -91,6 +97,8 @@ def _build(target: Path) -> str:
         )
     except subprocess.TimeoutExpired:
         return f"the compiler did not end within {_SECONDS:g} s"
+    except OSError as error:
+        return f"the compiler could not be started: {error}"
     return f"the compiler failed: {first_error(done.stderr)}" if done.returncode else ""
 
 
@@ -172,15 +180,22 @@ def _operator(growth: Growth, trials: LeakTrials) -> PackageFinding | None:
         return None
     ((name, alone),) = guilty.items()
     how = "called it alone with copies of what the model gives it"
-    others = [other for other in trials.operators or {} if other != name]
-    how += f"; {', '.join(others)} alone does not grow" if others else ""
+    others = {other: grown for other, grown in (trials.operators or {}).items() if other != name}
+    how += "".join(f"; {other} alone {_said(growth, grown)}" for other, grown in others.items())
     is_cleared = trials.without is not None and _same(growth, trials.without) is None
     amount = f"{alone.amount}{_opened(growth, trials)}"
-    text = f"The custom operator {name} leaks: alone, every call of it adds {amount}."
+    text = f"The custom operator {name} leaks: alone, it adds {amount} for every call of the model."
     if is_cleared:
-        how += "; with its earlier results in its place the model does not grow"
+        whose = "their" if others else "its"
+        how += f"; with {whose} earlier results in {whose} place the model does not grow"
         text += " The container and the kernels do not."
     return PackageFinding("leaks_operator", text, how, "proven" if is_cleared else "likely")
+
+
+def _said(growth: Growth, grown: Sequence[Growth]) -> str:
+    """How another operator does; it may leak a smaller part."""
+    found = _same(growth, grown)
+    return "does not grow" if found is None else f"adds {found.amount}"
 
 
 def _same(growth: Growth, grown: Sequence[Growth]) -> Growth | None:
@@ -237,8 +252,9 @@ _TEXTS = {
 
 
 def _not_found(growth: Growth, trials: LeakTrials) -> PackageFinding:
-    why = trials.problem or "no part of it was seen to leak as much alone"
+    why = trials.problem or trials.unread or "no part of it was seen to leak as much alone"
     text = f"What leaks {growth.name} was not found: {why}."
-    how = "tried: stacks of allocations, the model without custom operators, each of them alone"
+    stacks = "" if trials.unread else "stacks of allocations, "
+    how = f"tried: {stacks}the model without custom operators, each of them alone"
     how = "not tried" if trials.problem else how
     return PackageFinding("leaks_unknown", text, how, "unknown", is_problem=False)

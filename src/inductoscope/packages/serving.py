@@ -61,12 +61,14 @@ class Serving:
     ways: tuple[ServedWay, ...]
     growth: tuple[Growth, ...]  # in the C++ program
     growth_in_python: tuple[Growth, ...]
-    left_behind: int  # files in the temporary folder after loading and unloading
+    # None is what was not measured.
+    left_behind: int | None  # files in the temporary folder after loading and unloading
     streams_different: int | None
     # Bytes that loading and deleting it leaves in the process, and copies of its library there.
-    left_by_loading: int = 0
-    still_mapped: int = 0
+    left_by_loading: int | None = None
+    still_mapped: int | None = None
     trials: LeakTrials | None = None  # of what leaks, if something grows
+    growth_measured: bool = False  # in C++ or in Python
 
     def way(self, name: str) -> str:
         """The outcome of a way."""
@@ -87,7 +89,7 @@ def serve(
     ways: tuple[ServedWay, ...] = ()
     deterministic: bool | None = None
     state = "unknown"
-    growth: tuple[Growth, ...] = ()
+    samples: Sequence[Mapping[str, int]] = ()
     if not problem:
         on_step("building the C++ program")
         built = build_program(here, folder, request.limits)
@@ -105,8 +107,9 @@ def serve(
                     on_step(f"calling it from {caller.threads} threads: {WAYS[name]}")
                     ways += (_way(name, caller.call(_as_called(name, state), _SEEDS[0])),)
                 on_step("watching memory, files and threads")
-                growth = growths(caller.call("growth", _SEEDS[0]).samples)
-    in_python = growths(_samples(run, "calls"))
+                samples = caller.call("growth", _SEEDS[0]).samples
+    growth, in_python = growths(samples), growths(_samples(run, "calls"))
+    loading = _measured(run, "loading")
     trials = None
     if growth or in_python:
         trials = look_for_leaks(package, model, request, folder / "leaks", on_step)
@@ -119,11 +122,12 @@ def serve(
         ways=ways,
         growth=growth,
         growth_in_python=in_python,
-        left_behind=int(_measured(run, "loading").get("left", 0)),
+        left_behind=loading.get("left"),
         streams_different=_measured(run, "streams").get("different"),
         left_by_loading=_left_by_loading(_samples(run, "loading")),
-        still_mapped=int(_measured(run, "loading").get("mapped", 0)),
+        still_mapped=loading.get("mapped"),
         trials=trials,
+        growth_measured=bool(samples or _samples(run, "calls")),
     )
 
 
@@ -244,11 +248,11 @@ def _measured(run: RunOutcome, what: str) -> Mapping[str, Any]:
     return next((event for event in run.measured if event.get("what") == what), {})
 
 
-def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int:
+def _left_by_loading(samples: Sequence[Mapping[str, int]]) -> int | None:
     """What most loads leave; one of them may find memory that another has given back."""
     resident = [sample["resident"] for sample in samples]
     steps = [later - earlier for earlier, later in itertools.pairwise(resident)]
-    return max(0, int(statistics.median(steps))) if steps else 0
+    return max(0, int(statistics.median(steps))) if steps else None
 
 
 def _samples(run: RunOutcome, what: str) -> list[Mapping[str, int]]:
@@ -273,7 +277,7 @@ def findings_of_serving(serving: Serving, model: PackagedModel) -> Iterator[Pack
             f"{count_of(serving.streams_different, 'call')} on several streams gave other results"
         )
         yield PackageFinding("streams_interfere", text, "compared with one call on its own")
-    if serving.left_behind > 2:
+    if serving.left_behind is not None and serving.left_behind > 2:
         text = f"Loading and unloading left {count_of(serving.left_behind, 'temporary file')}"
         how = "counted in a temporary folder that only this process used"
         yield PackageFinding("left_behind", text, how)

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn
 
+from inductoscope.capture import private_cache
 from inductoscope.capture.hooks import HOOKS
 from inductoscope.capture.install import Installer
-from inductoscope.capture.private_cache import redirect_headers
 from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.kernels.target import Target, parse_target
@@ -37,7 +37,7 @@ def start(folder: str) -> Installer:
         stand_in = prepare(target)
     except Exception as error:
         _give_up(error)
-    on_import = {**redirect_headers(), "torch": lambda: _begin(stand_in, target)}
+    on_import = {**private_cache.on_import(), "torch": lambda: _begin(stand_in, target)}
     installer = Installer(HOOKS, on_import=on_import)
     if SCOPE.active:
         return installer

@@ -17,6 +17,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 RUN_TWICE = {"cache_hit"}
 PROFILED = {"profiled_layers"}
+OTHER_PROFILES = ("--memory", "--compile")
 
 
 def main() -> None:
@@ -41,7 +42,20 @@ def record(folder: Path) -> None:
             command = [sys.executable, "-m", "inductoscope", *how, "--quiet", "--output"]
             command += [str(target), "script.py"]
             subprocess.run(command, cwd=folder, env=environment, check=False)
+        if folder.name in PROFILED:
+            add_profiles(folder, environment)
         neutralise(target, {cache: "/cache"})
+
+
+def add_profiles(folder: Path, environment: dict[str, str]) -> None:
+    """The program profiled in other ways, too: their results beside the times of its kernels."""
+    for way in OTHER_PROFILES:
+        with tempfile.TemporaryDirectory() as place:
+            command = [sys.executable, "-m", "inductoscope", "profile", way, "--quiet", "--output"]
+            command += [f"{place}/recording", "script.py"]
+            subprocess.run(command, cwd=folder, env=environment, check=False)
+            for found in Path(place).glob("recording/profile/[a-z]*.json"):
+                shutil.copy(found, folder / "recording" / "profile" / found.name)
 
 
 def neutralise(recording: Path, places: dict[str, str]) -> None:

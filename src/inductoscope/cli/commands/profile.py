@@ -208,11 +208,11 @@ def command(
             folder, measure_anew=measure_machine, with_eager=not no_eager, say=progress.say
         )
     view = profile_view(found, str(folder), ending)
-    write_json(view, str(profile_path(folder, KERNELS)))
-    if json_path:
-        write_json(view, json_path)
     if json_path != "-":
         print_profile(Printer(sys.stderr), view)
+    # Last, because the disk may be full.
+    for path in filter(None, (json_path, str(profile_path(folder, KERNELS)))):
+        write_json(view, path)
     if found.profile.is_empty and ending.exit_code == 0:
         sys.exit(NOTHING_MEASURED)
     end_as(ending.exit_code, ending.signal)
@@ -265,11 +265,10 @@ def _profile_compile(
             growth = measure_growth(to_run, folder, profile.cold.costs, grow, progress.say)
             profile = replace(profile, growth=growth)
     view = compile_profile_view(profile)
-    write_json(view, str(profile_path(folder, COMPILE)))
-    if json_path:
-        write_json(view, json_path)
     if json_path != "-":
         print_compile_profile(Printer(sys.stderr), profile)
+    for path in filter(None, (json_path, str(profile_path(folder, COMPILE)))):
+        write_json(view, path)
     ending = profile.cold.ending
     if profile.is_empty and ending.exit_code == 0:
         sys.exit(NOTHING_MEASURED)
@@ -289,6 +288,7 @@ def _profile_memory(
     from inductoscope.profiling.memory.running import profile_memory
     from inductoscope.profiling.memory.trials import TrialLimits
     from inductoscope.recording.location import create_recording
+    from inductoscope.recording.profile_file import MEMORY, profile_path
     from inductoscope.views.report.memory_profile import memory_view
     from inductoscope.views.report.memory_profile_text import print_memory
     from inductoscope.views.report.progress import ProgressLine
@@ -306,6 +306,7 @@ def _profile_memory(
             say=progress.say,
         )
     view = memory_view(profile)
+    write_json(view, str(profile_path(folder, MEMORY)))
     if json_path:
         write_json(view, json_path)
     if json_path != "-":

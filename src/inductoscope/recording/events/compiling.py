@@ -160,7 +160,7 @@ class SettingsUsed(Event):
     """What a frame is compiled with, where it differs from torch's defaults.
 
     config: values of config modules; arguments: of torch.compile; marked: calls of mark_dynamic and
-    the like.
+    the like; defaults: what torch itself sets where config differs.
     """
 
     kind = "settings"
@@ -168,6 +168,7 @@ class SettingsUsed(Event):
     config: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     marked: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,9 @@ import torch
 
 from inductoscope.profiling.call_clock import CallClock
 from inductoscope.profiling.kernels.device_trace import SiteRange
-from inductoscope.profiling.kernels.gpu_clock import GpuClock
 from inductoscope.profiling.kernels.kernel_clock import KernelClock
+from inductoscope.profiling.kernels.kernel_times import EVENTS, WHOLE
+from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
 
 F, G = ("function", "f", "a.py:1"), ("function", "g", "a.py:2")
 WRAPPER = """\
@@ -27,14 +28,14 @@ call = runner.call
 """
 
 
-class ChoosingClock(GpuClock):
+class ChoosingClock(ProfilerClock):
     """Chooses calls as ever, and traces nothing."""
 
     def _start(self) -> bool:
         return True
 
 
-def traced(clock: GpuClock, thing: tuple[str, str, str], *graphs: int, calls: int) -> int:
+def traced(clock: ProfilerClock, thing: tuple[str, str, str], *graphs: int, calls: int) -> int:
     """How many of so many calls, in which these graphs run, are traced."""
     found = 0
     for _ in range(calls):
@@ -71,12 +72,87 @@ def test_a_graph_that_never_comes_back_does_not_have_everything_traced() -> None
 
 def test_the_programs_own_profiler_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    clock = GpuClock()
+    clock = ProfilerClock()
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as own:
         assert not clock.call_begins(F)
         torch.ones(3).sum()
     assert any(event.name == "aten::sum" for event in own.events())
     assert "own torch.profiler" in clock.note
+
+
+def refused(*args: Any, **kwargs: Any) -> Any:
+    raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+
+def cpp_module(clock: KernelClock, tmp_path: Path) -> Any:
+    """A wrapper in C++, as torch loads it."""
+    import types
+
+    path = tmp_path / "wrapper.py"
+    path.write_text("inductor_entry = CppWrapperCodeCache.load('int main() {}')\n")
+    module: Any = types.ModuleType("wrapper")
+    module.call = lambda args: torch.ones(3).sum()
+    clock.note_module(module, str(path))
+    return module
+
+
+def test_without_a_profiler_events_are_used_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.profiler, "profile", refused)
+    clock = ProfilerClock()
+    assert clock.call_begins(F)
+    assert (clock.how, clock.has_trace) == (EVENTS, False)
+    assert "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES): kernels are timed between CUDA" in clock.note
+
+
+def test_a_profiler_that_sees_nothing_on_a_gpu_is_exchanged_for_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without permission for CUPTI torch.profiler works, and is blind: here there is no GPU."""
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    clock = ProfilerClock()
+    assert clock.call_begins(F)
+    assert clock.has_trace
+    where = SiteRange(0, 0, 0)
+    clock.before(where)
+    clock.after(where)
+    clock.call_ended()
+    assert clock.how == EVENTS
+    assert "CUPTI may not be permitted): kernels are timed between CUDA events" in clock.note
+    assert clock.call_begins(F), "the next calls are timed so"
+
+
+def test_without_a_profiler_a_cpp_wrapper_is_timed_as_a_whole(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(torch.profiler, "profile", refused)
+    clock = KernelClock()
+    module = cpp_module(clock, tmp_path)
+    for _ in range(4):
+        assert not clock.call_begins(F)
+        module.call([])
+    clock.finish()
+    (times,) = clock.as_data()
+    assert (times.how, len(times.sample)) == (WHOLE, 3)
+    (note,) = clock.notes
+    assert "of C++ wrappers and packages only whole calls are timed" in note
+
+
+def test_calls_of_a_cpp_wrapper_are_traced_by_the_real_profiler(tmp_path: Path) -> None:
+    clock = KernelClock()
+    module = cpp_module(clock, tmp_path)
+    module.call([])
+    for _ in range(3):
+        assert clock.call_begins(F)
+        module.call([])
+        clock.call_ended()
+    assert clock.profiler is not None
+    (calls,) = clock.profiler.in_cpp.values()
+    assert len(calls) == 3
+    assert all(call.duration > 0 and not call.kernels for call in calls)
+    (times,) = clock.as_data()
+    assert times.how == WHOLE, "it was compiled without ranges around its kernels"
 
 
 def test_a_call_that_is_traced_and_compiles_is_still_known_to_have_compiled() -> None:
@@ -102,18 +178,18 @@ def kernels_of(tmp_path: Path, calls: int) -> Any:
     path = tmp_path / "wrapper.py"
     path.write_text(WRAPPER)
     clock = KernelClock()
-    clock.gpu = ChoosingClock()
+    clock.profiler = ChoosingClock()
     module: Any = types.ModuleType("wrapper")
     module.triton_poi_fused_add_0 = types.SimpleNamespace(run=lambda args, stream: None)
     module.get_raw_stream = lambda device: 0
     exec(compile(WRAPPER, str(path), "exec"), module.__dict__)
-    clock.gpu.before = clock.gpu.after = lambda where: None  # type: ignore[method-assign]
+    clock.profiler.before = clock.profiler.after = lambda where: None  # type: ignore[method-assign]
     clock.note_module(module, str(path))
     for number in range(calls):
         assert clock.call_begins(F)
         module.call([4])
         clock.call_ended()
-        clock.gpu.times.busy[SiteRange(0, number, 0)] = 10_000 if number else 9_000_000
+        clock.profiler.times.busy[SiteRange(0, number, 0)] = 10_000 if number else 9_000_000
     ((kernel,),) = (graph.sites for graph in clock.as_data())
     return kernel
 
