@@ -293,11 +293,12 @@ def _(x, by):
 
 
 def test_an_operator_that_does_not_do_what_it_declares(workplace: Workplace) -> None:
+    # A larger type than declared: with a smaller one, the compiled code would write past the end.
     workplace.write(
         "change.py",
         "import sys, torch\n"
         "@torch.library.custom_op('mine::change', mutates_args=())\n"
-        "def change(x: torch.Tensor) -> torch.Tensor:\n    return x.half()\n"
+        "def change(x: torch.Tensor) -> torch.Tensor:\n    return x.double()\n"
         "@change.register_fake\ndef _(x):\n    return torch.empty_like(x)\n"
         "def f(x):\n"
         "    y = x + 1\n"
@@ -309,7 +310,7 @@ def test_an_operator_that_does_not_do_what_it_declares(workplace: Workplace) -> 
     found = workplace.doctor("change.py", options=NO_WORKAROUND)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("not-a-bug", "user")
     assert found.verdict["culprit"]["op"] == "mine.change.default"
-    assert "Dtypes torch.float16 and torch.float32" in found.names
+    assert "Dtypes torch.float64 and torch.float32" in found.names
 
 
 def test_an_operator_without_a_fake_implementation(workplace: Workplace) -> None:
