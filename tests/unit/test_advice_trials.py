@@ -116,7 +116,7 @@ def test_nothing_is_predicted_before_the_program_is_known_to_be_slow(
     """A prediction compiles every graph anew, which takes minutes."""
     predicted: list[Flip] = []
 
-    def predict(flips: Sequence[Flip]) -> list[Flip]:
+    def predict(flips: Sequence[Flip], inputs: Path) -> list[Flip]:
         predicted.extend(flips)
         return [replace(flip, left=0.5) for flip in flips]
 

@@ -48,9 +48,9 @@ def advise_on(
         profile = profile_of(folder, measure_anew=False, with_eager=False, say=progress.say).profile
         flips, budget = flips_for(recording, profile), Budget(seconds=time_limit)
 
-        def predict(flips: Sequence[Flip]) -> Sequence[Flip]:
+        def predict(flips: Sequence[Flip], inputs: Path) -> Sequence[Flip]:
             progress.say("compiling its graphs alone, with and without what may help")
-            return predicted_alone(recording, flips)
+            return predicted_alone(recording, flips, inputs)
 
         if ending.exit_code != 0:
             results = TrialResults((), None, _fails(ending))

@@ -27,6 +27,8 @@ class Orders:
     settings: Mapping[str, Any] = field(default_factory=dict)
     # Statements to execute once torch is imported.
     code: str = ""
+    # Whether to keep the arguments of compiled functions, for timing their graphs alone.
+    keeps_inputs: bool = False
 
     def environment(self, agent: str = AGENT) -> dict[str, str]:
         """The variables that carry the orders; `agent` is the part of the tool that gets them."""

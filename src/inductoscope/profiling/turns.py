@@ -155,13 +155,14 @@ def run_once(
     seconds: float,
     agent: str = AGENT,
     stdin: Path | None = None,
+    keeps_inputs: bool = False,
 ) -> TimedRun:
     """Run the program once, with its compiled calls timed by `agent`. Nothing is recorded.
 
     It reads what `stdin` holds, and nothing without it.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    orders = Orders(settings=variant.settings, code=variant.code)
+    orders = Orders(settings=variant.settings, code=variant.code, keeps_inputs=keeps_inputs)
     environment = {
         **environment_for(folder, os.environ, fresh=False),
         **private_cache.environment(cache),

@@ -24,6 +24,7 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.profiling.advice.argument_kinds import kind_of_call, requires_grad
 from inductoscope.profiling.advice.backward_passes import BackwardPasses
 from inductoscope.profiling.advice.gpu_stopwatch import NOT_MEASURED, GpuStopwatch
+from inductoscope.profiling.advice.kept_inputs import FOLDER, KeptInputs
 from inductoscope.profiling.agent import Agent, start_agent
 from inductoscope.profiling.call_clock import CallClock, TimedCalls, is_traced
 from inductoscope.profiling.gpu_use import uses_cuda
@@ -45,7 +46,8 @@ _MOST_GROUPS = 64
 def start(folder: str) -> Installer:
     """Time compiled calls and uncompiled ones in turns. Called on import of torch."""
     agent = Agent(orders_from(), Path(folder))
-    agent.clock = AlternatingClock()
+    kept = KeptInputs(Path(folder) / FOLDER) if agent.orders.keeps_inputs else None
+    agent.clock = AlternatingClock(kept=kept)
     return start_agent(agent)
 
 
@@ -84,8 +86,11 @@ class _Step:
 class AlternatingClock(CallClock):
     """Times the outermost calls of functions, half of them in eager."""
 
-    def __init__(self, clock: Callable[[], int] = time.perf_counter_ns) -> None:
+    def __init__(
+        self, clock: Callable[[], int] = time.perf_counter_ns, kept: KeptInputs | None = None
+    ) -> None:
         super().__init__(clock)
+        self._kept = kept
         # Of its own: the program's random numbers stay as they are.
         self._random = random.Random(0)
         self._gpu = GpuStopwatch(clock)
@@ -124,6 +129,8 @@ class AlternatingClock(CallClock):
                     return function(*args, **kwargs)
                 label = f"{number}.{len(groups) + 1}"
                 groups[key] = self._new_group(function, name, place, label)
+                if self._kept is not None:
+                    SCOPE.guard(self._kept.keep, args, kwargs)
             return self._call(groups[key], args, kwargs)
 
         return call

@@ -1,8 +1,8 @@
 """What a setting should save, before the program is run with it.
 
 The recorded graphs are compiled alone in a child, as the program compiled them and with the
-setting, and called in turns with made-up inputs. What is left of their time should be left of the
-program's compiled calls.
+setting, and called in turns with the program's own arguments, or made-up ones where those are not
+known. What is left of their time should be left of the program's compiled calls.
 """
 
 from __future__ import annotations
@@ -26,10 +26,13 @@ _SECONDS = 180.0
 _PREFIX = "torch._inductor.config."
 
 
-def predicted_alone(recording: Recording, flips: Sequence[Flip]) -> tuple[Flip, ...]:
-    """The flips; those that change settings with what is left of the time of the graphs alone."""
+def predicted_alone(recording: Recording, flips: Sequence[Flip], inputs: Path) -> tuple[Flip, ...]:
+    """The flips; those that change settings with what is left of the time of the graphs alone.
+
+    The program's own arguments lie in the folder `inputs`.
+    """
     asked = [flip for flip in flips if _can_be_asked(flip)]
-    left = iter(_left(recording, asked) if asked else ())
+    left = iter(_left(recording, asked, inputs) if asked else ())
     return tuple(
         _with_left(flip, next(left, None)) if _can_be_asked(flip) else flip for flip in flips
     )
@@ -39,7 +42,7 @@ def _with_left(flip: Flip, left: float | None) -> Flip:
     """What was measured is better than what was computed before."""
     if left is None:
         return flip
-    text = f"alone, with made-up inputs, the graphs take {left:.2f} of their time with it"
+    text = f"alone, the graphs take {left:.2f} of their time with it"
     return replace(flip, left=left, prediction=text)
 
 
@@ -50,7 +53,7 @@ def _can_be_asked(flip: Flip) -> bool:
     )
 
 
-def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
+def _left(recording: Recording, flips: Sequence[Flip], inputs: Path) -> list[float | None]:
     """For each flip: the share of the graphs' time that is left with it."""
     orders = list(captured_graphs(recording))
     if not orders:
@@ -60,6 +63,7 @@ def _left(recording: Recording, flips: Sequence[Flip]) -> list[float | None]:
         "graphs": [asdict(each) for each in orders],
         "settings": [_settings_of(compiles[each.compile]) for each in orders],
         "changes": [{"settings": dict(flip.settings), "code": flip.code} for flip in flips],
+        "inputs": str(inputs),
     }
     with tempfile.TemporaryDirectory(prefix="inductoscope-prediction-") as folder:
         order["environment"] = {

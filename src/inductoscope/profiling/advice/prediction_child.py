@@ -3,7 +3,8 @@
     python bounded.py LIMITS file prediction_child.py ORDER THREADS EVENTS_FD
 
 A graph is rebuilt as Dynamo captured it, compiled with each variant of the settings, and called
-with made-up inputs of the recorded shapes, the variants in turns.
+with the program's own arguments, the variants in turns. Inputs that were no arguments, such as
+parameters, are made up.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ def main() -> None:
     def say(event: str, **more: Any) -> None:
         os.write(int(events), json.dumps({"event": event, **more}).encode() + b"\n")
 
+    from inductoscope.profiling.advice.kept_inputs import kept_inputs
     from inductoscope.targets.recompile.work_list import GraphOrder
 
     order = json.loads(Path(order_path).read_text("utf-8"))
@@ -44,6 +46,7 @@ def main() -> None:
 
     if int(threads):
         torch.set_num_threads(int(threads))
+    known = kept_inputs(Path(order["inputs"]))
     say("start", stage="preparation")
     for graph, settings in zip(order["graphs"], order["settings"], strict=True):
         found = GraphOrder(**graph)
@@ -51,7 +54,7 @@ def main() -> None:
             variants = [_Variant(settings)]
             for change in order["changes"]:
                 variants.append(_Variant({**settings, **change["settings"]}, change["code"]))
-            say("timed", compile=found.compile, variants=_timed(found, variants))
+            say("timed", compile=found.compile, variants=_timed(found, variants, known))
         except Exception as error:
             say("left-out", compile=found.compile, why=f"{type(error).__name__}: {error}"[:200])
 
@@ -64,15 +67,15 @@ class _Variant:
     code: str = ""
 
 
-def _timed(order: Any, variants: Sequence[_Variant]) -> list[list[int]]:
+def _timed(order: Any, variants: Sequence[_Variant], known: Mapping[Any, Any]) -> list[list[int]]:
     """Nanoseconds of calls of each variant, with their backward passes."""
     import torch
 
-    from inductoscope.profiling.kernels.eager_child import call_once, made_up
+    from inductoscope.profiling.kernels.eager_child import call_once
     from inductoscope.targets.recompile.compiling import rebuild
 
     _, rebuilt = rebuild(order, {})
-    inputs = [made_up(value) for value in rebuilt.inputs]
+    inputs = [_input(value, known) for value in rebuilt.inputs]
     on_gpu = any(isinstance(v, torch.Tensor) and v.is_cuda for v in inputs)
     torch.set_grad_enabled(order.learns)
 
@@ -88,6 +91,19 @@ def _timed(order: Any, variants: Sequence[_Variant]) -> list[list[int]]:
         if number >= 2 and time.monotonic() > until:
             break
     return found
+
+
+def _input(example: Any, known: Mapping[Any, Any]) -> Any:
+    """What the program gave for such an input, if that is known."""
+    import torch
+
+    from inductoscope.profiling.advice.kept_inputs import form_of
+    from inductoscope.profiling.kernels.eager_child import made_up
+
+    if not isinstance(example, torch.Tensor) or form_of(example) not in known:
+        return made_up(example)
+    given = known[form_of(example)].to(example.device)
+    return given.requires_grad_(example.requires_grad and given.is_floating_point())
 
 
 def _compiled(

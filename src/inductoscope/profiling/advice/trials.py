@@ -21,13 +21,15 @@ from inductoscope.profiling.advice.against_eager import (
 )
 from inductoscope.profiling.advice.alternating import AGENT
 from inductoscope.profiling.advice.flip import Flip
+from inductoscope.profiling.advice.kept_inputs import FOLDER as INPUTS
 from inductoscope.profiling.orders import AGENT as TIMES
 from inductoscope.profiling.statistics import FEWEST_RUNS, Sample, TimeComparison, compare
 from inductoscope.profiling.turns import TimedRun, Variant, run_once
 
 Say = Callable[[str], None]
-# The same changes, with what is left of the time of their graphs alone.
-Predict = Callable[[Sequence[Flip]], Sequence[Flip]]
+# The same changes, with what is left of the time of their graphs alone; the program's arguments
+# lie in the folder.
+Predict = Callable[[Sequence[Flip], Path], Sequence[Flip]]
 
 BASE = Variant("as it is")
 
@@ -148,7 +150,7 @@ def try_flips(
     say: Say,
     stdin: Path | None = None,
     *,
-    predict: Predict = list,
+    predict: Predict = lambda flips, _: flips,
 ) -> TrialResults:
     """Time the program as it is, and with each change.
 
@@ -208,21 +210,23 @@ class _TrialRuns:
                     continue
                 say = f"{variant.name}: run {turn + 1} of {self._budget.runs}"
                 cache = self._folder / f"cache-{number}"
-                runs[number].append(self._run(variant, f"{number}-{turn}", cache, say, AGENT))
+                name, is_first = f"{number}-{turn}", number == turn == 0
+                run = self._run(variant, name, cache, say, AGENT, keeps_inputs=is_first)
+                runs[number].append(run)
                 base = against_eager(runs[0])
                 if number == 0 and (base is None or base.slowest < self._budget.than_eager):
                     return _results(runs[:1], ())
-                if number == turn == 0:
-                    flips = self._predicted(flips, predict)
+                if is_first:
+                    flips = self._predicted(flips, predict, self._folder / name / INPUTS)
                 if number and not _is_promising(base, runs[number], flips[number - 1]):
                     given_up.add(number)
         return _results(runs, flips)
 
-    def _predicted(self, flips: Sequence[Flip], predict: Predict) -> Sequence[Flip]:
+    def _predicted(self, flips: Sequence[Flip], predict: Predict, inputs: Path) -> Sequence[Flip]:
         """The time for trials is not spent on it."""
         begun = time.monotonic()
         try:
-            return predict(flips)
+            return predict(flips, inputs)
         finally:
             self._end += time.monotonic() - begun
 
@@ -244,7 +248,16 @@ class _TrialRuns:
     def _is_time_up(self) -> bool:
         return time.monotonic() > self._end
 
-    def _run(self, variant: Variant, name: str, cache: Path, say: str, agent: str) -> TimedRun:
+    def _run(
+        self,
+        variant: Variant,
+        name: str,
+        cache: Path,
+        say: str,
+        agent: str,
+        *,
+        keeps_inputs: bool = False,
+    ) -> TimedRun:
         self._say(say)
         self.made += 1
         return run_once(
@@ -255,6 +268,7 @@ class _TrialRuns:
             seconds=self._budget.seconds,
             agent=agent,
             stdin=self._stdin,
+            keeps_inputs=keeps_inputs,
         )
 
 
