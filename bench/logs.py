@@ -26,6 +26,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bench.peers import find_tlparse
+
 RECORDED = Path(__file__).resolve().parent.parent / "tests" / "data" / "recorded_logs"
 TOOL = [sys.executable, "-m", "inductoscope", "logs", "--json"]
 GOALS = {"seconds": 0.5, "megabytes": 0.25}
@@ -201,7 +203,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--tlparse", default=shutil.which("tlparse"), metavar="PATH")
+    parser.add_argument("--tlparse", default=find_tlparse(), metavar="PATH")
     parser.add_argument("--json", metavar="PATH")
     options = parser.parse_args()
     size = options.megabytes * 1_000_000

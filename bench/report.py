@@ -20,6 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.peers import find_tlparse
+
 GOALS = {"build": 0.5, "first view": 1.0}
 # In a folder of its own: beside a program, modules such as bench/profile.py hide those of Python.
 PROGRAM = Path(__file__).parent / "programs" / "many_kernels.py"
@@ -50,7 +52,7 @@ def builds(place: Path, turns: int) -> dict[str, list[float]]:
     ours = [sys.executable, "-m", "inductoscope", "report", str(place / "recording")]
     ours += ["-o", str(place / "report.html")]
     trace = next((place / "trace").glob("*.log"))
-    tlparse = shutil.which("tlparse", path=f"{Path(sys.executable).parent}{os.pathsep}{os.defpath}")
+    tlparse = find_tlparse()
     theirs = [str(tlparse), str(trace), "-o", str(place / "pages"), "--overwrite", "--no-browser"]
     found: dict[str, list[float]] = {"inductoscope": [], "tlparse": []}
     for _ in range(turns):

@@ -1,0 +1,14 @@
+"""Where the tools that we compare with are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+
+def find_tlparse() -> str | None:
+    """tlparse, first where `make` installs it: beside this Python, which is on nobody's PATH."""
+    folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    return shutil.which("tlparse", path=os.pathsep.join(folders))
