@@ -60,7 +60,7 @@ PROGRAMS = (
     ),
     SlowProgram(
         "recurrence", DOCTOR, "expressions that double with every step", "pytorch#148073",
-        ("loop_body",),
+        ("A loop body has", "computed again"),
     ),
     SlowProgram(
         "slow_lowering", DOCTOR, "the lowering of erf", "planted", ("erf", "careful_erf"),

@@ -210,6 +210,31 @@ def test_a_copy_that_only_changes_the_memory_order(tmp_path: Path, origin: str, 
         assert "freezing = True" in finding.advice
 
 
+@pytest.mark.parametrize(("doublings", "count"), [(11, 1), (8, 0)])
+def test_a_loop_body_that_doubles_with_every_step(
+    tmp_path: Path, doublings: int, count: int
+) -> None:
+    names = [f"add_{n}" for n in range(doublings)]
+    lines = ["load = ops.load('arg0_1', get_index)"]
+    lines += [f"add_{n} = ops.add(load, load)" for n in range(2**doublings)]
+    leaf = {"name": "op1", "class": "SchedulerNode", "loops": "Pointwise", "origins": names,
+            "reads": ["arg0_1"], "body": BODY, "buffers": []}  # fmt: skip
+    path = write_recording(
+        tmp_path / "r",
+        *graph_events({"kind": "scheduler", "when": "after", "payload": NODES, **ABOUT}),
+        payloads={
+            GRAPH: graph_of([operation(name, 5, "a, b = a + b, a * b", "add") for name in names]),
+            NODES: [leaf],
+            BODY: "\n".join(lines),
+        },
+    )
+    found = [f for f in diagnose(load(path)) if f.rule == "repeated_expressions"]
+    assert len(found) == count
+    for finding in found:
+        assert finding.title.startswith("A loop body has 2,048 operations for 11 of the graph")
+        assert finding.source == "/model.py:5"
+
+
 @pytest.mark.parametrize(("spills", "count"), [((64, 128), 1), ((0, 128), 0)])
 def test_registers_that_spill_in_every_configuration(
     tmp_path: Path, spills: tuple[int, ...], count: int

@@ -283,6 +283,7 @@ class SlowInvestigation:
             self._found.location,
             self._found.operations,
             self._forks,
+            until=self._until(self._found.location.stage),
             before=smallest.seconds,
             seconds=2 * smallest.plain_seconds,
         )

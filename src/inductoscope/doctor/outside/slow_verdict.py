@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from inductoscope.analysis.rules import repeated_expressions
+from inductoscope.analysis.rules.finding import Finding
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.handover import Found, GraphWorkaround, read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
@@ -18,6 +20,8 @@ from inductoscope.vocabulary import stages
 from inductoscope.vocabulary import verdicts as v
 from inductoscope.vocabulary.counting import count_of
 
+# Stages that go through loop bodies, operation by operation.
+_WITH_LOOP_BODIES = (stages.LOWERING, stages.SCHEDULER, stages.CODEGEN, *stages.NATIVE_COMPILES)
 # What is left of the slow stage must be clearly less, on the program too.
 _HELPS = 0.7
 
@@ -112,7 +116,9 @@ def _verdict_on_slow_compile(
     assert slow is not None
     assert slow.explosion is not None
     explosion = slow.explosion
-    result = Verdict(v.SLOW, explosion.stage, _summary(found, explosion), culprit=_culprit(found))
+    repeated = _repeated_expressions(case, explosion, suspect)
+    summary = _summary(found, explosion) + (f" {repeated.title}." if repeated else "")
+    result = Verdict(v.SLOW, explosion.stage, summary, culprit=_culprit(found))
     proof = case.proof.verification
     result.confidence = "proven" if proof is not None and proof.is_verified else "likely"
     result.partial = not found.is_complete
@@ -125,6 +131,8 @@ def _verdict_on_slow_compile(
         _against_plain(explosion),
         "compiled alone in forks, several times in turns with plain graphs",
     )
+    for text in repeated.evidence if repeated else ():
+        result.add(text, "the loop bodies that were recorded")
     if explosion.growth is not None:
         result.add(_growth(explosion), f"sizes: {slow.sizes_by}")
     if slow.functions:
@@ -154,6 +162,16 @@ def _verdict_on_slow_compile(
         )
         result.add(case.first.output[-800:], "what the program printed")
     return result
+
+
+def _repeated_expressions(
+    case: ProgramCase, explosion: Explosion, suspect: SlowCompile
+) -> Finding | None:
+    """That its loop bodies are far larger than the graph, which every stage after it pays for."""
+    if explosion.stage not in _WITH_LOOP_BODIES:
+        return None
+    found = repeated_expressions.check(case.recording)
+    return next((finding for finding in found if finding.compile == suspect.compile), None)
 
 
 def _summary(found: Found, explosion: Explosion) -> str:

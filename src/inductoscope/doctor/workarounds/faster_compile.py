@@ -50,19 +50,21 @@ def faster_compiles(
     operations: Sequence[str],
     forks: Forks,
     *,
+    until: str,
     before: float,
     seconds: float,
 ) -> list[GraphWorkaround]:
     """The first that makes the slow stage take less than half, measured on a graph.
 
-    `before` is what the stage takes without any of it; a fork takes at most `seconds` besides.
+    `before` is what the stage takes without any of it, in a compile that goes as far as `until`
+    needs; a fork takes at most `seconds` besides.
     """
     for proposal in _proposals(location, operations):
         measured = measure(
             candidate,
             forks,
             seconds=_HELPS * before + seconds,
-            until=location.stage,
+            until=until,
             stage=location.stage,
             around=functools.partial(_applied, proposal),
         )
