@@ -62,6 +62,15 @@ def test_what_a_setting_saves_is_predicted_from_its_graphs_alone(
     assert trial.flip.prediction == "graphs alone"
 
 
+def test_what_is_left_to_eager_is_predicted_from_the_programs_own_time_in_eager(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """20 calls of 30 ms, 10 ms in eager: one and a half times that is 15 ms, so half is left."""
+    flip = Flip("x = 1", "why", code="x", leaves_to_eager=True, of_eager=1.5)
+    (trial,) = tried(monkeypatch, SLOW, FAST, flip).advice
+    assert trial.flip.predicted == pytest.approx(0.3, rel=0.02)
+
+
 @pytest.mark.parametrize(
     ("base", "changed", "error"),
     [

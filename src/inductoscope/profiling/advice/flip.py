@@ -33,6 +33,8 @@ class Flip:
     # The share of the time of compiled calls that should be left with it, where that is what is
     # known: then the seconds follow once the program has been timed.
     left: float | None = None
+    # The same as a multiple of eager's time, for what is left to eager.
+    of_eager: float | None = None
     # Whether it avoids compiles, so that only runs that compile can show what it saves.
     avoids_compiles: bool = False
     # Whether it makes compiles shorter, not fewer.

@@ -11,7 +11,7 @@ import ast
 import json
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +32,34 @@ def predicted_alone(recording: Recording, flips: Sequence[Flip], inputs: Path) -
     The program's own arguments lie in the folder `inputs`.
     """
     asked = [flip for flip in flips if _can_be_asked(flip)]
-    left = iter(_left(recording, asked, inputs) if asked else ())
+    timed = iter(_timed_alone(recording, asked, inputs) if asked else ())
     return tuple(
-        _with_left(flip, next(left, None)) if _can_be_asked(flip) else flip for flip in flips
+        _with_prediction(flip, next(timed, None)) if _can_be_asked(flip) else flip for flip in flips
     )
 
 
-def _with_left(flip: Flip, left: float | None) -> Flip:
-    """What was measured is better than what was computed before."""
-    if left is None:
+@dataclass(frozen=True)
+class _TimedAlone:
+    """Seconds of all graphs with a change, as the program compiles them, and in eager."""
+
+    changed: float
+    whole: float
+    eager: float
+
+
+def _with_prediction(flip: Flip, timed: _TimedAlone | None) -> Flip:
+    """What was measured is better than what was computed before.
+
+    An operation that is left to eager takes as long as there. How long that is in the program is
+    known, and may differ from here: much of it can be the memory that the operation has to get.
+    """
+    if timed is None:
         return flip
+    if flip.leaves_to_eager:
+        times = timed.changed / timed.eager
+        text = f"alone, the graphs take {times:.2f} times as long with it as in eager"
+        return replace(flip, of_eager=times, prediction=text)
+    left = timed.changed / timed.whole
     text = f"alone, the graphs take {left:.2f} of their time with it"
     return replace(flip, left=left, prediction=text)
 
@@ -53,8 +71,10 @@ def _can_be_asked(flip: Flip) -> bool:
     )
 
 
-def _left(recording: Recording, flips: Sequence[Flip], inputs: Path) -> list[float | None]:
-    """For each flip: the share of the graphs' time that is left with it."""
+def _timed_alone(
+    recording: Recording, flips: Sequence[Flip], inputs: Path
+) -> list[_TimedAlone | None]:
+    """The graphs with each flip, in turns with the graphs as they are and in eager."""
     orders = list(captured_graphs(recording))
     if not orders:
         return [None for _ in flips]
@@ -81,8 +101,8 @@ def _left(recording: Recording, flips: Sequence[Flip], inputs: Path) -> list[flo
     if len(timed) < len(orders):
         return [None for _ in flips]  # Not all graphs are known: then nothing is predicted.
     seconds = [[quantile(times, 0.5) for times in variants] for variants in timed]
-    whole, *changed = map(sum, zip(*seconds, strict=True))
-    return [each / whole if whole else None for each in changed]
+    eager, whole, *changed = map(sum, zip(*seconds, strict=True))
+    return [_TimedAlone(each, whole, eager) if whole and eager else None for each in changed]
 
 
 def _settings_of(compile_: Compile) -> dict[str, Any]:

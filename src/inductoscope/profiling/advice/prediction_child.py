@@ -3,8 +3,9 @@
     python bounded.py LIMITS file prediction_child.py ORDER THREADS EVENTS_FD
 
 A graph is rebuilt as Dynamo captured it, compiled with each variant of the settings, and called
-with the program's own arguments, the variants in turns. Inputs that were no arguments, such as
-parameters, are made up.
+with the program's own arguments, the variants in turns, and eager between them, as it is when the
+program is measured: what a call finds in the caches and in free memory depends on the one before.
+Inputs that were no arguments, such as parameters, are made up.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ class _Variant:
 
 
 def _timed(order: Any, variants: Sequence[_Variant], known: Mapping[Any, Any]) -> list[list[int]]:
-    """Nanoseconds of calls of each variant, with their backward passes."""
+    """Nanoseconds of calls in eager and of each variant, with their backward passes."""
     import torch
 
     from inductoscope.profiling.kernels.eager_child import call_once
@@ -83,10 +84,11 @@ def _timed(order: Any, variants: Sequence[_Variant], known: Mapping[Any, Any]) -
         return sum(call_once(function, inputs, on_gpu))
 
     compiled = [_compiled(rebuilt.module, variant, call) for variant in variants]
-    found: list[list[int]] = [[] for _ in variants]
+    found: list[list[int]] = [[], *([] for _ in variants)]
     until = time.monotonic() + _SECONDS
     for number in range(_CALLS):
-        for times, function in zip(found, compiled, strict=True):
+        for times, function in zip(found[1:], compiled, strict=True):
+            found[0].append(call(rebuilt.module))
             times.append(call(function))
         if number >= 2 and time.monotonic() > until:
             break

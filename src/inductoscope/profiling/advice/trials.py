@@ -334,6 +334,8 @@ def _trial(base_runs: Sequence[TimedRun], runs: Sequence[TimedRun], flip: Flip) 
 
 def _with_seconds(flip: Flip, base: AgainstEager) -> Flip:
     """With the seconds per run that it should save, by what was known before it was tried."""
+    if flip.of_eager is not None:
+        return replace(flip, predicted=(base.ratio - flip.of_eager) * base.seconds)
     if flip.left is not None:
         return replace(flip, predicted=(1 - flip.left) * base.ratio * base.seconds)
     if flip.leaves_to_eager:
