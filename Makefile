@@ -53,7 +53,7 @@ docs: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
 
 bench-capture: $(VENV)/.installed
-	$(BIN)/python bench/capture.py
+	$(BIN)/python -m bench.capture
 
 bench-doctor: $(VENV)/.installed
 	$(BIN)/python -m bench.doctor --json bench-results/doctor.json

@@ -47,7 +47,7 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
         variables["TORCHINDUCTOR_CACHE_DIR"] = str(cache or folder / "cache")
         before = _cpu_seconds()
         done = subprocess.run(
-            [*prefix, str(HERE / "models.py"), model],
+            [*prefix, str(HERE / "programs" / "models.py"), model],
             cwd=folder,
             env={**os.environ, **variables},
             stdout=subprocess.PIPE,

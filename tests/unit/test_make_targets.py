@@ -29,3 +29,11 @@ def test_a_script_that_make_calls_starts(
         run(what, run_name="__main__")
     assert ended.value.code == 0
     assert capsys.readouterr().out.startswith("usage: ")
+
+
+@pytest.mark.parametrize("folder", ["bench/programs", "bench/slow/programs"])
+def test_nothing_beside_a_program_hides_a_module_of_python(folder: str) -> None:
+    """A script's folder comes first on its path: a profile.py in it broke every import of torch."""
+    names = {path.stem for path in (ROOT / folder).glob("*.py")}
+    assert names
+    assert not names & sys.stdlib_module_names
