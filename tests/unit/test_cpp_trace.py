@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from inductoscope.model.fold import load
 from inductoscope.model.wrapper_lines import kernels_by_call
@@ -69,6 +70,43 @@ def test_on_a_gpu_a_kernel_takes_as_long_as_what_it_launched() -> None:
         ("triton_poi_fused_add_0", 0, 300),
         ("aoti_torch_cuda_mm_out", 400, 150),
     ]
+
+
+class CountedEvent(TraceEvent):
+    """Counts how often someone asks when an event begins."""
+
+    reads = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        CountedEvent.reads += name == "start"
+        return super().__getattribute__(name)
+
+
+def reads_for(calls: int) -> int:
+    """How often events are looked at in a trace of so many calls, each with two kernels."""
+    events = [
+        event
+        for n in range(calls)
+        for event in (
+            cpu(CallRange(0, n).name, 100 * n, 90),
+            cpu(MM, 100 * n + 10, 10),
+            cpu("cudaLaunchKernel", 100 * n + 12, 2, correlation=n + 1),
+            cpu(FUSED, 100 * n + 30, 10),
+            gpu("gemm", 100 * n + 50, 10, n + 1),
+        )
+    ]
+    CountedEvent.reads = 0
+    found = traced_calls(
+        CountedEvent(e.name, e.start, e.duration, e.correlation, e.on_device, e.thread)
+        for e in events
+    )
+    assert len(found) == calls
+    assert all(len(call.kernels) == 1 for call in found.values())
+    return CountedEvent.reads
+
+
+def test_a_trace_of_twice_as_many_calls_costs_twice_as_much() -> None:
+    assert reads_for(calls=200) < 2.2 * reads_for(calls=100)
 
 
 def call(*durations: int) -> TracedCall:

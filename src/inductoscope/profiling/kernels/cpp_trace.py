@@ -8,7 +8,7 @@ GPU is found by correlation numbers; without any, the range itself is the time o
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -58,15 +58,19 @@ class TracedCall:
 
 def traced_calls(events: Iterable[TraceEvent]) -> dict[CallRange, TracedCall]:
     """The calls of C++ wrappers in a trace, with their kernels in order."""
-    known = list(events)
-    on_device = [(at, work) for at, work in launches(known) if at is not None]
+    known = sorted(events, key=lambda event: event.start)
+    launched = sorted(
+        ((at, work) for at, work in launches(known) if at is not None), key=lambda item: item[0]
+    )
+    launch_times = [at for at, _ in launched]
+    kernels = _KernelRanges(known)
     found = {}
     for event in known:
         where = None if event.on_device else _call_range(event.name)
         if where is not None:
-            ranges = _kernel_ranges(event, known)
-            launched = [(at, work) for at, work in on_device if _is_inside(at, event)]
-            found[where] = _on_device(ranges, launched) if launched else _on_cpu(event, ranges)
+            ranges = kernels.inside(event)
+            works = launched[_inside(launch_times, event)]
+            found[where] = _on_device(ranges, works) if works else _on_cpu(event, ranges)
     return found
 
 
@@ -81,17 +85,35 @@ def _is_inside(time: int, event: TraceEvent) -> bool:
     return event.start <= time <= event.start + event.duration
 
 
-def _kernel_ranges(call: TraceEvent, events: Sequence[TraceEvent]) -> list[tuple[str, TraceEvent]]:
-    """The outermost ranges of kernels in a call, in order."""
-    found: list[tuple[str, TraceEvent]] = []
-    for event in sorted(events, key=lambda event: event.start):
-        if event.on_device or event.thread != call.thread or not _is_inside(event.start, call):
-            continue
-        kernel = _KERNEL.fullmatch(event.name)
-        is_nested = found and event.start < found[-1][1].start + found[-1][1].duration
-        if kernel is not None and not is_nested:
-            found.append((kernel[kernel.lastgroup or 0], event))
-    return found
+def _inside(times: Sequence[int], event: TraceEvent) -> slice:
+    """Those of these times, in their order, that lie in an event."""
+    end = event.start + event.duration
+    return slice(bisect_left(times, event.start), bisect_right(times, end))
+
+
+class _KernelRanges:
+    """The ranges of kernels on each thread, by time."""
+
+    def __init__(self, events: Iterable[TraceEvent]) -> None:
+        """The events are in the order of time."""
+        self._ranges: dict[int, list[tuple[str, TraceEvent]]] = {}
+        for event in events:
+            kernel = None if event.on_device else _KERNEL.fullmatch(event.name)
+            if kernel is not None:
+                named = kernel[kernel.lastgroup or 0]
+                self._ranges.setdefault(event.thread, []).append((named, event))
+        self._starts = {
+            thread: [event.start for _, event in ranges] for thread, ranges in self._ranges.items()
+        }
+
+    def inside(self, call: TraceEvent) -> list[tuple[str, TraceEvent]]:
+        """The outermost ranges in a call, in order."""
+        here = _inside(self._starts.get(call.thread, []), call)
+        found: list[tuple[str, TraceEvent]] = []
+        for name, event in self._ranges.get(call.thread, [])[here]:
+            if not found or event.start >= found[-1][1].start + found[-1][1].duration:
+                found.append((name, event))
+        return found
 
 
 def _on_cpu(call: TraceEvent, ranges: Sequence[tuple[str, TraceEvent]]) -> TracedCall:
