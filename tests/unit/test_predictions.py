@@ -209,6 +209,22 @@ def test_kernels_too_small_for_their_launch_cost_what_lies_between_them(tmp_path
 
 
 @pytest.mark.parametrize(
+    ("device", "how", "what"),
+    [
+        ("cpu", CLOCK, "allocations and Python take"),
+        ("cpu", PROFILER, "allocations and C++ code take"),  # Only a C++ wrapper is traced there.
+        ("cuda", PROFILER, "gaps on the device take"),
+    ],
+)
+def test_what_lies_between_kernels_is_named_for_what_it_is(
+    tmp_path: Path, device: str, how: str, what: str
+) -> None:
+    gaps = [with_gaps(6e-4, device=device, how=how)]
+    (cost,) = costs_of(evidence(tmp_path / "r", kernels=[kernel(2e-6, 1e-6)], graphs=gaps))
+    assert f"f between its kernels: {what} 60% of a call of its graph" in cost.what
+
+
+@pytest.mark.parametrize(
     "other", [with_gaps(1e-4), with_gaps(6e-4, device="cuda"), with_gaps(6e-4, how=PROFILER)]
 )
 def test_no_other_wrapper_is_tried_where_it_cannot_help(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from inductoscope.analysis.rules.graph_breaks import broken_lines
 from inductoscope.model.entities import Compile
 from inductoscope.profiling.advice.evidence import RecordedEvidence
+from inductoscope.profiling.kernels.kernel_times import what_is_between
 from inductoscope.profiling.timings import FUNCTION
 from inductoscope.vocabulary.counting import count_of
 
@@ -113,9 +114,9 @@ def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
         usual = sorted(row.seconds.median for row in rows)[len(rows) // 2]
         yield Cost(
             graph.between.median * graph.calls,
-            f"{graph.function or graph.graph} between its kernels: allocations, launches and "
-            f"Python take {graph.idle:.0%} of a call of its graph; most of its "
-            f"{count_of(len(rows), 'kernel')} take {usual * 1e6:.3g} µs or less",
+            f"{graph.function or graph.graph} between its kernels: "
+            f"{what_is_between(graph.device, graph.how)} take {graph.idle:.0%} of a call of its "
+            f"graph; most of its {count_of(len(rows), 'kernel')} take {usual * 1e6:.3g} µs or less",
             graph.place,
             f"{count_of(graph.calls, 'call')} timed kernel by kernel",
         )

@@ -76,7 +76,7 @@ class GraphTimes:
     # All calls, and of those after the first the times of the whole wrapper.
     calls: int = 0
     sample: tuple[int, ...] = ()
-    # The time of a call in which no kernel runs: allocations, checks, Python.
+    # The time of a call in which no kernel runs: see `what_is_between`.
     between: tuple[int, ...] = ()
     # The first call, which nothing else may follow.
     first: int = 0
@@ -92,13 +92,21 @@ class GraphTimes:
 
     @property
     def seconds(self) -> Sample:
-        """The whole wrapper: kernels, allocations, and Python between them."""
+        """The whole wrapper: kernels, and what is between them."""
         return Sample(tuple(value / 1e9 for value in self.sample))
 
     @property
     def seconds_between(self) -> Sample:
         """The time of a call in which no kernel runs."""
         return Sample(tuple(value / 1e9 for value in self.between))
+
+
+def what_is_between(device: str, how: str) -> str:
+    """What a call does while none of its kernels runs."""
+    if device != "cpu":
+        return "gaps on the device"
+    # On the CPU, wrappers in C++ are traced; those in Python look at the clock themselves.
+    return f"allocations and {'C++ code' if how == PROFILER else 'Python'}"
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from inductoscope.profiling.kernels.kernel_times import what_is_between
 from inductoscope.profiling.machine.limits import MATRIX, TF32
 from inductoscope.views.report.terminal import BAD, FAINT, WARN, Printer
 from inductoscope.views.report.times import seconds_text, time_text
@@ -51,18 +52,13 @@ def _print_calls(printer: Printer, view: Mapping[str, Any]) -> None:
     for graph in view["graphs"]:
         if graph["between_kernels"] and graph["seconds"]["median"]:
             share = graph["between_kernels"]["median"] / graph["seconds"]["median"]
+            between = what_is_between(graph["device"], graph["measured_by"])
             printer.line(
                 f"{graph['function']} {graph['graph']}{_sizes_text(graph['sizes'])}: kernels "
-                f"{seconds_text(graph['kernel_seconds'])}, {_between_text(graph)} "
+                f"{seconds_text(graph['kernel_seconds'])}, {between} between them "
                 f"{time_text(graph['between_kernels'])} ({_percent(share)} of it)",
                 indent=2,
             )
-
-
-def _between_text(graph: Mapping[str, Any]) -> str:
-    if graph["device"] == "cpu":
-        return "allocations and Python between them"
-    return "gaps between them on the device"
 
 
 def _graph_name(calls: Mapping[str, Any], graphs: Sequence[Mapping[str, Any]]) -> str:
