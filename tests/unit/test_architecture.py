@@ -82,6 +82,7 @@ MAY_IMPORT_TORCH = (
     "packages/repeating.py",
     "profiling/memory/unseen.py",
     "profiling/kernels/eager_child.py",
+    "profiling/torch_profiler.py",
     "profiling/kernels/profiler_clock.py",
     "profiling/advice/gpu_stopwatch.py",
     "profiling/memory/allocations.py",

@@ -80,6 +80,27 @@ def test_the_programs_own_profiler_is_left_alone(monkeypatch: pytest.MonkeyPatch
     assert "own torch.profiler" in clock.note
 
 
+def test_a_call_that_is_interrupted_while_its_trace_is_read_does_not_end_tracing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A time limit of the program's may strike there; the next call is timed again."""
+
+    def time_is_up() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    clock = ProfilerClock()
+    assert clock.call_begins(F)
+    with monkeypatch.context() as interrupted:
+        interrupted.setattr(torch.cuda, "synchronize", time_is_up)
+        with pytest.raises(KeyboardInterrupt):
+            clock.call_ended()
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
+    assert not torch.autograd._profiler_enabled(), "no trace goes on"
+    assert clock.call_begins(F)
+    clock.call_ended()
+
+
 def refused(*args: Any, **kwargs: Any) -> Any:
     raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
 

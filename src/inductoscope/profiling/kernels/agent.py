@@ -34,8 +34,13 @@ class KernelAgent(Agent):
         self.clock.disturbed_ended = self._kernels.call_ended
 
     def hooks(self) -> tuple[Hook, ...]:
-        """The hooks of every profiler, and those that have C++ wrappers say what they call."""
-        return (*super().hooks(), JIT_WRAPPERS, *self._packages.hooks())
+        """Those of every profiler, of C++ wrappers, and of the program's own profilers."""
+        return (
+            *super().hooks(),
+            JIT_WRAPPERS,
+            *self._packages.hooks(),
+            self._kernels.programs_profilers.hook,
+        )
 
     def around_packages(self, original: Callable[..., Any]) -> Callable[..., Any]:
         """Calls of packages are timed as a whole, and some of them kernel by kernel."""

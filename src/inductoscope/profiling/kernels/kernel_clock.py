@@ -26,6 +26,7 @@ from inductoscope.profiling.kernels.kernel_times import (
     WholeCall,
 )
 from inductoscope.profiling.kernels.timed_wrappers import Site, TimedWrapper, timed_wrapper
+from inductoscope.profiling.torch_profiler import ProgramProfilers
 
 if TYPE_CHECKING:
     from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
@@ -241,6 +242,7 @@ class KernelClock:
         self._clock = clock
         self.graphs: list[TimedGraph] = []
         self.profiler: ProfilerClock | None = None
+        self.programs_profilers = ProgramProfilers(self._make_way)
         self.notes: dict[str, None] = {}
         self._packages: dict[str, TimedGraph] = {}
 
@@ -279,7 +281,7 @@ class KernelClock:
         if self.profiler is None:
             from inductoscope.profiling.kernels.profiler_clock import ProfilerClock
 
-            self.profiler = ProfilerClock()
+            self.profiler = ProfilerClock(self.programs_profilers)
         graph.profiler, graph.index = self.profiler, len(self.graphs) - 1
         self.profiler.wrappers += 1
         return self.profiler
@@ -317,6 +319,10 @@ class KernelClock:
         """A call during which the GPU was timed has ended."""
         if self.profiler is not None:
             self.profiler.call_ended()
+
+    def _make_way(self) -> None:
+        if self.profiler is not None:
+            self.profiler.make_way()
 
     def finish(self) -> None:
         """The program ends."""

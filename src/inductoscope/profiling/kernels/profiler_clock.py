@@ -33,9 +33,13 @@ from inductoscope.profiling.kernels.kernel_times import (
     PRODUCTS,
     PROFILER,
 )
+from inductoscope.profiling.torch_profiler import (
+    LONGEST_WAIT,
+    ProgramProfilers,
+    used_by_the_tool,
+)
 
 TORCH_NAMES = {
-    "torch.autograd": ("_profiler_enabled",),
     "torch._C._profiler": ("_RecordFunctionFast",),
 }
 
@@ -43,6 +47,8 @@ TORCH_NAMES = {
 _CALLS = 20
 # Most calls of one thing that are traced: of its graphs, one may never be called again.
 _MOST = 10 * _CALLS
+
+OWN_PROFILER = "Kernels of calls under the program's own torch.profiler were not timed."
 
 # A compiled function or graph that the program calls: its kind, name and place.
 Thing = tuple[str, str, str]
@@ -71,7 +77,9 @@ class ProfilerClock:
     The profiler runs during those calls alone: the program may have its own before and after.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, programs: ProgramProfilers | None = None) -> None:
+        """`programs` are the profilers of the program's own."""
+        self._programs = programs or ProgramProfilers(self.make_way)
         self.how = ""
         self.note = ""
         self.times = DeviceTimes()
@@ -88,7 +96,8 @@ class ProfilerClock:
         self._calls_of_graphs: Counter[int] = Counter()
         self._open = _OpenRanges()
         self._events: list[tuple[SiteRange, Any, Any]] = []
-        self._lock = threading.Lock()
+        # Notified when a call that was timed has ended.
+        self._ended = threading.Condition()
         self._has_failed = False
 
     @property
@@ -103,7 +112,7 @@ class ProfilerClock:
 
     def call_begins(self, thing: Thing) -> bool:
         """A warm call of a compiled thing begins; True if it is timed on the GPU."""
-        with self._lock:
+        with self._ended:
             if self._thread is not None or self._has_failed or not self._wants(thing):
                 return False
             if not self._start():
@@ -131,13 +140,30 @@ class ProfilerClock:
 
     def call_ended(self) -> None:
         """A call that was timed has ended."""
-        with self._lock:
+        with self._ended:
             if not self.is_on or self._thing is None:
                 return
             known = self._traced.setdefault(self._thing, _Traced())
             known.calls, known.wrappers = known.calls + 1, self.wrappers
-            self._stop(is_first=known.calls == 1)
-            self._thread = self._thing = None
+            try:
+                self._stop(is_first=known.calls == 1)
+            finally:
+                self._thread = self._thing = None
+                self._ended.notify_all()
+
+    def make_way(self) -> None:
+        """The program is about to use torch's profiler: ours ends first."""
+        with self._ended:
+            profiler = self._profiler
+            if self.is_on and self._thing is not None and profiler is not None:
+                # It begins in the call that is being timed, of which nothing is kept.
+                self._traced.setdefault(self._thing, _Traced()).calls += 1
+                self._profiler = self._thread = self._thing = None
+                self.note = OWN_PROFILER
+                _end(profiler)
+            elif not self._ended.wait_for(lambda: self._profiler is None, LONGEST_WAIT):
+                self._profiler = None  # It goes on unread: only its own thread can end it.
+                self.note = OWN_PROFILER
 
     def _start(self) -> bool:
         """Start tracing; False if this call cannot be timed."""
@@ -146,15 +172,16 @@ class ProfilerClock:
             return False
         if self.how == EVENTS:
             return True
-        if torch.autograd._profiler_enabled():
-            self.note = "Kernels of calls under the program's own torch.profiler were not timed."
+        if not self._programs.leave_it_free:
+            self.note = OWN_PROFILER
             return False
         try:
             known = torch.profiler.ProfilerActivity
             activities = [known.CPU, known.CUDA] if on_gpu else [known.CPU]
             # With acc_events torch does not warn that events of earlier rounds are lost.
             profiler = torch.profiler.profile(activities=activities, acc_events=True)
-            profiler.start()
+            with used_by_the_tool():
+                profiler.start()
         except Exception as error:
             self._without_profiler(f"{type(error).__name__}: {error}"[:200])
             return not self._has_failed
@@ -167,9 +194,7 @@ class ProfilerClock:
             return
         profiler, self._profiler = self._profiler, None
         try:
-            if torch.cuda.is_initialized():
-                torch.cuda.synchronize()
-            profiler.stop()
+            _end(profiler)
             events = list(_trace(profiler))
             found = device_times(events)
             in_cpp = traced_calls(events) if self.has_cpp else {}
@@ -249,6 +274,16 @@ class ProfilerClock:
             torch.cuda.synchronize()
             self.times = _between_events(self._events)
             self._events = []
+
+
+def _end(profiler: Any) -> None:
+    """End a trace when the device has done its work, or when the program gives up waiting."""
+    try:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    finally:
+        with used_by_the_tool():
+            profiler.stop()
 
 
 def _trace(profiler: Any) -> Iterator[TraceEvent]:

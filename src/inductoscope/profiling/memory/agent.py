@@ -17,16 +17,9 @@ from inductoscope.profiling.memory.observed import write_memory
 from inductoscope.profiling.memory.step_tracer import PROGRAM_ENDED, StepTracer
 from inductoscope.profiling.orders import Orders, orders_from
 from inductoscope.profiling.timings import FUNCTION, GRAPH
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
+from inductoscope.vocabulary.torch_names import Hook
 
 AGENT = "profiling.memory.agent"
-
-# Every profiler of torch's begins and ends by these, whether it was prepared first or not.
-_PROFILER_BEGINS = tuple(
-    TorchName("torch.autograd.profiler", name) for name in ("_prepare_profiler", "_enable_profiler")
-)
-_PROFILER_ENDS = TorchName("torch.autograd.profiler", "_disable_profiler")
 
 
 def start(folder: str) -> Installer:
@@ -57,37 +50,7 @@ class MemoryAgent(Agent):
 
     def hooks(self) -> tuple[Hook, ...]:
         """Those around compiled calls, and around profilers of the program's own."""
-        return (
-            *super().hooks(),
-            Hook(
-                stage=stages.RUNTIME,
-                records="when the program uses torch's profiler, which then is not disturbed",
-                wraps=(
-                    *(Wrap(name, self._before_profiler) for name in _PROFILER_BEGINS),
-                    Wrap(_PROFILER_ENDS, self._after_profiler),
-                ),
-            ),
-        )
-
-    def _before_profiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def begin(*args: Any, **kwargs: Any) -> Any:
-            if not allocations.is_own_profiler():
-                SCOPE.guard(self.tracer.program_profiles)
-            return original(*args, **kwargs)
-
-        return begin
-
-    def _after_profiler(self, original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def end(*args: Any, **kwargs: Any) -> Any:
-            try:
-                return original(*args, **kwargs)
-            finally:
-                if not allocations.is_own_profiler():
-                    self.tracer.program_has_profiled()
-
-        return end
+        return (*super().hooks(), self.tracer.profilers.hook)
 
     def calls(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """How a compiled function is called: as it is."""

@@ -9,14 +9,13 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inductoscope.profiling.memory.observed import AllocationEvent
+from inductoscope.profiling.torch_profiler import used_by_the_tool
 
 TORCH_NAMES = {
-    "torch.autograd": ("_profiler_enabled",),
     "torch._C": ("_current_graph_task_id",),
     "torch._C._profiler": ("_EventType",),
 }
@@ -43,7 +42,7 @@ class AllocationTrace:
 
     def end(self) -> None:
         """End the trace, and read nothing of it."""
-        with _own_profiler():
+        with used_by_the_tool():
             self._profiler.stop()
 
     def stop(self) -> tuple[AllocationEvent, ...]:
@@ -53,39 +52,16 @@ class AllocationTrace:
         return tuple(sorted(_allocations(tree), key=lambda event: event.at))
 
 
-def start_trace() -> AllocationTrace | None:
-    """Begin to trace; None where the program uses torch's profiler itself."""
+def start_trace() -> AllocationTrace:
+    """Begin to trace."""
     import torch
 
-    if is_traced_here():
-        return None
     profiler = torch.profiler.profile(
         activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, acc_events=True
     )
-    with _own_profiler():
+    with used_by_the_tool():
         profiler.start()
     return AllocationTrace(profiler)
-
-
-class _OwnProfiler(threading.local):
-    is_used = False
-
-
-_OWN = _OwnProfiler()
-
-
-@contextlib.contextmanager
-def _own_profiler() -> Iterator[None]:
-    _OWN.is_used = True
-    try:
-        yield
-    finally:
-        _OWN.is_used = False
-
-
-def is_own_profiler() -> bool:
-    """Whether it is the tool that uses torch's profiler now, on this thread."""
-    return _OWN.is_used
 
 
 def is_in_backward() -> bool:
@@ -93,13 +69,6 @@ def is_in_backward() -> bool:
     import torch
 
     return bool(torch._C._current_graph_task_id() != -1)
-
-
-def is_traced_here() -> bool:
-    """Whether a trace sees what this thread allocates."""
-    import torch
-
-    return bool(torch.autograd._profiler_enabled())
 
 
 def _allocations(tree: Sequence[Any]) -> Iterator[AllocationEvent]:

@@ -33,6 +33,11 @@ from inductoscope.profiling.memory.observed import (
 )
 from inductoscope.profiling.memory.summaries import summaries_of
 from inductoscope.profiling.memory.unseen import memory_of
+from inductoscope.profiling.torch_profiler import (
+    LONGEST_WAIT,
+    ProgramProfilers,
+    is_traced_here,
+)
 
 # The kind, name and place of a function.
 Thing = tuple[str, str, str]
@@ -44,8 +49,6 @@ _MOST_STEPS = 8
 _COMPARED = 3
 # A step that takes longer is ended.
 LONGEST = 60.0
-# Seconds that a profiler of the program's waits for another thread to end our trace.
-_LONGEST_WAIT = 5.0
 
 NEXT_CALL, PROGRAM_ENDED, TIME_UP = "next call", "end of the program", "time limit"
 OWN_PROFILER = (
@@ -86,8 +89,7 @@ class StepTracer:
         """`longest` is how many seconds a step may take."""
         self._longest = longest
         self._main_thread = MainThread(self._end_at_once)
-        # Whether a profiler of the program's own is prepared or runs, on any thread.
-        self._is_profiled = False
+        self.profilers = ProgramProfilers(self._make_way)
         self.has_table = False
         # Raised whenever something is compiled.
         self.compiles = 0
@@ -115,7 +117,7 @@ class StepTracer:
         For a GPU, autograd runs backward passes on a thread of its own, and the trace follows it.
         """
         step = self._open
-        if step is None or not (allocations.is_traced_here() or self._is_own_thread()):
+        if step is None or not (is_traced_here() or self._is_own_thread()):
             return None
         return step
 
@@ -175,10 +177,10 @@ class StepTracer:
 
     def _begin(self, thing: Thing, number: int, arguments: Mapping[Any, Any]) -> None:
         before = held_memory(arguments)
-        trace = None if self._is_profiled else allocations.start_trace()
-        if trace is None:
+        if not self.profilers.leave_it_free:
             self.notes[OWN_PROFILER] = None
             return
+        trace = allocations.start_trace()
         step = _OpenStep(thing, number, time.time_ns(), trace, before, self.compiles)
         self._main_thread.prepare()
         self._open = step
@@ -206,30 +208,22 @@ class StepTracer:
         step = self._open
         if step is None or self._thread != threading.get_ident() or allocations.is_in_backward():
             return
-        if self._is_profiled:
+        if self.profilers.are_used:
             SCOPE.guard(self._drop)
         elif self._is_late(step):
             SCOPE.guard(self.close, TIME_UP)
 
     # --- profilers of the program's own -----------------------------------------------------------
 
-    def program_profiles(self) -> None:
-        """The program is about to use torch's profiler: ours ends, and nothing of it is kept.
-
-        Of two profilers the first that ends would end the other one, too.
-        """
-        self._is_profiled = True
+    def _make_way(self) -> None:
+        """The program is about to use torch's profiler: ours ends, and nothing of it is kept."""
         if self._open is None:
             return
         self.notes[OWN_PROFILER] = None
         if self._thread == threading.get_ident():
             self._drop()
-        elif not self._main_thread.ask_until(lambda: self._open is None, _LONGEST_WAIT):
+        elif not self._main_thread.ask_until(lambda: self._open is None, LONGEST_WAIT):
             self._taken()  # It goes on unread: to end it from here would crash the program.
-
-    def program_has_profiled(self) -> None:
-        """The program's profiler has ended."""
-        self._is_profiled = False
 
     def _drop(self) -> None:
         step = self._taken()
