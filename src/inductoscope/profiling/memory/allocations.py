@@ -9,7 +9,9 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from inductoscope.profiling.memory.observed import AllocationEvent
@@ -17,10 +19,12 @@ from inductoscope.profiling.torch_profiler import used_by_the_tool
 
 TORCH_NAMES = {
     "torch._C": ("_current_graph_task_id",),
-    "torch._C._profiler": ("_EventType",),
+    "torch._C._profiler": ("_EventType", "_RecordFunctionFast"),
 }
 
 _SWITCH = "FLAGS_caffe2_report_cpu_memory_usage"
+# Moments that both clocks know.
+_BEGUN, _ENDED = "inductoscope: trace begun", "inductoscope: trace ended"
 
 
 def keep_table() -> bool:
@@ -35,10 +39,15 @@ def keep_table() -> bool:
 
 
 class AllocationTrace:
-    """A trace that is under way."""
+    """A trace that is under way, on the thread that began it.
+
+    Its times are those of the monotonic clock. The profiler's follow the system's clock, which may
+    be set meanwhile; two moments that are known by both clocks say how far.
+    """
 
     def __init__(self, profiler: Any) -> None:
         self._profiler = profiler
+        self.begun = _mark(_BEGUN)
 
     def end(self) -> None:
         """End the trace, and read nothing of it."""
@@ -47,9 +56,27 @@ class AllocationTrace:
 
     def stop(self) -> tuple[AllocationEvent, ...]:
         """End the trace; what was allocated and freed, in the order of time."""
+        ended = _mark(_ENDED)
         self.end()
         tree = self._profiler.profiler.kineto_results.experimental_event_tree()
-        return tuple(sorted(_allocations(tree), key=lambda event: event.at))
+        found, marks = _read(tree)
+        if len(marks) < 2:
+            return ()
+        first, last = marks[_BEGUN], marks[_ENDED]
+
+        def on_clock(at: int) -> int:
+            return self.begun + (at - first) * (ended - self.begun) // ((last - first) or 1)
+
+        timed = (replace(event, at=on_clock(event.at)) for event in found)
+        return tuple(sorted(timed, key=lambda event: event.at))
+
+
+def _mark(name: str) -> int:
+    """Put a mark into the trace; when that was."""
+    from torch._C._profiler import _RecordFunctionFast
+
+    with _RecordFunctionFast(name):
+        return time.monotonic_ns()
 
 
 def start_trace() -> AllocationTrace:
@@ -71,23 +98,30 @@ def is_in_backward() -> bool:
     return bool(torch._C._current_graph_task_id() != -1)
 
 
-def _allocations(tree: Sequence[Any]) -> Iterator[AllocationEvent]:
+def _read(tree: Sequence[Any]) -> tuple[list[AllocationEvent], dict[str, int]]:
+    """What was allocated and freed, and when the marks were made, by the profiler's clock."""
     from torch._C._profiler import _EventType
 
+    found, marks = [], {}
     # Without recursion: a program may nest deeper than Python allows.
     left = [(event, "") for event in tree]
     while left:
         event, operation = left.pop()
         kind, fields = event.typed
         if kind == _EventType.Allocation:
-            yield AllocationEvent(
-                event.start_time_ns,
-                fields.ptr,
-                fields.alloc_size,
-                fields.total_allocated,
-                str(fields.device),
-                operation,
+            found.append(
+                AllocationEvent(
+                    event.start_time_ns,
+                    fields.ptr,
+                    fields.alloc_size,
+                    fields.total_allocated,
+                    str(fields.device),
+                    operation,
+                )
             )
         if kind == _EventType.TorchOp:
             operation = event.name
+            if operation in (_BEGUN, _ENDED):
+                marks[operation] = event.start_time_ns
         left += [(child, operation) for child in event.children]
+    return found, marks

@@ -14,7 +14,7 @@ from inductoscope.profiling.memory.observed import (
 )
 from inductoscope.profiling.memory.step_tracer import bytes_before
 
-# The profiler's clock and the system's agree within this.
+# The profiler's clock and ours agree within this.
 _CLOCKS_APART = 50_000
 
 

@@ -181,7 +181,7 @@ class StepTracer:
             self.notes[OWN_PROFILER] = None
             return
         trace = allocations.start_trace()
-        step = _OpenStep(thing, number, time.time_ns(), trace, before, self.compiles)
+        step = _OpenStep(thing, number, trace.begun, trace, before, self.compiles)
         self._main_thread.prepare()
         self._open = step
         step.deadline = Deadline(self._longest, lambda: self._time_is_up(step))
@@ -194,7 +194,7 @@ class StepTracer:
         return step
 
     def _is_late(self, step: _OpenStep) -> bool:
-        return time.time_ns() - step.begin >= self._longest * 1e9
+        return time.monotonic_ns() - step.begin >= self._longest * 1e9
 
     def _time_is_up(self, step: _OpenStep) -> None:
         """On a thread of its own: a trace ends only on the thread on which it began.
@@ -235,7 +235,7 @@ class StepTracer:
         step = self._taken()
         if step is None:
             return
-        end = time.time_ns()
+        end = time.monotonic_ns()
         events = tuple(event for event in step.trace.stop() if not _is_in(event.at, step.own))
         kind, name, place = step.thing
         self._traced[step.thing] += 1
@@ -263,12 +263,12 @@ class StepTracer:
 
     @contextmanager
     def _own_work(self) -> Any:
-        step, begun = self._open, time.time_ns()
+        step, begun = self._open, time.monotonic_ns()
         try:
             yield
         finally:
             if step is not None:
-                step.own.append((begun, time.time_ns()))
+                step.own.append((begun, time.monotonic_ns()))
 
     # --- calls of wrappers ------------------------------------------------------------------------
 
@@ -279,14 +279,14 @@ class StepTracer:
             self._begin(thing, 1, arguments)
         step = self._open_here
         if step is not None:
-            step.calls.append(WrapperCall(graph, time.time_ns()))
+            step.calls.append(WrapperCall(graph, time.monotonic_ns()))
 
     def graph_named(self, graph: str, values: Mapping[str, Any]) -> None:
         """Variables of a wrapper have these values from now on."""
         step = self._open_here
         if step is None or not step.calls:
             return
-        now = time.time_ns()
+        now = time.monotonic_ns()
         sizes: dict[str, int] = {}
         for name, value in values.items():
             if type(value) is int:
@@ -307,14 +307,14 @@ class StepTracer:
         for number, call in reversed(list(enumerate(step.calls))):
             if call.graph == graph and not call.end:
                 returned = tuple(memory_of(tensor)[0] for _, tensor in tensors_in(result))
-                step.calls[number] = _changed(call, end=time.time_ns(), returned=returned)
+                step.calls[number] = _changed(call, end=time.monotonic_ns(), returned=returned)
                 return
 
     def operation_made(self, name: str, place: str, result: Any) -> None:
         """An operation in eager returned."""
         step = self._open_here
         if step is not None:
-            now = time.time_ns()
+            now = time.monotonic_ns()
             for _, tensor in tensors_in(result):
                 address, size = memory_of(tensor)
                 step.names.append(NamedMemory(now, address, size, name, "", place))
