@@ -68,6 +68,9 @@ class StreamWriter:
         self._pid = _NO_PROCESS
         self._path = ""
         self._numbers: Iterator[int] = itertools.count()
+        # When the monotonic clock was at zero. The system's clock may be set later on: what lies
+        # between two events of a stream is to stay what it was.
+        self._zero = 0.0
         self._known_payloads: set[str] = set()
         self._dropped = 0
         self.stopped: str | None = None
@@ -102,6 +105,7 @@ class StreamWriter:
         if self._pid != _NO_PROCESS:  # A forked child.
             self._pid, self._dropped, self.stopped = _NO_PROCESS, 0, None
         self._numbers = itertools.count()
+        self._zero = time.time() - time.monotonic()
         name = f"{os.getpid()}-{time.time_ns():x}"
         self._path = str(self.folder / STREAMS / (name + STREAM_SUFFIX))
         self._last_words = str(self.folder / STREAMS / (name + STOPPED_SUFFIX))
@@ -125,7 +129,7 @@ class StreamWriter:
             self._give_up(error)
 
     def _line(self, event: Event) -> bytes:
-        number, time_ = next(self._numbers), round(time.time(), 6)
+        number, time_ = next(self._numbers), round(self._zero + time.monotonic(), 6)
         line = {"n": number, "t": time_, "kind": event.kind, **written_fields(event)}
         return (_encode(line) + "\n").encode()
 
