@@ -88,6 +88,29 @@ def test_a_program_that_fails_ends_so_and_the_tool_says_it(tmp_path: Path, mode:
     assert json.loads((tmp_path / "found.json").read_text("utf-8"))
 
 
+@pytest.mark.parametrize(
+    ("fails", "code", "words"),
+    [
+        ("raise ValueError('boom')", 1, ("ValueError: boom", "ended with exit code 1, so nothing")),
+        ("import os; os.abort()", -signal.SIGABRT, ("ended with signal 6, so nothing was tried",)),
+    ],
+)
+def test_a_program_that_fails_ends_so_when_settings_are_tried(
+    tmp_path: Path, fails: str, code: int, words: tuple[str, ...]
+) -> None:
+    """And it is run once, not with every setting."""
+    (tmp_path / "fails.py").write_text(f"open('runs', 'a').write('x')\n{fails}\n")
+    done = profile(tmp_path, "--try", "freezing", "--json", "found.json", "fails.py")
+    assert done.returncode == code, done.stderr
+    assert [text for text in words if text not in done.stderr] == []
+    assert (tmp_path / "runs").read_text() == "x"
+    found = json.loads((tmp_path / "found.json").read_text("utf-8"))
+    assert violations("profile", found) == []
+    how = f"signal {-code}" if code < 0 else f"exit code {code}"
+    assert found["base"]["note"].startswith(f"the program ended with {how}")
+    assert found["tries"][0]["note"] == "it is not compared, because the program fails as it is"
+
+
 @pytest.mark.parametrize("mode", [(), ("--advise",), ("--compile",)])
 def test_what_was_found_is_shown_even_if_it_cannot_be_kept(
     tmp_path: Path, mode: tuple[str, ...]

@@ -181,16 +181,21 @@ def start_or_discard(
         ) from error
 
 
-def record_ending(
-    stream: StreamWriter, pid: int, status: int, seconds: float, by_tool: str = ""
-) -> Ending:
-    """Write how a command ended as the launcher's last event. `status` is Popen's."""
-    ending = Ending(
+def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
+    """How a command ended. `status` is Popen's."""
+    return Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,
         seconds=seconds,
         by_tool=by_tool,
     )
+
+
+def record_ending(
+    stream: StreamWriter, pid: int, status: int, seconds: float, by_tool: str = ""
+) -> Ending:
+    """Write how a command ended as the launcher's last event. `status` is Popen's."""
+    ending = ending_from(status, seconds, by_tool)
     stream.emit(
         Exited(
             pid=pid,

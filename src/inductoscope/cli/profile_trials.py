@@ -12,6 +12,7 @@ from inductoscope.cli.commands.run import STANDARD_ERROR, end_as
 if TYPE_CHECKING:
     from inductoscope.model.entities import Ending
     from inductoscope.profiling.advice.flip import Flip
+    from inductoscope.profiling.turns import TimedRun
 
 # The program ran, and nothing in it could be measured.
 NOTHING_MEASURED = 4
@@ -75,6 +76,19 @@ def _fails(ending: Ending) -> str:
     return f"The program ended with {how}, so nothing was tried."
 
 
+def _end_if_failed(run: TimedRun | None) -> None:
+    """End as a run of the program did that failed; what it said last was not shown yet."""
+    from inductoscope.capture.launch import ending_from
+    from inductoscope.views.report.terminal import Printer
+
+    if run is None or run.exit_code is None:
+        return
+    ending, printer = ending_from(run.exit_code, run.seconds), Printer(sys.stderr)
+    printer.code(run.output, indent=0)
+    printer.line(_fails(ending))
+    end_as(ending.exit_code, ending.signal)
+
+
 def examine_autotuning(
     to_run: list[str],
     output: Path | None,
@@ -118,6 +132,7 @@ def examine_autotuning(
     if ending.exit_code != 0:
         Printer(sys.stderr).line(_fails(ending))
         end_as(ending.exit_code, ending.signal)
+    _end_if_failed(result.trials.failed if result.trials else None)
     if profile.is_empty:
         sys.exit(NOTHING_MEASURED)
 
@@ -151,6 +166,7 @@ def compare_settings(
     view = trials_view(trials, to_run, turns)
     if json_path:
         write_json(view, json_path)
-    if json_path != "-":
+    if json_path != "-" and trials.failed is None:
         print_trials(Printer(sys.stdout), view)
+    _end_if_failed(trials.failed)
     sys.exit(0 if view["calls"] else NOTHING_MEASURED)

@@ -117,7 +117,8 @@ def run_in_turns(
 ) -> tuple[VariantRuns, ...]:
     """Run every variant `turns` times; a run may take so many seconds.
 
-    A variant that fails is not run again. The first run of each is one more, which compiles.
+    A variant that fails is not run again. Nothing is if the first one fails: all are compared with
+    it. The first run of each is one more, which compiles.
     `caches` has those of variants that were compiled before, by their names.
     """
     runs: dict[str, list[TimedRun]] = {variant.name: [] for variant in variants}
@@ -131,10 +132,13 @@ def run_in_turns(
             place = folder / f"{_number(variants, variant)}-{turn}"
             cache = (caches or {}).get(variant.name) or _cache(folder, variants, variant)
             run = run_once(command, variant, place, cache=cache, seconds=seconds)
-            if run.exit_code != 0:
-                going = [other for other in going if other is not variant]
             if turn or run.exit_code != 0:
                 runs[variant.name].append(run)
+            if run.exit_code != 0:
+                is_first = variant is variants[0]
+                going = [] if is_first else [other for other in going if other is not variant]
+            if not going:
+                break
     return tuple(VariantRuns(variant, tuple(runs[variant.name])) for variant in variants)
 
 

@@ -10,6 +10,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.profiling.statistics import Sample, TimeComparison, compare
 from inductoscope.profiling.turns import (
     Say,
+    TimedRun,
     Variant,
     VariantRuns,
     calls_to_compare,
@@ -41,6 +42,8 @@ class SettingTrials:
     trials: tuple[SettingTrial, ...]
     # What was timed: kind and name, and how often the program calls it.
     calls: tuple[tuple[str, str, int], ...]
+    # The run of the program as it is that failed: then nothing is compared.
+    failed: TimedRun | None = None
 
 
 def try_settings(
@@ -57,7 +60,7 @@ def try_settings(
     done = run_in_turns(command, everything, folder, turns=turns, seconds=seconds, say=say)
     base, *others = done
     if base.failed:
-        raise ToolFailure(_why_failed(base))
+        return _not_compared(base, others, seconds)
     counts = calls_to_compare(done)
     number = sum(counts.values())
     first = _trial(base, counts, number, None)
@@ -65,6 +68,21 @@ def try_settings(
         first,
         tuple(_trial(runs, counts, number, first.seconds) for runs in others),
         tuple((kind, name, count) for (kind, name), count in counts.items()),
+    )
+
+
+def _not_compared(
+    base: VariantRuns, others: Sequence[VariantRuns], seconds: float
+) -> SettingTrials:
+    """What is said where the program fails as it is."""
+    if base.failed[0].exit_code is None:
+        raise ToolFailure(f"{_why_failed(base)}. Give it more than {seconds:g} s: --time-limit.")
+    why = "it is not compared, because the program fails as it is"
+    return SettingTrials(
+        SettingTrial(base.variant, Sample(()), None, len(base.runs), _why_failed(base)),
+        tuple(SettingTrial(o.variant, Sample(()), None, len(o.runs), why) for o in others),
+        (),
+        base.failed[0],
     )
 
 
@@ -107,7 +125,12 @@ def _note(runs: VariantRuns, sample: Sample) -> str:
 def _why_failed(runs: VariantRuns) -> str:
     run = runs.failed[0]
     words = run.output.strip().splitlines()
-    how = "took too long" if run.exit_code is None else f"ended with exit code {run.exit_code}"
+    if run.exit_code is None:
+        how = "took too long"
+    elif run.exit_code < 0:
+        how = f"ended with signal {-run.exit_code}"
+    else:
+        how = f"ended with exit code {run.exit_code}"
     name = "the program" if runs.variant.name == BASE else "it"
     last = f": {words[-1][:200]}" if words else ""
     return f"{name} {how}{last}"
