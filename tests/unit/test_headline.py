@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inductoscope.doctor.failure import ERROR, WRONG, Failure
-from inductoscope.doctor.handover import Found
+from inductoscope.doctor.handover import Found, ReplacedPart
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.finding_verdict import verdict_on
 from inductoscope.doctor.outside.headline import headline_of, short
@@ -61,6 +61,22 @@ def test_it_is_said_what_the_operation_is_a_part_of() -> None:
         "aten.erf.default is to blame in the kernel, though it ends with aten.mul.Tensor: it is "
         "wrong on its own"
     ) in said
+
+
+@pytest.mark.parametrize(
+    ("operation", "whose"),
+    [
+        ("aten.erf.default", ", whose lowering is the program's own, own_erf at /elsewhere/m.py:7"),
+        ("aten.add.Tensor", ""),  # Not what is named.
+    ],
+)
+def test_a_lowering_that_is_the_programs_own_is_called_so(operation: str, whose: str) -> None:
+    part = ReplacedPart("lowering", operation, "own_erf (/elsewhere/m.py:7)")
+    verdict = verdict_on(in_kernel(alone=("aten.erf.default",), replaced=[part]))
+    named = f"because of aten.erf.default in aten.gelu.default{whose} (stage codegen)"
+    assert named in verdict.summary
+    said = [item["what"] for item in verdict.evidence]
+    assert f"the lowering of {operation} in use is {part.function}, not torch's" in said
 
 
 def test_without_more_evidence_the_smallest_graph_decides() -> None:

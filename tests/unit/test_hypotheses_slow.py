@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from inductoscope.doctor.failure import SLOW, Failure
-from inductoscope.doctor.handover import Found, GraphWorkaround, SlowCompileFound
+from inductoscope.doctor.handover import Found, GraphWorkaround, ReplacedPart, SlowCompileFound
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
@@ -100,6 +101,23 @@ def test_a_compile_that_explodes_is_slow_with_stage_function_and_growth(tmp_path
     assert "the whole compile took 26.0 s, with it 7.0 s" in said
     assert verdict.workaround.predicted == pytest.approx(18.9)
     assert verdict.workaround.saved == pytest.approx(19.0)
+
+
+def test_a_slow_lowering_that_is_the_programs_own_is_called_so(tmp_path: Path) -> None:
+    slow = replace(
+        found(EXPLOSION),
+        location=Location(stage=stages.LOWERING, operation="aten.erf.default"),
+        replaced=[ReplacedPart("lowering", "aten.erf.default", "own_erf (/elsewhere/m.py:7)")],
+    )
+    runs = [End(found=slow), End(events=run(2.0))]
+    case, _ = written_case(tmp_path, End(events=run(21.0)), compiled=runs, plain=[ENDS_WELL])
+    case.proof.fresh = WrittenProofs(slow=3)
+    verdict = verdict_of_first(case)
+    assert (
+        "Lowering aten.erf.default, whose lowering is the program's own, own_erf at "
+        "/elsewhere/m.py:7, takes most of it."
+    ) in verdict.summary
+    assert any("not torch's" in each["what"] for each in verdict.evidence)
 
 
 def test_a_program_that_fails_because_it_waited_too_long_is_slow_not_wrong(tmp_path: Path) -> None:

@@ -49,6 +49,20 @@ class SlowCompileFound:
     sizes_by: str = ""
 
 
+@dataclass(frozen=True)
+class ReplacedPart:
+    """A decomposition or lowering of one operation, and the function that is used for it."""
+
+    kind: str
+    operation: str
+    function: str  # name (file:line)
+
+    @property
+    def text(self) -> str:
+        """What is said of it."""
+        return f"the {self.kind} of {self.operation} in use is {self.function}, not torch's"
+
+
 @dataclass
 class Found:
     """All that is known about one failure; filled in step by step."""
@@ -89,8 +103,10 @@ class Found:
     # Which kernel reads memory that is not its own, if that is why it fails.
     memory_fault: str = ""
     functions: list[str] = field(default_factory=list)
-    # Decompositions and lowerings in use that the program has replaced.
-    replaced: list[str] = field(default_factory=list)
+    # Decompositions and lowerings in use that the program has replaced, and why a script cannot
+    # hold them.
+    replaced: list[ReplacedPart] = field(default_factory=list)
+    not_held: str = ""
     sources: list[str] = field(default_factory=list)
     suppressing_axes: list[SuppressingAxis] = field(default_factory=list)
     nodes_before: int = 0

@@ -39,7 +39,7 @@ from inductoscope.doctor.search.memory_evidence import may_depend_on_memory, mem
 from inductoscope.doctor.search.needed_state import needed_state, repeatable
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
-from inductoscope.doctor.search.replaced_parts import ReplacedPart, replaced_parts
+from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
@@ -107,7 +107,6 @@ class Investigation:
         )
         self._smallest = candidate
         self._location = Location()
-        self._replaced: list[ReplacedPart] = []
         # How the program itself reaches Inductor, and its graph on that way.
         self._flow = found.flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
@@ -300,8 +299,7 @@ class Investigation:
         self._found.location = self._location
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
-        self._replaced = replaced_parts([*named, *self._found.operations])
-        self._found.replaced = [part.text for part in self._replaced]
+        self._found.replaced = replaced_parts([*named, *self._found.operations])
         self._look_at_memory()
         self._save()
 
@@ -327,8 +325,7 @@ class Investigation:
             if self._location.stage == stages.AUTOTUNE:
                 check_tuned_operators(self._smallest.module)
             passes = own_passes_text() if self._location.own_pass else ""
-            replaced, why_not = replaced_parts_text(self._replaced)
-            self._found.replaced += [why_not] if why_not else []
+            replaced, self._found.not_held = replaced_parts_text(self._found.replaced)
             candidate = self._as_in_program(repeatable(self._smallest, self._oracle.forks))
             title = title_of(self._failure, candidate.flow, self._found.operations)
             self._found.script = script_text(

@@ -28,6 +28,7 @@ from inductoscope.doctor.search.compile_costs import (
 from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.growing_graphs import growing_parts
+from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
@@ -255,6 +256,7 @@ class SlowInvestigation:
             how="its compile was timed beside plain graphs, and its stacks were sampled",
         )
         self._found.functions = list(hot.functions[:12])
+        self._found.replaced = replaced_parts([self._found.location.operation])
         self._save()
 
     def _write_script(self) -> None:

@@ -218,8 +218,8 @@ def _summary(result: Verdict, found: Found) -> str:
     elif result.verdict == v.HANG and culprit.function:
         who = f", in {culprit.function}, which loops or blocks"
     elif culprit.op:
-        named = " in ".join(headline_of(found).names) or culprit.op.partition(",")[0]
-        who = f", because of {named}"
+        names = headline_of(found).names or [culprit.op.partition(",")[0]]
+        who = f", because of {' in '.join(names)}{own_part(found, *names)}"
     elif culprit.function:
         who = f", in {culprit.function}"
     stage = f" (stage {result.stage})" if result.stage != stages.NO_STAGE else ""
@@ -228,6 +228,23 @@ def _summary(result: Verdict, found: Found) -> str:
     what = _BROKEN_DECLARATION if is_own else v.headline(result.verdict)
     size = f"at {found.other_size}: " if found.other_size else ""
     return f"{what}{at}{who}{stage}: {size}{text[0][:300] if text else ''}"
+
+
+def own_part(found: Found, *operations: str) -> str:
+    """Whose the lowering or decomposition of an operation is, if it is not torch's."""
+    names = {short(operation) for operation in operations}
+    part = next((part for part in found.replaced if short(part.operation) in names), None)
+    if part is None:
+        return ""
+    name, _, place = part.function.rstrip(")").partition(" (")
+    return f", whose {part.kind} is the program's own, {name} at {relative_place(place)}"
+
+
+def add_replaced_parts(result: Verdict, found: Found) -> None:
+    """Add the lowerings and decompositions in use that are not torch's."""
+    for text in (*(part.text for part in found.replaced), found.not_held):
+        if text:
+            result.add(text, "torch's tables in the program's process")
 
 
 def _add_evidence(result: Verdict, found: Found) -> None:
@@ -250,8 +267,7 @@ def _add_evidence(result: Verdict, found: Found) -> None:
         result.add(f"the pass removed {removed[:300]} and added {added}", location.stage)
     if location.own_pass:
         result.add(f"the pass is {_own_pass(found)}, which is not torch's code", location.stage)
-    for text in found.replaced:
-        result.add(text, "torch's tables in the program's process")
+    add_replaced_parts(result, found)
     shown = 12 if failure.kind == f.HANG else 4
     for name in found.functions[:shown]:
         first = "it was in" if failure.kind in (f.HANG, f.SIGNAL) else "raised in"

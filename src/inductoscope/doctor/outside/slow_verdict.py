@@ -10,7 +10,11 @@ from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.handover import Found, GraphWorkaround, read_found
 from inductoscope.doctor.instructions import FOLDER, Instructions
 from inductoscope.doctor.outside.checks import every_check_passed
-from inductoscope.doctor.outside.finding_verdict import relative_place
+from inductoscope.doctor.outside.finding_verdict import (
+    add_replaced_parts,
+    own_part,
+    relative_place,
+)
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Repro, Verdict, Workaround
 from inductoscope.model.fold import load
@@ -140,6 +144,7 @@ def _verdict_on_slow_compile(
         result.add(f"{share} that were sampled in the stage are in {slow.functions[0]}")
         for function in slow.functions[1:6]:
             result.add(f"called from {function}")
+    add_replaced_parts(result, found)
     for part in (*slow.passes, *slow.lowered):
         result.add(f"{part.name}: {part.seconds:.2f} s")
     if slow.smallest is not None:
@@ -188,7 +193,9 @@ def _summary(found: Found, explosion: Explosion) -> str:
     if found.location.pass_name:
         text += f" The pass {found.location.pass_name} takes most of it."
     elif found.location.operation:
-        text += f" Lowering {found.location.operation} takes most of it."
+        operation = found.location.operation
+        own = own_part(found, operation)
+        text += f" Lowering {operation}{own}{',' * bool(own)} takes most of it."
     if function:
         text += f" The time is spent in {function}."
     if explosion.growth is not None and explosion.growth.low > 1.2:

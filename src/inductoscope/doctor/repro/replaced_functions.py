@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from types import FunctionType, ModuleType
 from typing import Any
 
+from inductoscope.doctor.handover import ReplacedPart
 from inductoscope.doctor.repro.own_passes import own_passes_parts
 from inductoscope.doctor.repro.slow_compile_text import REPLACE
 from inductoscope.doctor.repro.source_parts import SourceParts
-from inductoscope.doctor.search.replaced_parts import ReplacedPart
 from inductoscope.doctor.search.stack_samples import file_of, function_name
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from inductoscope.doctor.handover import ReplacedPart
 from inductoscope.doctor.search.stack_samples import function_name
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.frames import is_users
@@ -15,20 +15,6 @@ TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.lowering": ("lowerings",),
 }
-
-
-@dataclass(frozen=True)
-class ReplacedPart:
-    """A decomposition or lowering of one operation, and the function that is used for it."""
-
-    kind: str
-    operation: str
-    function: str  # name (file:line)
-
-    @property
-    def text(self) -> str:
-        """What is said of it."""
-        return f"the {self.kind} of {self.operation} in use is {self.function}, not torch's"
 
 
 def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
