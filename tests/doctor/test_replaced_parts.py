@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch._inductor.decomposition import decompositions
 from torch._inductor.ir import Pointwise
-from torch._inductor.lowering import lowerings
+from torch._inductor.lowering import lowerings, register_lowering
+from torch._inductor.utils import fresh_cache
 from torch._inductor.virtualized import ops
 
 from inductoscope.doctor.repro.replaced_functions import replaced_parts_text
@@ -66,6 +67,37 @@ def test_a_script_puts_it_into_torchs_table_again(monkeypatch: pytest.MonkeyPatc
     assert [script[name] for name in ("SHIFT", "ops", "lowerings", "of_torch")] == [
         *(SHIFT, ops, lowerings, of_torch)
     ]
+
+
+def doubled_sum(a: Any, b: Any, *, alpha: float = 1) -> Any:
+    """Knows neither broadcasting nor promotion."""
+    load_a, load_b = a.make_loader(), b.make_loader()
+
+    def inner(index: Any) -> Any:
+        return ops.add(load_a(index), ops.add(load_b(index), load_b(index)))
+
+    return Pointwise.create(
+        device=a.get_device(), dtype=a.get_dtype(), inner_fn=inner, ranges=list(a.get_size())
+    )
+
+
+def test_what_torch_does_around_a_lowering_that_was_registered_is_done_in_the_script(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It promotes the types of the inputs, and broadcasts them: otherwise the script fails so."""
+    add = torch.ops.aten.add.Tensor
+    of_torch = lowerings[add]
+    monkeypatch.setitem(lowerings, add, of_torch)
+    register_lowering(add, broadcast=True)(doubled_sum)
+    text, why_not = replaced_parts_text(replaced_parts([str(add)]))
+    assert why_not == ""
+    lowerings[add] = of_torch
+    exec(text, {"torch": torch})
+    x, y = torch.arange(6, dtype=torch.int32).reshape(2, 3), torch.rand(3)
+    torch._dynamo.reset()
+    with fresh_cache():
+        made = torch.compile(lambda x, y: x + y)(x, y)
+    torch.testing.assert_close(made, x + 2 * y)
 
 
 def closure(factor: float) -> Any:

@@ -21,8 +21,13 @@ _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_induct
 
 TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("lowerings", "user_lowerings"),
-}
+    "torch._inductor.lowering": (
+        "ELEMENTWISE_TYPE_PROMOTION_KIND", "lowerings", "register_lowering", "user_lowerings",
+    ),
+}  # fmt: skip
+_LOWERING = "torch._inductor.lowering"
+_REGISTER = "torch._inductor.lowering.register_lowering"
+_PROMOTION = "torch._inductor.lowering.ELEMENTWISE_TYPE_PROMOTION_KIND"
 _TABLES = (
     "torch._inductor.lowering.lowerings",
     "torch._inductor.decomposition.decompositions",
@@ -71,7 +76,7 @@ def check_tuned_operators(module: Any) -> None:
 
     They are closures of torch's, made of functions of the program: a script cannot hold them.
     """
-    registered = sys.modules["torch._inductor.lowering"].user_lowerings
+    registered = sys.modules[_LOWERING].user_lowerings
     names = [str(node.target) for node in module.graph.nodes if node.target in registered]
     if names:
         raise ToolFailure(
@@ -88,9 +93,37 @@ def _text(found: dict[str, FunctionType]) -> tuple[str, list[str]]:
         parts.add_function(function)
     modules = sorted({place.partition(":")[0] for place in found})
     imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
-    lines = [f"{place.replace(':', '.')} = {each.__name__}" for place, each in found.items()]
+    lines = [_putting_in_place(place, each.__name__) for place, each in found.items()]
     head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
     return f"{head}\n\n\n{parts.definitions}", lines
+
+
+def _putting_in_place(place: str, name: str) -> str:
+    """The statement that puts a function where the program's is, the way the program did it."""
+    target, operation = place.replace(":", "."), place.partition("[")[2].rstrip("]")
+    table = _table(target.partition("[")[0]) if operation else {}
+    value = next((v for key, v in table.items() if f"torch.ops.{key}" == operation), None)
+    options = _as_registered(value)
+    if options is None:
+        return f"{target} = {name}"
+    return f"{_REGISTER}({operation}, {options})({name})"
+
+
+def _as_registered(value: Any) -> str | None:
+    """What `register_lowering` was told, if it made a lowering: it promotes and broadcasts."""
+    while callable(value):
+        code = getattr(value, "__code__", None)
+        of_torch = getattr(value, "__globals__", None) is vars(sys.modules[_LOWERING])
+        if of_torch and code is not None and "type_promotion_kind" in code.co_freevars:
+            told = inspect.getclosurevars(value).nonlocals
+            kind = told["type_promotion_kind"]
+            named = f"{_PROMOTION}.{kind.name}" if kind else None
+            return (
+                f"broadcast={told['broadcast']}, type_promotion_kind={named}, "
+                f"convert_input_to_bool={told['convert_input_to_bool']}"
+            )
+        value = inspect.getattr_static(value, "__wrapped__", None)
+    return None
 
 
 class _WithOriginals(SourceParts):

@@ -1,0 +1,48 @@
+"""A lowering that the program has registered itself: it is said to be the program's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.programs import Workplace
+
+# Its two inputs have neither the same type nor the same shape: what `register_lowering` puts
+# around it makes them so.
+PROGRAM = """\
+import sys, torch
+from torch._inductor.ir import Pointwise
+from torch._inductor.lowering import register_lowering
+from torch._inductor.virtualized import ops
+
+@register_lowering(torch.ops.aten.atan2.default, broadcast=True)
+def own_atan2(y, x):
+    load_y, load_x = y.make_loader(), x.make_loader()
+
+    def inner(index):
+        return ops.mul(ops.atan2(load_y(index), load_x(index)), ops.constant(1.5, y.get_dtype()))
+
+    return Pointwise.create(
+        device=y.get_device(), dtype=y.get_dtype(), inner_fn=inner, ranges=list(y.get_size())
+    )
+
+def model(y, x):
+    return torch.relu(torch.atan2(y, x))
+
+y, x = torch.arange(1, 7, dtype=torch.int32).reshape(2, 3), torch.rand(3) + 1
+ok = torch.allclose(model(y, x), torch.compile(model)(y, x), atol=1e-4)
+sys.exit(0 if ok else 1)
+"""
+
+
+def test_its_place_is_named_and_the_script_holds_it_with_what_torch_puts_around_it(
+    workplace: Workplace,
+) -> None:
+    workplace.write("model.py", PROGRAM)
+    verdict = workplace.doctor("model.py").verdict
+    assert (verdict["verdict"], verdict["culprit"]["op"]) == ("wrong-result", "aten.atan2.default")
+    assert (
+        "because of aten.atan2.default, whose lowering is the program's own, own_atan2 at model.py:"
+    ) in verdict["summary"]
+    assert verdict["repro"]["verified"]
+    text = Path(verdict["repro"]["path"]).read_text()
+    assert "register_lowering(torch.ops.aten.atan2.default, broadcast=True, " in text
