@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.inside import package_hooks
 from inductoscope.doctor.inside.checked_package import PACKAGES
@@ -21,7 +22,10 @@ from inductoscope.doctor.inside.compiled_program import CompiledProgram, compile
 from inductoscope.doctor.inside.package_calls import CheckedCalls, NewConstants
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.model.fold import load
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.process import HookOff
 from inductoscope.recording.location import create_recording
+from inductoscope.recording.reader import open_recording
 
 
 class Scaled(torch.nn.Module):
@@ -42,6 +46,10 @@ def said(tmp_path: Path) -> Iterator[Said]:
     SCOPE.open(folder)
     yield lambda: [(check.verdict, check.text) for check in load(folder).checks]
     SCOPE.close()
+
+
+def events(place: Path) -> list[Event]:
+    return [entry.event for entry in open_recording(place / "recording").entries()]
 
 
 def program(place: Path, backend: str = "") -> CompiledProgram:
@@ -129,3 +137,34 @@ def test_a_runner_whose_constants_the_program_changes(tmp_path: Path, said: Said
     calls.lose_constants()
     calls(lambda x, y: [x], (X, Y), {})
     assert said() == [("skipped", "the program took its constants into its own hands")]
+
+
+class RunnerOnGpu:
+    """Stands for what a torch that was built for CUDA has, with a stream as its last argument."""
+
+    def __init__(self, so_path: str, runners: int, device: str, cubin_dir: str) -> None:
+        self.device = device
+
+    def run(self, inputs: list[torch.Tensor], stream: int = 0) -> list[torch.Tensor]:
+        return [inputs[0] * 2 + inputs[1]]
+
+
+@pytest.mark.parametrize("is_built", [True, False])
+def test_a_runner_for_a_gpu_is_watched_where_torch_has_one(
+    tmp_path: Path, said: Said, monkeypatch: pytest.MonkeyPatch, is_built: bool
+) -> None:
+    name, library = "AOTIModelContainerRunnerCuda", str(tmp_path / "model.so")
+    if is_built:
+        monkeypatch.setattr(torch._C._aoti, name, RunnerOnGpu, raising=False)
+    monkeypatch.setitem(PACKAGES._libraries, library, program(tmp_path))
+    instructions = Instructions(investigate=False)
+    installer = Installer(package_hooks.package_hooks(instructions, tmp_path))
+    installer.start()
+    try:
+        if is_built:
+            runner = getattr(torch._C._aoti, name)(library, 1, "cuda", "")
+            assert torch.equal(runner.run([X, Y], 7)[0], X * 2 + Y)
+    finally:
+        installer.stop()
+    assert [verdict for verdict, _ in said()] == (["right"] if is_built else [])
+    assert not [event for event in events(tmp_path) if isinstance(event, HookOff)]

@@ -136,6 +136,8 @@ class Installer(importlib.abc.MetaPathFinder):
         self._off.add(hook.records)
         for undo in reversed(self._undo.pop(hook.records, [])):
             undo()
+        if hook.is_optional:
+            return
         SCOPE.emit(
             HookOff(
                 stage=hook.stage,

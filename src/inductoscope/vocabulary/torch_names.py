@@ -64,6 +64,8 @@ class Hook:
     records: str
     wraps: tuple[Wrap, ...]
     reads: tuple[TorchName, ...] = ()
+    # Not every build of torch has its names: nothing is missing where it does not.
+    is_optional: bool = False
 
     @property
     def names(self) -> tuple[TorchName, ...]:

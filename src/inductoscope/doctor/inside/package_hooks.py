@@ -31,10 +31,14 @@ _LOADER, _RUN, _BOXED_RUN = (
     for name in ("__init__", "run", "boxed_run")
 )
 _LOAD_LIBRARY = TorchName("torch._export", "aot_load")
-_RUNNER, _RUN_LIBRARY = (
-    TorchName("torch._C", f"_aoti.AOTIModelContainerRunnerCpu.{name}")
-    for name in ("__init__", "run")
-)
+# By the device that it runs libraries on: how a runner is made, and called.
+_RUNNERS = {
+    device: tuple(
+        TorchName("torch._C", f"_aoti.AOTIModelContainerRunner{device}.{name}")
+        for name in ("__init__", "run")
+    )
+    for device in ("Cpu", "Cuda")
+}
 # Of the function that compiles.
 _PARAMETERS = ("model_", "example_inputs_", "inner_compile", "config_patches")
 
@@ -89,10 +93,15 @@ def package_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
             records="libraries of AOTInductor: loaded and called",
             wraps=(Wrap(_LOAD_LIBRARY, _loading_library),),
         ),
-        Hook(
-            stage=stages.RUNTIME,
-            records="libraries of AOTInductor that the program loads with torch's own runner",
-            wraps=(Wrap(_RUNNER, _loading_runner), Wrap(_RUN_LIBRARY, _running)),
+        *(
+            Hook(
+                stage=stages.RUNTIME,
+                records=f"libraries of AOTInductor that the program runs with torch's own {device} "
+                "runner",
+                wraps=(Wrap(made, _loading_runner), Wrap(called, _running)),
+                is_optional=device != "Cpu",
+            )
+            for device, (made, called) in _RUNNERS.items()
         ),
     )
 
