@@ -218,6 +218,40 @@ def test_calls_of_torchs_own_runner_are_compared(workplace: Workplace) -> None:
     assert "2 calls of 1 compiled graph match eager" in found.verdict["summary"]
 
 
+# Torch copies all of the memory behind the view, far past the end of the package's own.
+OVERFLOWS = """
+import torch
+
+class Scaled(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = torch.nn.Parameter(torch.ones(16, 16))
+
+    def forward(self, x):
+        return x @ self.weight
+
+x = torch.ones(4, 16)
+package = torch._inductor.aoti_compile_and_package(torch.export.export(Scaled(), (x,)))
+model = torch._inductor.aoti_load_package(package)
+many = torch.ones(1 << 24, 16)
+model.load_constants({"weight": many[:16]}, check_full_update=True)
+print(model(x).sum())
+"""
+
+
+@pytest.mark.spread
+def test_a_view_that_torch_writes_past_the_end_of_a_package_is_not_the_programs_fault(
+    workplace: Workplace,
+) -> None:
+    """The process dies in load_constants: what it was given is known before that."""
+    workplace.write("overflows.py", OVERFLOWS)
+    found = workplace.doctor("overflows.py")
+    verdict = found.verdict
+    assert (verdict["verdict"], verdict["stage"]) == ("crash", "runtime"), verdict["summary"]
+    assert "load_constants of torch takes a view wrongly: constant weight" in verdict["summary"]
+    assert verdict["culprit"]["source"] == "overflows.py:16"
+
+
 class Heard:
     """What is said of new constants."""
 

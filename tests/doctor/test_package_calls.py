@@ -17,7 +17,7 @@ import torch
 from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.inside import package_hooks
-from inductoscope.doctor.inside.checked_package import PACKAGES
+from inductoscope.doctor.inside.checked_package import PACKAGES, LoaderOnDemand, Packages
 from inductoscope.doctor.inside.compiled_program import CompiledProgram, compiled_program
 from inductoscope.doctor.inside.package_calls import CheckedCalls, NewConstants
 from inductoscope.doctor.instructions import Instructions
@@ -137,6 +137,44 @@ def test_a_runner_whose_constants_the_program_changes(tmp_path: Path, said: Said
     calls.lose_constants()
     calls(lambda x, y: [x], (X, Y), {})
     assert said() == [("skipped", "the program took its constants into its own hands")]
+
+
+class TakesConstants:
+    """Stands for torch's loader, which takes constants where they lie."""
+
+    def __init__(self) -> None:
+        self.given: dict[str, torch.Tensor] = {}
+
+    def load_constants(self, constants_map: dict[str, torch.Tensor], *flags: bool) -> None:
+        self.given = constants_map
+
+    def update_constant_buffer(self, tensor_map: dict[str, torch.Tensor], **flags: bool) -> None:
+        self.given = tensor_map
+
+
+class Hears:
+    """What is said of new constants."""
+
+    def __init__(self) -> None:
+        self.new: list[NewConstants] = []
+
+    def replace_constants(self, new: NewConstants) -> None:
+        self.new.append(new)
+
+
+def test_a_program_that_stands_in_for_a_package_hears_of_its_new_constants() -> None:
+    """Otherwise it would go on with the old ones; and torch's way with views would end it."""
+    real, heard, packages = TakesConstants(), Hears(), Packages()
+    loader = LoaderOnDemand(lambda: real)
+    model = Scaled()
+    packages._watch_constants(model, loader)
+    packages._loaded[model], packages._constants[model] = heard, lambda: ()
+    view = torch.ones(9, 4)[:3]
+    loader.load_constants({"weight": view}, False, True)
+    assert real.given["weight"].untyped_storage().nbytes() == 48
+    loader.update_constant_buffer(tensor_map={"weight": view}, use_inactive=False)
+    assert real.given["weight"].untyped_storage().nbytes() == 48
+    assert [new.given["weight"] is view for new in heard.new] == [True, True]
 
 
 class RunnerOnGpu:

@@ -123,6 +123,24 @@ def test_a_constant_that_is_a_view_may_end_the_process(tmp_path: Path) -> None:
     assert (found.verdict, found.stage, found.confidence) == ("crash", "runtime", "proven")
 
 
+@pytest.mark.parametrize(
+    ("room", "verdict"),
+    [("torch copies all of them, and the package has room for 8192", "crash"), ("", "")],
+    ids=["past the end", "not past the end"],
+)
+def test_memory_that_a_view_has_overwritten_may_end_the_process_later(
+    tmp_path: Path, room: str, verdict: str
+) -> None:
+    """No call is under way then, and the call itself was right: that it was this is likely."""
+    text = f"constant weight: the new one is a view of 8448 bytes; {room}"
+    events = (MADE_HERE, checked("outside", text), checked("right"), checked("right-with-copies"))
+    case, _ = written_case(tmp_path, replace(KILLED, events=events))
+    found = verdict_of_first(case)
+    assert ("takes a view wrongly" in found.summary) == bool(verdict)
+    if verdict:
+        assert (found.verdict, found.confidence) == (verdict, "likely")
+
+
 def test_other_sizes_that_were_tried_are_in_the_evidence(tmp_path: Path) -> None:
     tried = SizesTried(text="graph aoti/0: s77 = 2, s77 = 64")
     events: tuple[Event, ...] = (MADE_HERE, HERE, checked("right", "2 values"), tried)

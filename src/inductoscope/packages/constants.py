@@ -61,6 +61,11 @@ def is_about_view(text: str) -> bool:
     return ": the new one is a view " in text
 
 
+def overflows(text: str) -> bool:
+    """Whether torch writes past the end of the package's own memory."""
+    return is_about_view(text) and ", and the package has room for " in text
+
+
 def on_other_device(constants: Iterable[PackagedConstant], device: str) -> list[PackagedConstant]:
     """Constants that are not where the package runs."""
     return [each for each in constants if each.device and device and each.device != device]

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
-from inductoscope.recording.events.checking import CallChecked, DifferenceNoted
+from inductoscope.recording.events.checking import (
+    OUTSIDE,
+    CallChecked,
+    DifferenceNoted,
+    GraphCall,
+    GraphReturned,
+)
 
 
 class CallNotes:
@@ -34,6 +43,16 @@ class CallNotes:
             compiled=compiled,
         )
         SCOPE.emit(event)
+
+    @contextlib.contextmanager
+    def taking_views(self, call: int, text: str) -> Iterator[None]:
+        """In the block torch takes constants for this call that it may take wrongly."""
+        self.checked(call, OUTSIDE, text)
+        SCOPE.emit(GraphCall(compile=self._compile, call=call))
+        try:
+            yield
+        finally:
+            SCOPE.emit(GraphReturned(compile=self._compile, call=call))
 
     def differences(self, call: int, comparison: EagerComparison) -> None:
         """Note what lies otherwise in memory than in eager, once for each result."""

@@ -36,6 +36,7 @@ from inductoscope.doctor.inside.package_calls import (
 )
 from inductoscope.doctor.inside.torchs_cpp_library import after_compiling
 from inductoscope.doctor.instructions import Instructions
+from inductoscope.packages.constants import is_about_view
 
 TORCH_NAMES = {
     "torch._dynamo": ("disable",),
@@ -52,6 +53,7 @@ _TOUCHES_CONSTANTS = (
     "swap_constant_buffer",
     "update_constant_buffer",
     "update_constant_buffer_from_blob",
+    "update_constant_buffer_from_cpu",
 )
 # What AOTInductor returns: the path of a library, or a list of files.
 Files = Any
@@ -168,21 +170,42 @@ class Packages:
         @functools.wraps(original)
         def replace_constants(loader: Any, *args: Any, **kwargs: Any) -> Any:
             given = {**dict(zip(_OF_CONSTANTS, args, strict=False)), **kwargs}
+            taking = SCOPE.guard(self._taking_views, loader, given)
             try:
-                result = original(loader, *args, **kwargs)
+                with taking or contextlib.nullcontext():
+                    result = original(loader, *args, **kwargs)
             except Exception as error:
                 SCOPE.guard(self.note_rejected, loader, given, error)
                 raise
 
             def with_copies() -> None:
-                names = {"constants_map", "tensor_map"} & kwargs.keys()
-                named = {**kwargs, **{name: _copies(kwargs[name]) for name in names}}
-                original(loader, *map(_copies, args[:1]), *args[1:], **named)
+                own, named = _with_copies(args, kwargs)
+                original(loader, *own, **named)
 
             SCOPE.guard(self.note_constants, loader, given, with_copies)
             return result
 
         return replace_constants
+
+    def _calls_through(self, loader: Any) -> tuple[Any, Any]:
+        """The model that has this loader, and its calls; None where nobody watches them."""
+        model = self._models.get(loader, lambda: None)()
+        return model, None if model is None else self._loaded.get(model)
+
+    def _taking_views(
+        self, loader: Any, given: Mapping[str, Any]
+    ) -> contextlib.AbstractContextManager[None] | None:
+        """Says, before torch takes new constants, which of them are views that it takes wrongly.
+
+        It may write past the end of its own, which ends the process at once or some time later.
+        """
+        model, calls = self._calls_through(loader)
+        if calls is None:
+            return None
+        is_copied = not given.get("user_managed")
+        wrong = broken_constants(self._constants[model](), _given(given), is_copied=is_copied)
+        views = [text for texts in wrong.values() for text in texts if is_about_view(text)]
+        return calls.taking_views(views) if views else None
 
     def note_constants(
         self,
@@ -191,10 +214,9 @@ class Packages:
         with_copies: Callable[[], None] | None = None,
     ) -> None:
         """Constants of a loaded package were replaced; `with_copies` does so with copies."""
-        model = self._models.get(loader, lambda: None)()
-        calls = None if model is None else self._loaded.get(model)
+        model, calls = self._calls_through(loader)
         if calls is not None:
-            constants = given.get("constants_map", given.get("tensor_map", {}))
+            constants = _given(given)
             is_used, is_copied = not given.get("use_inactive"), not given.get("user_managed")
             own = self._constants[model]() if is_used else ()
             wrong = broken_constants(own, constants, is_copied=is_copied)
@@ -203,12 +225,10 @@ class Packages:
 
     def note_rejected(self, loader: Any, given: Mapping[str, Any], error: Exception) -> None:
         """Torch does not take new constants, and hardly says why."""
-        model = self._models.get(loader, lambda: None)()
-        calls = None if model is None else self._loaded.get(model)
-        constants = given.get("constants_map", given.get("tensor_map", {}))
+        model, calls = self._calls_through(loader)
         if calls is not None:
             own = self._constants[model]()
-            wrong = broken_constants(own, constants, is_copied=not given.get("user_managed"))
+            wrong = broken_constants(own, _given(given), is_copied=not given.get("user_managed"))
             calls.reject_constants([text for texts in wrong.values() for text in texts], error)
 
     def is_watched(self, model: Any) -> bool:
@@ -264,6 +284,21 @@ class LoaderOnDemand:
             self._loader = self._load()
         return getattr(self._loader, name)
 
+    # Of the class, so that new constants are heard of.
+
+    def load_constants(self, *args: Any, **kwargs: Any) -> Any:
+        """Have torch say whether it takes these constants."""
+        return self._taken_by("load_constants", args, kwargs)
+
+    def update_constant_buffer(self, *args: Any, **kwargs: Any) -> Any:
+        """The same, as a program says it that uses the loader itself."""
+        return self._taken_by("update_constant_buffer", args, kwargs)
+
+    def _taken_by(self, name: str, args: Any, kwargs: Any) -> Any:
+        # Views of the program's own could end a run without the package, too.
+        own, named = _with_copies(args, kwargs)
+        return self.__getattr__(name)(*own, **named)
+
 
 PACKAGES = Packages()
 
@@ -286,6 +321,19 @@ def _keep_dynamo_out(kind: Any) -> None:
     traced. Torch's own code for the call ends a graph, too."""
     if not getattr(kind.__call__, "_torchdynamo_disable", False):
         kind.__call__ = torch._dynamo.disable(kind.__call__)
+
+
+def _given(given: Mapping[str, Any]) -> Mapping[str, torch.Tensor]:
+    """The new constants among what a loader is given."""
+    found: Mapping[str, torch.Tensor] = given.get("constants_map", given.get("tensor_map", {}))
+    return found
+
+
+def _with_copies(args: Any, kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """What a loader is given, with copies of the constants."""
+    names = {"constants_map", "tensor_map"} & kwargs.keys()
+    named = {**kwargs, **{name: _copies(kwargs[name]) for name in names}}
+    return [*map(_copies, args[:1]), *args[1:]], named
 
 
 def _copies(constants: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:

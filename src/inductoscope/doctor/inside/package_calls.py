@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,10 @@ class CallsFromElsewhere:
     def replace_constants(self, new: NewConstants) -> None:
         """From now on the package has other constants."""
         self._constants.update(new.broken)
+
+    def taking_views(self, texts: Sequence[str]) -> AbstractContextManager[None]:
+        """Torch takes new constants in the block, which it may not survive."""
+        return self._notes.taking_views(self._calls + 1, f"{'; '.join(texts)}{_called_at()}")
 
     def reject_constants(self, broken: Sequence[str], error: Exception) -> None:
         """Torch has raised an error instead of taking new constants."""
@@ -149,6 +154,11 @@ class CheckedCalls:
                 self._unchecked = f"its constant {target} was replaced"
             else:
                 self._attributes[names[target]] = value.detach().clone()
+
+    def taking_views(self, texts: Sequence[str]) -> AbstractContextManager[None]:
+        """Torch takes new constants in the block, which it may not survive."""
+        notes = CallNotes(self._program.compile_id)
+        return notes.taking_views(self._graph.calls + 1, f"{'; '.join(texts)}{_called_at()}")
 
     def lose_constants(self) -> None:
         """What constants the package has is no longer known."""

@@ -10,7 +10,7 @@ What it concludes: Not a bug in torch: which input breaks what, and how to have 
 A constant that is a view is an exception: nothing forbids it, and torch copies the wrong memory.
 
 How sure: Proven: the demand is in the package's own code, the input was there. Of a view, proven if
-the same call was right with copies of the constants.
+the same call was right with copies of the constants; likely if the process died later on.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
 from inductoscope.model.checks import Check
-from inductoscope.packages.constants import is_about_view
+from inductoscope.packages.constants import is_about_view, overflows
 from inductoscope.recording.events.checking import (
     OUTSIDE,
     REJECTED,
@@ -64,6 +64,8 @@ def _what_came_of(case: ProgramCase, before: Check) -> str:
         return "" if case.ends_well else f"{rejected}, and the program then {_how(case)}"
     if any(process.call == before.compile for process in case.recording.processes):
         return f"the program then {_how(case)}" if case.first.ending.exit_code else ""
+    if overflows(before.text) and case.first.ending.signal:
+        return f"the program then {_how(case)}"  # Memory that is overwritten shows later.
     is_foreign = before.text.startswith(_CONSTANT) and any(c.verdict == "skipped" for c in same)
     is_unknown = is_foreign or before.compile in case.packages_from_elsewhere
     if is_unknown and case.first.ending.exit_code == 0:
@@ -98,7 +100,9 @@ def _of_view(case: ProgramCase, before: Check, broken: str) -> Verdict | None:
     is_view = all(is_about_view(text) for text in broken.split("; constant "))
     if not is_view or not (is_wrong or dies):
         return None
-    is_proven, verdict = RIGHT_WITH_COPIES in said, v.WRONG_RESULT if is_wrong else v.CRASH
+    dies_there = any(process.call == before.compile for process in case.recording.processes)
+    is_proven = RIGHT_WITH_COPIES in said and (is_wrong or dies_there)
+    verdict = v.WRONG_RESULT if is_wrong else v.CRASH
     why = f"because load_constants of torch takes a view wrongly: {broken}"
     summary = f"{v.headline(verdict)}, {why}."
     result = Verdict(verdict, stages.RUNTIME, summary, "proven" if is_proven else "likely")
