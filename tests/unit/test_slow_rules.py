@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -264,6 +265,19 @@ def test_products_in_float32_without_tensor_cores(tmp_path: Path, dtype: str, co
     )
     found = [f for f in diagnose(load(path)) if f.rule == "tensor_cores_unused"]
     assert len(found) == count
+
+
+def test_choices_recorded_on_a_gpu_without_tensor_cores(tmp_path: Path) -> None:
+    """What an H200 was asked for in bfloat16, as if it had been float32."""
+    folder = tmp_path / "r"
+    shutil.copytree(stored("h200_autotune"), folder)
+    assert not [f for f in diagnose(load(folder)) if f.rule == "tensor_cores_unused"]
+    for path in (path for path in (folder / "payloads").rglob("*") if path.is_file()):
+        path.write_bytes(path.read_bytes().replace(b"torch.bfloat16", b"torch.float32"))
+    (found,) = [f for f in diagnose(load(folder)) if f.rule == "tensor_cores_unused"]
+    assert found.title == "1 matrix product in float32 without the tensor cores"
+    assert found.evidence == ("mm: every choice was compiled with ALLOW_TF32=False",)
+    assert found.source == "/scripts/h200_autotune/script.py:7"
 
 
 @pytest.mark.parametrize(

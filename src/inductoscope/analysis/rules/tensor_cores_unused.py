@@ -24,6 +24,7 @@ from inductoscope.model.kernel_place import place_of
 from inductoscope.model.tuning import Autotune
 from inductoscope.recording.values import members
 from inductoscope.vocabulary import stages
+from inductoscope.vocabulary.counting import count_of
 
 _ASKED, _REFUSED = "ALLOW_TF32", "ALLOW_TF32=False"
 
@@ -56,7 +57,7 @@ def _check_graph(
     where, code = place_of(recording, compile_, graph, single)
     yield Finding(
         rule="tensor_cores_unused",
-        title=f"{len(single)} matrix products in float32 do not use the tensor cores",
+        title=f"{count_of(len(single), 'matrix product')} in float32 without the tensor cores",
         is_problem=False,
         confidence="proven",
         evidence=(f"{', '.join(single[:4])}: every choice was compiled with {_REFUSED}",),
