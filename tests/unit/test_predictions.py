@@ -135,6 +135,49 @@ def test_sizes_that_vary_are_left_alone(tmp_path: Path, graphs: list[GraphProfil
     assert changes(evidence(tmp_path / "r", graphs=graphs)) == []
 
 
+def one_by_one(threads: str, *seconds: float) -> list[dict[str, Any]]:
+    """A graph with so many kernels, which the C++ compiler took so long for."""
+    about = {"compile": "0/0", "graph": "0/0 inference"}
+    config = {"torch._inductor.config.compile_threads": threads}
+    return [
+        {"kind": "settings", "compile": "0/0", "config": config},
+        {"kind": "inductor-start", "phase": "inference", **about},
+        *(
+            event
+            for number, took in enumerate(seconds)
+            for event in (
+                {"kind": "kernel", "name": f"cpp_fused_{number}", "language": "C++", **about},
+                {"kind": "cpp-library", "payload": f"{number:032x}", **about},
+                {"kind": "native", "tool": "c++", "payload": f"{number:032x}", "seconds": took,
+                 "exit_code": 0},
+            )
+        ),
+    ]  # fmt: skip
+
+
+def test_kernels_that_are_compiled_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    known = evidence(tmp_path / "r", *one_by_one("1", 3.0, 3.0, 3.0, 3.0))
+    (flip,) = flips_for(known.recording, known.profile)
+    assert flip.change == "torch._inductor.config.compile_threads = 2"
+    assert flip.why == "4 kernels are compiled one after the other, in 12.0 s"
+    assert flip.predicted == pytest.approx(6.0)
+    assert flip.shortens_compiles
+
+
+@pytest.mark.parametrize(
+    ("threads", "seconds"),
+    [("8", (3.0, 3.0)), ("1", (9.0,)), ("1", (1.0, 1.0))],
+    ids=["several threads", "only one kernel", "not for long"],
+)
+def test_compile_threads_are_left_alone_where_more_would_not_help(
+    tmp_path: Path, threads: str, seconds: tuple[float, ...]
+) -> None:
+    assert changes(evidence(tmp_path / "r", *one_by_one(threads, *seconds))) == []
+
+
 PRODUCT: dict[str, Any] = {"language": "extern", "operations": ("mm",)}
 
 
