@@ -1122,6 +1122,8 @@ export interface MemoryCourse {
   peak: number;
   peak_seconds: number;
   unknown: number;
+  left_out: number;
+  left_out_bytes: number;
   points: MemoryPoint[];
   alive: AliveBlock[];
 }
@@ -1133,6 +1135,8 @@ export const readMemoryCourse: Reader<MemoryCourse> = object<MemoryCourse>({
   peak: count,
   peak_seconds: real,
   unknown: count,
+  left_out: count,
+  left_out_bytes: count,
   points: table(readMemoryPoint),
   alive: table(readAliveBlock),
 });
