@@ -7,8 +7,11 @@ import { address } from "../route";
 import { amount, brief, bytes, duration, plural } from "../text";
 import { type Rectangle, squarify } from "../treemap";
 
-const WIDTH = 1000;
-const HEIGHT = 420;
+/** About as wide as on a usual screen, so that text has its size. */
+const WIDTH = 780;
+const MOST_HEIGHT = 330;
+/** A few large areas say no more than a few small ones. */
+const HEIGHT_OF_TILE = 60;
 const TITLE = 17;
 const EDGE = 2;
 /** Smaller ones would be no more than a line. */
@@ -30,17 +33,22 @@ export function RunTreemap({ roots }: { roots: ModuleNode[] }): JSX.Element | nu
   const tiles = trim(roots.flatMap((root) => tilesOf(root, measured, 0)));
   const total = tiles.reduce((sum, tile) => sum + tile.value, 0);
   if (total <= 0) return null;
+  const height = Math.min(MOST_HEIGHT, HEIGHT_OF_TILE * (1 + countInnermost(tiles)));
   const what = measured ? "measured time" : "modelled bytes";
   return (
     <svg
       class="treemap"
-      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      viewBox={`0 0 ${WIDTH} ${height}`}
       role="group"
       aria-label={`Modules and their kernels, by ${what}`}
     >
-      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height: HEIGHT }} scale={{ total, measured }} />
+      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height }} scale={{ total, measured }} />
     </svg>
   );
+}
+
+function countInnermost(tiles: Tile[]): number {
+  return tiles.reduce((sum, tile) => sum + (tile.inner.length ? countInnermost(tile.inner) : 1), 0);
 }
 
 function trim(tiles: Tile[]): Tile[] {
