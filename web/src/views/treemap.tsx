@@ -21,8 +21,9 @@ const MOST_TILES = 40;
 
 interface Tile {
   title: string;
-  about: string;
-  link: string;
+  /** Made for those that are drawn: of thousands, a few dozen. */
+  about: () => string;
+  link: () => string;
   value: number;
   hue: number;
   inner: Tile[];
@@ -63,8 +64,8 @@ function tilesOf(node: ModuleNode, measured: boolean, depth: number): Tile[] {
     const count = group.nodes.length;
     return {
       title: count > 1 ? `${group.label} ×${count}` : group.label,
-      about: `${group.label}${count > 1 ? `, ${count} of ${first.module.kind}` : ` ${first.module.kind}`}: ${told(group.cost, measured)}`,
-      link: moduleAddress(first),
+      about: () => `${group.label}${count > 1 ? `, ${count} of ${first.module.kind}` : ` ${first.module.kind}`}: ${told(group.cost, measured)}`,
+      link: () => moduleAddress(first),
       value: valueOf(group.cost, measured),
       hue: first.place,
       inner: merged(group.nodes.flatMap((one) => tilesOf(one, measured, depth + 1))),
@@ -83,7 +84,7 @@ function merged(tiles: Tile[]): Tile[] {
     return {
       ...first,
       title: `${first.title} ×${same.length}`,
-      about: `${same.length} alike, of which the first: ${first.about}; all of them`,
+      about: () => `${same.length} alike, of which the first: ${first.about()}; all of them`,
       value: same.reduce((sum, tile) => sum + tile.value, 0),
       inner: merged(same.flatMap((tile) => tile.inner)),
     };
@@ -95,8 +96,8 @@ function kernelTile(kernel: ModuleKernel, measured: boolean, hue: number): Tile 
   const cost = { seconds: kernel.seconds ?? 0, bytes: kernel.bytes ?? 0 };
   return {
     title: kernel.name,
-    about: `${kernel.name}, ${plural(kernel.calls, "call")} per call of its graph: ${told(cost, measured)}`,
-    link: address("explorer", { graph: kernel.graph, kernel: kernel.id }),
+    about: () => `${kernel.name}, ${plural(kernel.calls, "call")} per call of its graph: ${told(cost, measured)}`,
+    link: () => address("explorer", { graph: kernel.graph, kernel: kernel.id }),
     value: valueOf(cost, measured),
     hue,
     inner: [],
@@ -128,8 +129,8 @@ function largest(tiles: Tile[], measured: boolean): Tile[] {
   const value = rest.reduce((sum, tile) => sum + tile.value, 0);
   const more = {
     title: `${amount(rest.length)} more`,
-    about: `${amount(rest.length)} more, each smaller than those shown: ${told({ seconds: value, bytes: value }, measured)}`,
-    link: address("kernels"),
+    about: () => `${amount(rest.length)} more, each smaller than those shown: ${told({ seconds: value, bytes: value }, measured)}`,
+    link: () => address("kernels"),
     value,
     hue: 0,
     inner: [],
@@ -155,11 +156,12 @@ function OneTile({ tile, where, scale }: { tile: Tile; where: Rectangle; scale: 
   const share = `${Math.round((100 * tile.value) / scale.total)} %`;
   const room = { x: where.x + EDGE, y: where.y + TITLE, width: where.width - 2 * EDGE, height: where.height - TITLE - EDGE };
   const opens = tile.inner.length > 0 && room.width > 3 * LEAST && room.height > 3 * LEAST;
+  const about = brief(`${tile.about()}, ${share}`, 300);
   const letters = Math.floor((where.width - 8) / 6.6);
   return (
     <>
-      <a href={tile.link} aria-label={brief(`${tile.about}, ${share}`, 300)}>
-        <title>{brief(`${tile.about}, ${share}`, 300)}</title>
+      <a href={tile.link()} aria-label={about}>
+        <title>{about}</title>
         <rect
           class={tile.inner.length ? "tile" : "tile tile-kernel"}
           style={{ "--tile": `var(--stage-${tile.hue % 16})` }}
