@@ -3,8 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
+import pytest
+
+from support.examples import inductoscope, stored
 from support.visitor import Visitor
+
+# The headings whose beginning is on the first screen, in their order.
+_ON_FIRST_SCREEN = """() => [...document.querySelectorAll('.overview h2, .overview svg.treemap')]
+    .filter(one => one.getBoundingClientRect().top < innerHeight - 40)
+    .map(one => one.id || one.getAttribute('class'))"""
+
+
+@pytest.mark.parametrize(
+    ("name", "sentence", "first"),
+    [
+        ("killed_while_lowering", "The program was killed by SIGKILL", "findings-title"),
+        (
+            "refused_by_compiler",
+            "The compile of inner failed in stage cpp-compile",
+            "findings-title",
+        ),
+        ("graph_breaks", "3 compiles made 3 graphs with 3 kernels. Graph break:", "compile-cost"),
+        ("profiled_layers", "1 compile made 1 graph with 5 kernels. No rule", "compile-cost"),
+    ],
+)
+def test_the_first_screen_answers_with_what_the_recording_holds(
+    browser: Any, tmp_path: Path, name: str, sentence: str, first: str
+) -> None:
+    """What is wrong, if something is; else what compiling and running cost, with its picture."""
+    page = tmp_path / "page.html"
+    assert inductoscope("report", stored(name), "-o", page).exit_code == 0
+    guest = Visitor(browser, page)
+    guest.visit("overview")
+    said = guest.all(".overview > .lead, .finding h3")[0]
+    assert sentence in " ".join(said.split())
+    shown = guest.page.evaluate(_ON_FIRST_SCREEN)
+    assert shown[0] == first
+    if first == "compile-cost":
+        assert shown[:3] == ["compile-cost", "run-cost", "treemap"]
+    assert guest.troubles == []
+    guest.context.close()
 
 
 def test_the_model_is_shown_by_measured_time_and_leads_to_the_code(

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from support import pages
+from support.examples import inductoscope, stored
+from support.multiplied import multiply
 from support.visitor import Visitor
 
 # Elements of a whole page. Time depends on the machine; this does not, and time follows it.
@@ -84,17 +86,32 @@ def test_no_view_of_two_thousand_kernels_is_large(browser: Any, files: Any, view
     guest.context.close()
 
 
-def test_twenty_thousand_kernels_are_all_there(browser: Any, files: Any) -> None:
-    """Nothing is cut: the table has every row, and the last graph opens."""
-    guest = Visitor(browser, files("huge"))
+def test_a_made_up_page_of_twenty_thousand_kernels_is_small_in_every_view(
+    browser: Any, files: Any
+) -> None:
+    """Data made up for the page, with 10,000 fusion decisions: nothing is cut, the last opens."""
+    _visit_twenty_thousand(browser, files("huge"), "graph=399&kernel=triton_fused_399_49")
+
+
+def test_a_recording_of_twenty_thousand_kernels_opens(browser: Any, tmp_path: Path) -> None:
+    """The events of a recorded compile, 200 times with 100 kernels each, through the command."""
+    once, page = stored("relu_add_sum"), tmp_path / "many.html"
+    recording = multiply(once, tmp_path / "many", compiles=200, kernels=100)
+    answer = inductoscope("report", recording, "-o", page)
+    assert answer.exit_code == 0, answer.stderr
+    _visit_twenty_thousand(browser, page, "graph=199&kernel=cpp_fused_add_relu_sum_0_99")
+
+
+def _visit_twenty_thousand(browser: Any, page: Path, last: str) -> None:
+    """Every view stays small, the table has every row, and the last kernel opens."""
+    guest = Visitor(browser, page)
     guest.visit("kernels")
     assert guest.all(".count") == ["20,000 rows"]
-    assert guest.page.evaluate(_COUNT) < MOST_ELEMENTS
     for view in pages.VIEWS:
         guest.visit(view)
         guest.settle()
         assert guest.page.evaluate(_COUNT) < MOST_ELEMENTS, view
-    guest.visit("explorer?graph=399&kernel=triton_fused_399_49")
+    guest.visit(f"explorer?{last}")
     guest.page.wait_for_selector("[data-pane=kernel] .mark")
     assert guest.troubles == []
     guest.context.close()

@@ -182,13 +182,12 @@ def large(lines: int = 8, graphs: int = 40) -> PageData:
 
 def _large_ledger(small: Json, keys: list[str], decisions: int) -> Json:
     """The rows of a small ledger again and again, in all graphs, with scores of their own."""
-    columns, values, rows = small["columns"], list(small["values"]), small["rows"]
+    columns, values, places = small["columns"], list(small["values"]), small["places"]
     graph, score = columns.index("graph"), columns.index("score")
     values[graph], values[score] = keys, [n * 37 % 10_007 for n in range(decisions)]
-    many = [list(rows[n % len(rows)]) for n in range(decisions)]
-    for n, row in enumerate(many):
-        row[graph], row[score] = n % len(keys), n
-    return {"columns": columns, "values": values, "rows": many}
+    many = [[column[n % len(column)] for n in range(decisions)] for column in places]
+    many[graph], many[score] = [n % len(keys) for n in range(decisions)], list(range(decisions))
+    return {"columns": columns, "values": values, "places": many}
 
 
 def _large_graph(graph: Json, number: int) -> Json:

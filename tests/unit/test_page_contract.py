@@ -56,7 +56,7 @@ def complaints(value: Any, hint: Any, place: str) -> Iterator[str]:
             keyed = dict(zip(value["columns"], row, strict=True))
             yield from complaints(keyed, arguments[0], f"{place}[]")
     elif origin is SharedTable:
-        for row in value["rows"]:
+        for row in zip(*value["places"], strict=True):
             found = (shared[place] for shared, place in zip(value["values"], row, strict=True))
             keyed = dict(zip(value["columns"], found, strict=True))
             yield from complaints(keyed, arguments[0], f"{place}[]")

@@ -48,6 +48,32 @@ def test_memory_over_time_rises_to_the_peak_and_what_is_alive_there_adds_up(tmp_
     assert {b["source"].rpartition("/")[2] for b in saved} == {"chain.py:5", "chain.py:6"}
 
 
+def test_what_was_not_kept_is_counted_and_the_peak_is_a_point_all_the_same(tmp_path: Path) -> None:
+    """The block that makes the peak may be one of the small ones that a profile leaves out."""
+    view = json.loads(TRACED.read_text("utf-8"))
+    (step,) = view["steps"]
+    peak = step["peak_bytes"], step["peak_seconds"]
+    step["events"] = [event for event in step["events"] if event["total"] != step["peak_bytes"]]
+    step["left_out"] = {"blocks": 7, "bytes_at_peak": 4096}
+    recording = load(recording_with(tmp_path, MEMORY, json.dumps(view)))
+    (shown,) = Contents(recording).chunks["memory"]().steps
+    points = rows(shown.compiled.points)
+    assert [(p["total"], p["seconds"]) for p in points if p["total"] == peak[0]] == [peak]
+    assert [p["seconds"] for p in points] == sorted(p["seconds"] for p in points)
+    assert (shown.compiled.left_out, shown.compiled.left_out_bytes) == (7, 4096)
+    counters = [e for e in whole_trace(recording)["traceEvents"] if e["ph"] == "C"]
+    compiled = [e for e in counters if e["name"] == "f, cpu, compiled"]
+    assert max(e["args"]["bytes"] for e in compiled) == peak[0]
+
+
+def test_a_profile_without_steps_still_has_its_headline(tmp_path: Path) -> None:
+    view = {"headline": "No step was traced.", "steps": [], "notes": ["It never called it."]}
+    contents = Contents(load(recording_with(tmp_path, MEMORY, json.dumps(view))))
+    assert contents.index.memory is not None
+    assert contents.index.memory.count == 0
+    assert contents.chunks["memory"]().headline == "No step was traced."
+
+
 def test_the_trace_has_memory_as_counters_and_names_what_is_alive_at_the_peak(
     tmp_path: Path,
 ) -> None:
@@ -87,6 +113,20 @@ def test_advice_is_as_it_was_measured(tmp_path: Path) -> None:
             tried["seconds_predicted"],
         )
         assert (change.why, change.how, change.helps) == (tried["why"], tried["how"], True)
+
+
+def test_changes_that_were_only_warned_of_do_not_count_as_tried(tmp_path: Path) -> None:
+    view = json.loads((PROFILES / "advice.json").read_text("utf-8"))
+    (first, *_) = view["advice"]
+    warned = {**first, "helps": False, "warning": "It skips guards, so results may be wrong."}
+    view["without_effect"] = [*view["without_effect"], warned]
+    contents = Contents(load(recording_with(tmp_path, ADVICE, json.dumps(view))))
+    assert contents.index.advice is not None
+    tried = [*view["advice"], *view["without_effect"][:-1]]
+    assert contents.index.advice.count == len(tried)
+    assert [change.warning for change in contents.chunks["advice"]().changes][-1] == warned[
+        "warning"
+    ]
 
 
 def test_the_cost_of_compiling_a_real_program_is_shown_by_stage() -> None:

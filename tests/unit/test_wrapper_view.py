@@ -30,9 +30,9 @@ def test_inputs_and_constants_of_a_package() -> None:
     facts = facts_of_package(package)
     assert facts["input 0"] == "arg5_1: float32, [s77: 2 to 64, 16], strides [16, 1], cpu"
     total, *constants = facts["constants"]
-    assert total == "3 (1.2 kB in all)"
+    assert total == "3 (1.188 KiB in all)"
     assert fact_text(facts["constants"][:2]) == (
-        "3 (1.2 kB in all); emb.weight (float32 [10, 16], 640 B)"
+        "3 (1.188 KiB in all); emb.weight (float32 [10, 16], 640 B)"
     )
     assert constants[0] == "emb.weight (float32 [10, 16], 640 B)"
     assert "changed by cpp_fused_add_" in constants[-1]

@@ -10,7 +10,7 @@ export interface Target {
   note: string;
 }
 
-export const readTarget: Reader<Target> = object<Target>({
+export const readTarget = object<Target>({
   name: text,
   note: text,
 });
@@ -24,7 +24,7 @@ export interface Program {
   ending: string;
 }
 
-export const readProgram: Reader<Program> = object<Program>({
+export const readProgram = object<Program>({
   command: text,
   torch: text,
   python: text,
@@ -43,7 +43,7 @@ export interface Finding {
   what_to_do: string;
 }
 
-export const readFinding: Reader<Finding> = object<Finding>({
+export const readFinding = object<Finding>({
   rule: text,
   title: text,
   severity: oneOf("error", "warning", "note"),
@@ -63,7 +63,7 @@ export interface WrongValue {
   elements: number;
 }
 
-export const readWrongValue: Reader<WrongValue> = object<WrongValue>({
+export const readWrongValue = object<WrongValue>({
   where: text,
   index: wholes,
   actual: text,
@@ -78,7 +78,7 @@ export interface Evidence {
   where: string;
 }
 
-export const readEvidence: Reader<Evidence> = object<Evidence>({
+export const readEvidence = object<Evidence>({
   what: text,
   where: text,
 });
@@ -92,7 +92,7 @@ export interface Reproducer {
   text: string;
 }
 
-export const readReproducer: Reader<Reproducer> = object<Reproducer>({
+export const readReproducer = object<Reproducer>({
   path: text,
   verified: flag,
   failed: whole,
@@ -108,7 +108,7 @@ export interface Workaround {
   slowdown: number | null;
 }
 
-export const readWorkaround: Reader<Workaround> = object<Workaround>({
+export const readWorkaround = object<Workaround>({
   text: text,
   code: text,
   verified: flag,
@@ -123,7 +123,7 @@ export interface TrailBuffer {
   made_by: string;
 }
 
-export const readTrailBuffer: Reader<TrailBuffer> = object<TrailBuffer>({
+export const readTrailBuffer = object<TrailBuffer>({
   name: text,
   node: text,
   operation: text,
@@ -138,7 +138,7 @@ export interface TrailStep {
   reads: TrailBuffer[];
 }
 
-export const readTrailStep: Reader<TrailStep> = object<TrailStep>({
+export const readTrailStep = object<TrailStep>({
   kernel: text,
   call: count,
   buffers: list(readTrailBuffer),
@@ -155,7 +155,7 @@ export interface Trail {
   how: string;
 }
 
-export const readTrail: Reader<Trail> = object<Trail>({
+export const readTrail = object<Trail>({
   graph: whole,
   calls: count,
   steps: list(readTrailStep),
@@ -182,7 +182,7 @@ export interface Verdict {
   trail: Trail | null;
 }
 
-export const readVerdict: Reader<Verdict> = object<Verdict>({
+export const readVerdict = object<Verdict>({
   verdict: text,
   stage: text,
   summary: text,
@@ -205,7 +205,7 @@ export interface StageTime {
   explanation: string;
 }
 
-export const readStageTime: Reader<StageTime> = object<StageTime>({
+export const readStageTime = object<StageTime>({
   name: text,
   seconds: real,
   explanation: text,
@@ -218,7 +218,7 @@ export interface GraphBreak {
   code: string;
 }
 
-export const readGraphBreak: Reader<GraphBreak> = object<GraphBreak>({
+export const readGraphBreak = object<GraphBreak>({
   reason: text,
   source: text,
   stack: texts,
@@ -231,7 +231,7 @@ export interface Recompile {
   callers: string[];
 }
 
-export const readRecompile: Reader<Recompile> = object<Recompile>({
+export const readRecompile = object<Recompile>({
   reasons: texts,
   limit: text,
   callers: texts,
@@ -244,7 +244,7 @@ export interface CacheLookup {
   reason: string;
 }
 
-export const readCacheLookup: Reader<CacheLookup> = object<CacheLookup>({
+export const readCacheLookup = object<CacheLookup>({
   cache: text,
   outcome: text,
   key: text,
@@ -260,7 +260,7 @@ export interface Failure {
   traceback: string;
 }
 
-export const readFailure: Reader<Failure> = object<Failure>({
+export const readFailure = object<Failure>({
   stage: text,
   type: text,
   message: text,
@@ -290,7 +290,7 @@ export interface Compile {
   decompositions: Map<string, number>;
 }
 
-export const readCompile: Reader<Compile> = object<Compile>({
+export const readCompile = object<Compile>({
   id: text,
   process: text,
   flow: text,
@@ -327,7 +327,7 @@ export interface Graph {
   buffers: string;
 }
 
-export const readGraph: Reader<Graph> = object<Graph>({
+export const readGraph = object<Graph>({
   key: text,
   compile: whole,
   phase: text,
@@ -359,7 +359,7 @@ export interface KernelRow {
   shared: number | null;
 }
 
-export const readKernelRow: Reader<KernelRow> = object<KernelRow>({
+export const readKernelRow = object<KernelRow>({
   id: text,
   name: text,
   language: text,
@@ -382,7 +382,7 @@ export interface LedgerHead {
   never: number;
 }
 
-export const readLedgerHead: Reader<LedgerHead> = object<LedgerHead>({
+export const readLedgerHead = object<LedgerHead>({
   chunk: text,
   fused: count,
   refused: count,
@@ -395,7 +395,7 @@ export interface AutotuneHead {
   choices: number;
 }
 
-export const readAutotuneHead: Reader<AutotuneHead> = object<AutotuneHead>({
+export const readAutotuneHead = object<AutotuneHead>({
   chunk: text,
   searches: count,
   choices: count,
@@ -406,7 +406,7 @@ export interface TimelineHead {
   spans: number;
 }
 
-export const readTimelineHead: Reader<TimelineHead> = object<TimelineHead>({
+export const readTimelineHead = object<TimelineHead>({
   chunk: text,
   spans: count,
 });
@@ -415,7 +415,7 @@ export interface ModulesHead {
   chunk: string;
 }
 
-export const readModulesHead: Reader<ModulesHead> = object<ModulesHead>({
+export const readModulesHead = object<ModulesHead>({
   chunk: text,
 });
 
@@ -426,7 +426,7 @@ export interface ProfileHead {
   headline: string;
 }
 
-export const readProfileHead: Reader<ProfileHead> = object<ProfileHead>({
+export const readProfileHead = object<ProfileHead>({
   chunk: text,
   kernels: count,
   seconds: real,
@@ -438,7 +438,7 @@ export interface MeasuredHead {
   count: number;
 }
 
-export const readMeasuredHead: Reader<MeasuredHead> = object<MeasuredHead>({
+export const readMeasuredHead = object<MeasuredHead>({
   chunk: text,
   count: count,
 });
@@ -470,7 +470,7 @@ export interface Index {
   costs: MeasuredHead | null;
 }
 
-export const readIndex: Reader<Index> = object<Index>({
+export const readIndex = object<Index>({
   schema: count,
   inductoscope: text,
   title: text,
@@ -506,7 +506,7 @@ export interface Pane {
   missing: string;
 }
 
-export const readPane: Reader<Pane> = object<Pane>({
+export const readPane = object<Pane>({
   id: text,
   title: text,
   language: text,
@@ -523,7 +523,7 @@ export interface Operation {
   leads: Map<string, number[]>;
 }
 
-export const readOperation: Reader<Operation> = object<Operation>({
+export const readOperation = object<Operation>({
   name: text,
   label: text,
   module: text,
@@ -539,7 +539,7 @@ export interface FormHead {
   ran: boolean;
 }
 
-export const readFormHead: Reader<FormHead> = object<FormHead>({
+export const readFormHead = object<FormHead>({
   name: text,
   config: text,
   chunk: text,
@@ -557,7 +557,7 @@ export interface PaneKernel {
   facts: Map<string, number>;
 }
 
-export const readPaneKernel: Reader<PaneKernel> = object<PaneKernel>({
+export const readPaneKernel = object<PaneKernel>({
   id: text,
   name: text,
   first_line: count,
@@ -573,7 +573,7 @@ export interface LinkedPanes {
   kernels: PaneKernel[];
 }
 
-export const readLinkedPanes: Reader<LinkedPanes> = object<LinkedPanes>({
+export const readLinkedPanes = object<LinkedPanes>({
   panes: list(readPane),
   operations: list(readOperation),
   kernels: list(readPaneKernel),
@@ -585,7 +585,7 @@ export interface FormText {
   links: Map<string, number[]>;
 }
 
-export const readFormText: Reader<FormText> = object<FormText>({
+export const readFormText = object<FormText>({
   text: text,
   language: text,
   links: byName(lineNumbers),
@@ -599,7 +599,7 @@ export interface Pass {
   after: string;
 }
 
-export const readPass: Reader<Pass> = object<Pass>({
+export const readPass = object<Pass>({
   stage: text,
   name: text,
   seconds: number,
@@ -617,7 +617,7 @@ export interface ScheduleNode {
   bytes: number | null;
 }
 
-export const readScheduleNode: Reader<ScheduleNode> = object<ScheduleNode>({
+export const readScheduleNode = object<ScheduleNode>({
   id: text,
   kind: text,
   label: text,
@@ -635,7 +635,7 @@ export interface ScheduleEdge {
   inside: boolean;
 }
 
-export const readScheduleEdge: Reader<ScheduleEdge> = object<ScheduleEdge>({
+export const readScheduleEdge = object<ScheduleEdge>({
   writer: text,
   reader: text,
   buffer: text,
@@ -650,7 +650,7 @@ export interface ScheduleGroup {
   kernel: string;
 }
 
-export const readScheduleGroup: Reader<ScheduleGroup> = object<ScheduleGroup>({
+export const readScheduleGroup = object<ScheduleGroup>({
   id: text,
   kind: text,
   members: texts,
@@ -663,7 +663,7 @@ export interface Schedule {
   groups: ScheduleGroup[];
 }
 
-export const readSchedule: Reader<Schedule> = object<Schedule>({
+export const readSchedule = object<Schedule>({
   nodes: list(readScheduleNode),
   edges: list(readScheduleEdge),
   groups: list(readScheduleGroup),
@@ -686,7 +686,7 @@ export interface BufferRow {
   part_of: string;
 }
 
-export const readBufferRow: Reader<BufferRow> = object<BufferRow>({
+export const readBufferRow = object<BufferRow>({
   name: text,
   kind: text,
   dtype: text,
@@ -711,7 +711,7 @@ export interface NamedThing {
   operations: string[];
 }
 
-export const readNamedThing: Reader<NamedThing> = object<NamedThing>({
+export const readNamedThing = object<NamedThing>({
   kind: text,
   name: text,
   note: text,
@@ -723,7 +723,7 @@ export interface Guards {
   text: string;
 }
 
-export const readGuards: Reader<Guards> = object<Guards>({
+export const readGuards = object<Guards>({
   text: text,
 });
 
@@ -736,7 +736,7 @@ export interface PackageInput {
   aligned_to: number;
 }
 
-export const readPackageInput: Reader<PackageInput> = object<PackageInput>({
+export const readPackageInput = object<PackageInput>({
   name: text,
   dtype: text,
   sizes: texts,
@@ -750,7 +750,7 @@ export interface PackageSize {
   expression: string;
 }
 
-export const readPackageSize: Reader<PackageSize> = object<PackageSize>({
+export const readPackageSize = object<PackageSize>({
   name: text,
   expression: text,
 });
@@ -765,7 +765,7 @@ export interface PackageConstant {
   written_by: string;
 }
 
-export const readPackageConstant: Reader<PackageConstant> = object<PackageConstant>({
+export const readPackageConstant = object<PackageConstant>({
   name: text,
   kind: text,
   dtype: text,
@@ -781,7 +781,7 @@ export interface PackageContents {
   constants: PackageConstant[];
 }
 
-export const readPackageContents: Reader<PackageContents> = object<PackageContents>({
+export const readPackageContents = object<PackageContents>({
   inputs: list(readPackageInput),
   sizes: list(readPackageSize),
   constants: list(readPackageConstant),
@@ -812,7 +812,7 @@ export interface LedgerRow {
   kernels: string[];
 }
 
-export const readLedgerRow: Reader<LedgerRow> = object<LedgerRow>({
+export const readLedgerRow = object<LedgerRow>({
   outcome: oneOf("fused", "refused", "never tried"),
   kind: text,
   score: number,
@@ -845,7 +845,7 @@ export interface Choice {
   error: string;
 }
 
-export const readChoice: Reader<Choice> = object<Choice>({
+export const readChoice = object<Choice>({
   name: text,
   description: text,
   milliseconds: number,
@@ -861,7 +861,7 @@ export interface Search {
   choices: Choice[];
 }
 
-export const readSearch: Reader<Search> = object<Search>({
+export const readSearch = object<Search>({
   graph: text,
   operation: text,
   inputs: texts,
@@ -874,7 +874,7 @@ export interface Lane {
   kind: string;
 }
 
-export const readLane: Reader<Lane> = object<Lane>({
+export const readLane = object<Lane>({
   name: text,
   kind: text,
 });
@@ -889,7 +889,7 @@ export interface Span {
   graph: number | null;
 }
 
-export const readSpan: Reader<Span> = object<Span>({
+export const readSpan = object<Span>({
   lane: count,
   start: real,
   seconds: real,
@@ -904,7 +904,7 @@ export interface Timeline {
   spans: Span[];
 }
 
-export const readTimeline: Reader<Timeline> = object<Timeline>({
+export const readTimeline = object<Timeline>({
   lanes: list(readLane),
   spans: list(readSpan),
 });
@@ -919,7 +919,7 @@ export interface Module {
   alike: number | null;
 }
 
-export const readModule: Reader<Module> = object<Module>({
+export const readModule = object<Module>({
   path: text,
   label: text,
   kind: text,
@@ -939,7 +939,7 @@ export interface ModuleKernel {
   seconds: number | null;
 }
 
-export const readModuleKernel: Reader<ModuleKernel> = object<ModuleKernel>({
+export const readModuleKernel = object<ModuleKernel>({
   module: count,
   graph: count,
   id: text,
@@ -954,7 +954,7 @@ export interface ModuleTree {
   kernels: ModuleKernel[];
 }
 
-export const readModuleTree: Reader<ModuleTree> = object<ModuleTree>({
+export const readModuleTree = object<ModuleTree>({
   modules: table(readModule),
   kernels: table(readModuleKernel),
 });
@@ -979,7 +979,7 @@ export interface ProfiledKernel {
   places: string[];
 }
 
-export const readProfiledKernel: Reader<ProfiledKernel> = object<ProfiledKernel>({
+export const readProfiledKernel = object<ProfiledKernel>({
   graph: whole,
   id: text,
   name: text,
@@ -1006,7 +1006,7 @@ export interface UsualKernel {
   seconds: number;
 }
 
-export const readUsualKernel: Reader<UsualKernel> = object<UsualKernel>({
+export const readUsualKernel = object<UsualKernel>({
   id: text,
   name: text,
   start: real,
@@ -1030,7 +1030,7 @@ export interface ProfiledGraph {
   kernels: UsualKernel[];
 }
 
-export const readProfiledGraph: Reader<ProfiledGraph> = object<ProfiledGraph>({
+export const readProfiledGraph = object<ProfiledGraph>({
   graph: whole,
   key: text,
   function: text,
@@ -1057,7 +1057,7 @@ export interface ProfiledMachine {
   matrix: Map<string, number>;
 }
 
-export const readProfiledMachine: Reader<ProfiledMachine> = object<ProfiledMachine>({
+export const readProfiledMachine = object<ProfiledMachine>({
   device: text,
   name: text,
   threads: count,
@@ -1075,7 +1075,7 @@ export interface Profile {
   notes: string[];
 }
 
-export const readProfile: Reader<Profile> = object<Profile>({
+export const readProfile = object<Profile>({
   headline: text,
   kernels: table(readProfiledKernel),
   graphs: list(readProfiledGraph),
@@ -1088,7 +1088,7 @@ export interface MemoryPoint {
   total: number;
 }
 
-export const readMemoryPoint: Reader<MemoryPoint> = object<MemoryPoint>({
+export const readMemoryPoint = object<MemoryPoint>({
   seconds: real,
   total: count,
 });
@@ -1104,7 +1104,7 @@ export interface AliveBlock {
   end: number | null;
 }
 
-export const readAliveBlock: Reader<AliveBlock> = object<AliveBlock>({
+export const readAliveBlock = object<AliveBlock>({
   bytes: count,
   kind: text,
   name: text,
@@ -1122,17 +1122,21 @@ export interface MemoryCourse {
   peak: number;
   peak_seconds: number;
   unknown: number;
+  left_out: number;
+  left_out_bytes: number;
   points: MemoryPoint[];
   alive: AliveBlock[];
 }
 
-export const readMemoryCourse: Reader<MemoryCourse> = object<MemoryCourse>({
+export const readMemoryCourse = object<MemoryCourse>({
   device: text,
   seconds: real,
   base: count,
   peak: count,
   peak_seconds: real,
   unknown: count,
+  left_out: count,
+  left_out_bytes: count,
   points: table(readMemoryPoint),
   alive: table(readAliveBlock),
 });
@@ -1145,7 +1149,7 @@ export interface MemoryStep {
   eager: MemoryCourse | null;
 }
 
-export const readMemoryStep: Reader<MemoryStep> = object<MemoryStep>({
+export const readMemoryStep = object<MemoryStep>({
   function: text,
   place: text,
   call: count,
@@ -1164,7 +1168,7 @@ export interface MemoryChange {
   note: string;
 }
 
-export const readMemoryChange: Reader<MemoryChange> = object<MemoryChange>({
+export const readMemoryChange = object<MemoryChange>({
   change: text,
   why: text,
   peak: whole,
@@ -1182,7 +1186,7 @@ export interface Memory {
   notes: string[];
 }
 
-export const readMemory: Reader<Memory> = object<Memory>({
+export const readMemory = object<Memory>({
   headline: text,
   steps: list(readMemoryStep),
   tried: list(readMemoryChange),
@@ -1203,7 +1207,7 @@ export interface AdvisedChange {
   how: string;
 }
 
-export const readAdvisedChange: Reader<AdvisedChange> = object<AdvisedChange>({
+export const readAdvisedChange = object<AdvisedChange>({
   change: text,
   code: text,
   why: text,
@@ -1224,7 +1228,7 @@ export interface AdvisedCost {
   how: string;
 }
 
-export const readAdvisedCost: Reader<AdvisedCost> = object<AdvisedCost>({
+export const readAdvisedCost = object<AdvisedCost>({
   what: text,
   seconds: real,
   source: text,
@@ -1239,7 +1243,7 @@ export interface Advice {
   costs: AdvisedCost[];
 }
 
-export const readAdvice: Reader<Advice> = object<Advice>({
+export const readAdvice = object<Advice>({
   ratio: number,
   how: text,
   error: text,
@@ -1256,7 +1260,7 @@ export interface StageCost {
   exponent: number | null;
 }
 
-export const readStageCost: Reader<StageCost> = object<StageCost>({
+export const readStageCost = object<StageCost>({
   stage: text,
   own: real,
   total: real,
@@ -1273,7 +1277,7 @@ export interface Costs {
   noise: string;
 }
 
-export const readCosts: Reader<Costs> = object<Costs>({
+export const readCosts = object<Costs>({
   headline: text,
   cold: real,
   warm: number,

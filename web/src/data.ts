@@ -150,8 +150,12 @@ async function inflate(base64: string): Promise<string> {
   const binary = atob(base64.trim());
   const packed = new Uint8Array(binary.length);
   for (let place = 0; place < binary.length; place += 1) packed[place] = binary.charCodeAt(place);
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
-  return new Response(stream).text();
+  // Straight into the stream: a Blob would be read back through another process of the browser.
+  const stream = new DecompressionStream("gzip");
+  const writer = stream.writable.getWriter();
+  const written = writer.write(packed).then(() => writer.close());
+  const [text] = await Promise.all([new Response(stream.readable).text(), written]);
+  return text;
 }
 
 export const source = new Source();

@@ -1,5 +1,6 @@
 /** What can be searched for: names from the index and from the chunk of names. */
 
+import { useMemo } from "preact/hooks";
 import type { NamedThing } from "./contract";
 import { address } from "./route";
 import type { Index } from "./schema";
@@ -8,29 +9,35 @@ export interface Hit {
   kind: string;
   name: string;
   note: string;
-  address: string;
+  /** Made when it is needed: most hits are never shown. */
+  address: () => string;
+}
+
+/** What words are looked up in: collected when there are some, not anew with every letter. */
+export function useHits(index: Index, started: boolean, things: NamedThing[] | null): Hit[] {
+  return useMemo(() => (started ? collectHits(index, things ?? []) : []), [index, started, things]);
 }
 
 /** Everything with a name; `things` is empty until its chunk has been inflated. */
-export function collectHits(index: Index, things: NamedThing[]): Hit[] {
+function collectHits(index: Index, things: NamedThing[]): Hit[] {
   const key = (graph: number | null): string => (graph === null ? "" : (index.graphs[graph]?.key ?? ""));
   const graphs = index.graphs.map((graph) => ({
     kind: "graph",
     name: graph.key,
     note: graph.phase,
-    address: address("explorer", { graph: graph.index }),
+    address: () => address("explorer", { graph: graph.index }),
   }));
   const kernels = index.kernels.map((row) => ({
     kind: "kernel",
     name: row.id || row.name,
     note: `${key(row.graph)} ${row.operations}`,
-    address: address("explorer", { graph: row.graph, kernel: row.id || row.name }),
+    address: () => address("explorer", { graph: row.graph, kernel: row.id || row.name }),
   }));
   const named = things.map((thing) => ({
     kind: thing.kind,
     name: thing.name,
     note: `${key(thing.graph)} ${thing.note}`,
-    address: addressOf(thing),
+    address: () => addressOf(thing),
   }));
   return [...graphs, ...kernels, ...named, ...(things.length ? [] : operationsOfKernels(index)), ...places(index)];
 }
@@ -48,7 +55,7 @@ function operationsOfKernels(index: Index): Hit[] {
   for (const { graph, operations } of index.kernels) {
     for (const name of operations.split(/,\s*/).filter(Boolean)) {
       const note = graph === null ? "" : (index.graphs[graph]?.key ?? "");
-      known.set(`${graph} ${name}`, { kind: "operation", name, note, address: address("explorer", { graph, op: name }) });
+      known.set(`${graph} ${name}`, { kind: "operation", name, note, address: () => address("explorer", { graph, op: name }) });
     }
   }
   return [...known.values()];
@@ -57,7 +64,7 @@ function operationsOfKernels(index: Index): Hit[] {
 function places(index: Index): Hit[] {
   const hits: Hit[] = [];
   index.compiles.forEach((compile, place) => {
-    const target = address("compiles", { compile: place });
+    const target = (): string => address("compiles", { compile: place });
     const note = `${compile.id} ${compile.function}`;
     if (compile.place) hits.push({ kind: "source", name: compile.place, note, address: target });
     for (const one of compile.breaks) {
@@ -68,7 +75,7 @@ function places(index: Index): Hit[] {
     }
   });
   for (const finding of index.findings) {
-    hits.push({ kind: "finding", name: finding.title || finding.rule, note: finding.place, address: address("overview") });
+    hits.push({ kind: "finding", name: finding.title || finding.rule, note: finding.place, address: () => address("overview") });
   }
   return hits;
 }

@@ -4,7 +4,7 @@ import type { JSX } from "preact";
 import { useId, useMemo, useRef, useState } from "preact/hooks";
 import { readNamesChunk } from "./contract";
 import { useChunk } from "./data";
-import { type Hit, collectHits, findHits } from "./hits";
+import { type Hit, findHits, useHits } from "./hits";
 import { address } from "./route";
 import type { Index } from "./schema";
 import { brief } from "./text";
@@ -20,12 +20,12 @@ export function GlobalSearch({ index }: { index: Index }): JSX.Element {
   const started = words !== "";
   const names = useChunk(started ? index.names : "", readNamesChunk);
   const things = names.state === "ready" ? names.value : null;
-  const hits = useMemo(() => (started ? collectHits(index, things ?? []) : []), [index, started, things]);
+  const hits = useHits(index, started, things);
   const found = useMemo(() => [...findHits(hits, words, MOST), everywhere(words)], [hits, words]);
   const shown = open && words.trim() !== "";
   const choose = (hit: Hit | undefined): void => {
     if (!hit) return;
-    window.location.hash = hit.address;
+    window.location.hash = hit.address();
     setOpen(false);
     input.current?.blur();
   };
@@ -91,5 +91,5 @@ export function GlobalSearch({ index }: { index: Index }): JSX.Element {
 
 /** The last entry: what no name holds may be in a text. */
 function everywhere(words: string): Hit {
-  return { kind: "texts", name: `Search all texts for “${words.trim()}”`, note: "", address: address("search", { q: words.trim() }) };
+  return { kind: "texts", name: `Search all texts for “${words.trim()}”`, note: "", address: () => address("search", { q: words.trim() }) };
 }

@@ -80,45 +80,83 @@ export function orNull<Value>(read: Reader<Value>): Reader<Value | null> {
   return (value) => (value ? read(value) : null);
 }
 
-export function object<Value>(fields: { [Key in keyof Value]: Reader<Value[Key]> }): Reader<Value> {
+/** For each key of an object, how its value is read. */
+type Fields<Value> = { [Key in keyof Value]: Reader<Value[Key]> };
+
+/** Reads a whole object; tables read single values of it. */
+export interface ObjectReader<Value> extends Reader<Value> {
+  fields: Fields<Value>;
+}
+
+export function object<Value>(fields: Fields<Value>): ObjectReader<Value> {
   const keys = Object.keys(fields) as (keyof Value & string)[];
-  return (value) => {
+  const read = (value: unknown): Value => {
     const raw = record(value);
     const found = {} as Value;
     for (const key of keys) found[key] = fields[key](raw[key]);
     return found;
   };
+  return Object.assign(read, { fields });
 }
 
 /** Rows whose keys are written once, as columns. */
-export function table<Row>(read: Reader<Row>): Reader<Row[]> {
+export function table<Row>({ fields }: ObjectReader<Row>): Reader<Row[]> {
   return (value) => {
     const { columns, rows } = record(value);
-    const names = items(columns).map(text);
-    return items(rows).map((row) => read(Object.fromEntries(items(row).map((one, place) => [names[place], one]))));
+    const cells = items(rows).map(items);
+    return lazyRows(fields, items(columns).map(text), cells.length, (column, read) => (row) => read(cells[row]![column]));
   };
 }
 
-/** Rows whose values are written once per column: a row holds their places. */
-export function sharedTable<Row extends object>(read: Reader<Row>): Reader<Row[]> {
+/** Rows whose values are written once per column: a column has, for each row, the place of its value. */
+export function sharedTable<Row>({ fields }: ObjectReader<Row>): Reader<Row[]> {
   return (value) => {
-    const { columns, values, rows } = record(value);
-    const empty = read({});
-    const names = items(columns).map(text);
-    // What rows share is read once, and is the same object in all of them.
-    const shared = names.map((name, column) =>
-      name in empty ? items(items(values)[column]).map((one) => (read({ [name]: one }) as Raw)[name]) : [],
-    );
-    // Plain loops: this is done for each of hundreds of thousands of values.
-    return items(rows).map((raw) => {
-      const row = { ...empty } as Raw;
-      const places = items(raw);
-      for (let column = 0; column < names.length; column += 1) {
-        const place = places[column];
-        const found = typeof place === "number" ? shared[column]![place] : undefined;
-        if (found !== undefined) row[names[column]!] = found;
-      }
-      return row as Row;
+    const { columns, values, places } = record(value);
+    const all = items(places).map(items);
+    const longest = all.reduce((most, one) => Math.max(most, one.length), 0);
+    return lazyRows(fields, items(columns).map(text), longest, (column, read) => {
+      const written = items(items(values)[column]);
+      // What rows share is read once, and is the same object in all of them.
+      const known: ReturnType<typeof read>[] = [];
+      const none = read(undefined);
+      const here = all[column] ?? [];
+      return (row) => {
+        const place = here[row];
+        if (typeof place !== "number" || !(place in written)) return none;
+        if (!(place in known)) known[place] = read(written[place]);
+        return known[place]!;
+      };
     });
   };
+}
+
+/** Which row it is: a key that no column has. */
+const ROW = Symbol("row");
+
+type Cell = (row: number) => unknown;
+
+/** Rows that read a value when a view asks for it: of a hundred thousand rows a few dozen are in sight. */
+function lazyRows<Row>(
+  fields: Fields<Row>,
+  names: string[],
+  count: number,
+  columnOf: (column: number, read: Reader<Row[keyof Row]>) => Cell,
+): Row[] {
+  class LazyRow {
+    readonly [ROW]: number;
+    constructor(row: number) {
+      this[ROW] = row;
+    }
+  }
+  for (const key of Object.keys(fields) as (keyof Row & string)[]) {
+    const column = names.indexOf(key);
+    const none = fields[key](undefined);
+    const cell = column < 0 ? (): unknown => none : columnOf(column, fields[key]);
+    Object.defineProperty(LazyRow.prototype, key, {
+      get(this: LazyRow) {
+        return cell(this[ROW]);
+      },
+    });
+  }
+  return Array.from({ length: count }, (_, row) => new LazyRow(row) as Row);
 }

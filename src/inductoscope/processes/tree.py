@@ -20,6 +20,7 @@ from inductoscope.processes.status import (
     read_text,
     uptime,
 )
+from inductoscope.vocabulary.counting import bytes_text
 
 _MOST_PROCESSES = 500
 
@@ -203,8 +204,10 @@ class Activity:
     def text(self) -> str:
         """In words, for a person."""
         how = "sleeping" if self.is_asleep else "spinning" if self.is_busy else "working a little"
-        grown = self.memory_growth / (1 << 20)
-        memory = f", memory {grown:+.0f} MB" if abs(grown) >= 1 else ", memory unchanged"
+        grown = self.memory_growth
+        sign = "+" if grown > 0 else "-"
+        changed = f", memory {sign}{bytes_text(abs(grown))}"
+        memory = changed if abs(grown) >= 1 << 20 else ", memory unchanged"
         return f"{how} ({self.cpu:.0%} of a core over {self.seconds:.1f} s{memory})"
 
 

@@ -22,12 +22,14 @@ export function AdviceView({ index }: { index: Index }): JSX.Element {
 }
 
 function Shown({ advice }: { advice: Advice }): JSX.Element {
-  const helping = advice.changes.filter((change) => change.helps);
-  const others = advice.changes.filter((change) => !change.helps);
+  const untried = advice.changes.filter(isUntried);
+  const tried = advice.changes.filter((change) => !isUntried(change));
+  const helping = tried.filter((change) => change.helps);
+  const others = tried.filter((change) => !change.helps);
   return (
     <>
       <p class="prose lead">
-        {helping.length > 0 ? `Time is saved by ${helping.length} of ${plural(advice.changes.length, "change")}.` : "Nothing that was tried saves time."}{" "}
+        {balance(helping.length, tried.length, untried.length)}{" "}
         {advice.ratio !== null && `Compiled calls take ${decimal(advice.ratio)} times as long as in eager.`}
       </p>
       <p class="muted">{paragraph(advice.how || advice.error)}</p>
@@ -45,9 +47,26 @@ function Shown({ advice }: { advice: Advice }): JSX.Element {
           </ul>
         </section>
       )}
-      {others.length > 0 && <Changes title="Without effect, or not tried" rows={others} />}
+      {others.length > 0 && <Changes title="Tried, without gain" rows={others} />}
+      {untried.length > 0 && <Changes title="Not tried, each for a reason" rows={untried} />}
     </>
   );
+}
+
+/** A change that comes with a warning is named, and was not tried. */
+function isUntried(change: AdvisedChange): boolean {
+  return change.warning !== "";
+}
+
+function balance(helping: number, tried: number, untried: number): string {
+  return [
+    tried === 0 && "No change was tried.",
+    tried > 0 && helping === 0 && "Nothing that was tried saves time.",
+    helping > 0 && `Time is saved by ${helping} of ${plural(tried, "change that was", "changes that were")} tried.`,
+    untried > 0 && `${plural(untried, "change was", "changes were")} not tried.`,
+  ]
+    .filter(Boolean)
+    .join(" ");
 }
 
 function Changes({ title, rows }: { title: string; rows: AdvisedChange[] }): JSX.Element {
@@ -60,10 +79,10 @@ function Changes({ title, rows }: { title: string; rows: AdvisedChange[] }): JSX
             <h3>
               <span class="mono">{brief(row.change, 300)}</span>
               {row.helps && <Badge tone="good">saves {duration(row.saved)}</Badge>}
-              {row.warning && <Badge>not tried</Badge>}
+              {isUntried(row) && <Badge>not tried</Badge>}
             </h3>
             <p>{paragraph(row.why)}</p>
-            {row.warning ? <p>{paragraph(row.warning)}</p> : <Measured row={row} />}
+            {isUntried(row) ? <p>{paragraph(row.warning)}</p> : <Measured row={row} />}
             {row.source && <p class="muted mono">{brief(row.source, 300)}</p>}
             {row.helps && row.code && <CopyButton text={row.code} label={`Copy: ${brief(row.change, 80)}`} />}
           </li>
@@ -74,16 +93,25 @@ function Changes({ title, rows }: { title: string; rows: AdvisedChange[] }): JSX
 }
 
 function Measured({ row }: { row: AdvisedChange }): JSX.Element {
-  const saved = row.saved === null ? "not measured" : `${duration(row.saved)} of a run`;
   const how = row.prediction && `, ${row.prediction}`;
-  const predicted = row.predicted === null ? `Not predicted${how}` : `Predicted: ${duration(row.predicted)}${how}`;
+  const predicted = row.predicted === null ? `Not predicted${how}` : `Predicted: ${effect(row.predicted)}${how}`;
   return (
     <>
       <p>
-        Saved, measured: {saved}
-        {row.ratio !== null && `; ${decimal(row.ratio)} of the time is left`}. {paragraph(predicted)}.
+        Measured: {row.saved === null ? "nothing" : `${effect(row.saved)} per run`}
+        {row.ratio !== null && `; ${share(row.ratio)}`}. {paragraph(predicted)}.
       </p>
       <p class="muted">{paragraph(row.how)}</p>
     </>
   );
+}
+
+/** Less than nothing saved is a cost. */
+function effect(saved: number): string {
+  if (saved === 0) return "saves nothing";
+  return saved > 0 ? `saves ${duration(saved)}` : `costs ${duration(-saved)} more`;
+}
+
+function share(ratio: number): string {
+  return ratio > 1 ? `it takes ${decimal(ratio)} times as long` : `${decimal(ratio)} of the time is left`;
 }

@@ -65,7 +65,7 @@ function BufferTable({ rows, route, graph }: { rows: BufferRow[]; route: Route; 
         chosen={(row) => row.name === chosen?.name}
         controls={<Choices label="Buffers that are shown" value={kind} choices={choices} onChoose={(value) => adjust({ kind: value })} />}
         empty="No buffer was recorded for this graph."
-        minWidth={900}
+        minWidth={1080}
       />
       {chosen && <BufferDetails row={chosen} graph={graph} rows={rows} />}
     </div>
@@ -82,7 +82,7 @@ function columnsOf(): Column<BufferRow>[] {
   });
   return [
     { id: "name", title: "Buffer", width: 14, value: (row) => row.name },
-    text("kind", "Kind", 9),
+    text("kind", "Kind", 11),
     text("dtype", "Type", 13),
     text("size", "Size", 18),
     { id: "bytes", title: "Bytes", width: 10, numeric: true, value: (row) => row.bytes, show: (row) => bytes(row.bytes), optional: true },

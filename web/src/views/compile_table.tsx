@@ -38,9 +38,9 @@ const COLUMNS: Column<CompileRow>[] = [
     value: (row) => row.compile.seconds,
     show: (row) => duration(row.compile.seconds),
   },
-  { id: "graphs", title: "Graphs", width: 9, numeric: true, value: (row) => row.compile.graphs.length },
-  { id: "guards", title: "Guards", width: 9, numeric: true, value: (row) => row.compile.guard_count },
-  { id: "breaks", title: "Breaks", width: 9, numeric: true, value: (row) => row.compile.breaks.length },
+  { id: "graphs", title: "Graphs", width: 10, numeric: true, value: (row) => row.compile.graphs.length },
+  { id: "guards", title: "Guards", width: 10, numeric: true, value: (row) => row.compile.guard_count },
+  { id: "breaks", title: "Breaks", width: 10, numeric: true, value: (row) => row.compile.breaks.length },
   {
     id: "recompile",
     title: "Recompiled because",
@@ -69,7 +69,7 @@ export function CompileTable({ compiles, rows, chosen, controls }: Properties): 
       chosen={chosen === undefined ? undefined : (row) => row.place === chosen}
       controls={controls}
       empty="Nothing was compiled, or nothing of it was recorded."
-      minWidth={820}
+      minWidth={1000}
     />
   );
 }

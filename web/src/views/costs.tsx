@@ -15,6 +15,8 @@ import { ModelTree } from "./model_tree";
 import { RunTreemap } from "./treemap";
 
 const MOST_CAUSES = 3;
+/** The share of a bar from which on a name fits into it; all have it as their title. */
+const LEGIBLE = 0.1;
 
 export function Costs({ index }: { index: Index }): JSX.Element | null {
   // While a program runs, this would be made anew with every change.
@@ -56,7 +58,7 @@ function CompileCost({ index }: { index: Index }): JSX.Element {
             title={brief(`${stage.name}: ${duration(stage.seconds)}, ${percent(stage.seconds, total)}`, 120)}
             aria-label={brief(`${stage.name}: ${duration(stage.seconds)}, ${percent(stage.seconds, total)}`, 120)}
           >
-            {brief(stage.name, 30)} {duration(stage.seconds)}
+            {stage.seconds >= LEGIBLE * total && `${brief(stage.name, 30)} ${duration(stage.seconds)}`}
           </a>
         ))}
       </div>
@@ -144,7 +146,7 @@ function RefusedFusions({ index }: { index: Index }): JSX.Element | null {
 function CauseItem({ cause }: { cause: Cause }): JSX.Element {
   return (
     <li>
-      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 90)}</a>
+      <a href={address("ledger", { outcome: "refused", cause: cause.name })}>{brief(cause.name, 200)}</a>
       <p class="muted">
         {plural(cause.pairs, "pair")}
         {cause.bytes > 0 && `, ${cause.atMost ? "at most " : ""}${bytes(cause.bytes)} moved again, modelled`}

@@ -34,11 +34,14 @@ export function Findings({ findings }: { findings: Finding[] }): JSX.Element {
   );
 }
 
+export function gravestFirst(findings: Finding[]): Finding[] {
+  return [...findings].sort((left, right) => ORDER[left.severity] - ORDER[right.severity]);
+}
+
 /** The gravest first; findings of one rule together. */
 function cardsOf(findings: Finding[]): Finding[][] {
-  const sorted = [...findings].sort((left, right) => ORDER[left.severity] - ORDER[right.severity]);
   const cards = new Map<string, Finding[]>();
-  for (const finding of sorted) {
+  for (const finding of gravestFirst(findings)) {
     const kind = `${finding.severity} ${finding.rule || finding.title}`;
     cards.set(kind, [...(cards.get(kind) ?? []), finding]);
   }

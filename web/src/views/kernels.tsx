@@ -11,9 +11,9 @@ import { bytes, decimal, duration, plural } from "../text";
 function columns(index: Index): Column<KernelRow>[] {
   return [
     { id: "name", title: "Kernel", width: 38, value: (row) => row.id || row.name },
-    { id: "made", title: "How", width: 12, value: (row) => row.made },
-    { id: "calls", title: "Calls", width: 8, numeric: true, value: (row) => row.calls, show: (row) => decimal(row.calls) },
-    { id: "language", title: "Language", width: 11, value: (row) => row.language },
+    { id: "made", title: "How", width: 14, value: (row) => row.made },
+    { id: "calls", title: "Calls", width: 9, numeric: true, value: (row) => row.calls, show: (row) => decimal(row.calls) },
+    { id: "language", title: "Language", width: 13, value: (row) => row.language },
     {
       id: "graph",
       title: "Graph",
@@ -21,12 +21,12 @@ function columns(index: Index): Column<KernelRow>[] {
       value: (row) => (row.graph === null ? "" : (index.graphs[row.graph]?.key ?? "")),
     },
     { id: "operations", title: "Operations", width: 30, value: (row) => row.operations },
-    { id: "lines", title: "Lines", width: 8, numeric: true, value: (row) => row.lines, show: (row) => decimal(row.lines) },
+    { id: "lines", title: "Lines", width: 9, numeric: true, value: (row) => row.lines, show: (row) => decimal(row.lines) },
     counted("bytes", "Bytes, modelled", (row) => row.bytes, bytes),
     {
       id: "seconds",
       title: "Compile",
-      width: 11,
+      width: 12,
       numeric: true,
       optional: true,
       value: (row) => row.seconds,
@@ -45,7 +45,7 @@ function counted(
   value: (row: KernelRow) => number | null,
   show: (value: number | null) => string,
 ): Column<KernelRow> {
-  return { id, title, width: 11, numeric: true, value, show: (row) => show(value(row)), optional: true };
+  return { id, title, width: Math.max(11, title.length + 3), numeric: true, value, show: (row) => show(value(row)), optional: true };
 }
 
 export function Kernels({ index, route }: { index: Index; route: Route }): JSX.Element {
@@ -62,7 +62,7 @@ export function Kernels({ index, route }: { index: Index; route: Route }): JSX.E
         onFilter={(q) => adjust({ q })}
         onOpen={open}
         empty="No kernel was generated, or none was recorded."
-        minWidth={960}
+        minWidth={1240}
       />
     </div>
   );

@@ -44,10 +44,10 @@ const COLUMNS: Column<Decision>[] = [
     value: (row) => row.outcome,
     show: (row) => <Badge tone={TONES[row.outcome]}>{brief(row.outcome, 30)}</Badge>,
   },
-  { id: "bytes", title: "Bytes", width: 17, numeric: true, value: (row) => row.bytes, show: bytesText },
+  { id: "bytes", title: "Bytes, modelled", width: 17, numeric: true, value: (row) => row.bytes, show: bytesText },
   {
     id: "time",
-    title: "Time",
+    title: "Time, modelled",
     width: 15,
     numeric: true,
     optional: true,

@@ -8,7 +8,7 @@ import { Badge, Choices, Loaded, Select } from "../parts";
 import { type Route, adjust } from "../route";
 import type { Index } from "../schema";
 import { type Column, DataTable } from "../table";
-import { brief, bytes, decimal, duration, paragraph } from "../text";
+import { amount, brief, bytes, decimal, duration, paragraph } from "../text";
 import { MemoryCurve } from "./memory_curve";
 
 const NONE = "Memory was not measured. 'inductoscope profile --memory SCRIPT' traces it and keeps the result in its recording.";
@@ -31,7 +31,7 @@ function Shown({ memory, route }: { memory: Memory; route: Route }): JSX.Element
   return (
     <>
       <p class="prose lead">{paragraph(memory.headline)}</p>
-      <p class="muted">Measured: every allocation and free from one compiled call to the next.</p>
+      {step && <p class="muted">Measured: every allocation and free from one compiled call to the next.</p>}
       {memory.steps.length > 1 && step && (
         <Select
           label="Function"
@@ -78,6 +78,12 @@ function Step({ step, route }: { step: MemoryStep; route: Route }): JSX.Element 
           />
         )}
         {course.unknown > 0 && <p class="muted">{bytes(course.unknown)} of it were there before, and nothing is known of them.</p>}
+        {course.left_out > 0 && (
+          <p class="muted">
+            The smallest blocks of the step, {amount(course.left_out)}, were not kept: {bytes(course.left_out_bytes)} of the peak are
+            not in this table.
+          </p>
+        )}
         <DataTable
           label="Alive at the peak"
           rows={course.alive}

@@ -9,17 +9,21 @@ import type { Index } from "../schema";
 import { brief, duration, paragraph, plural } from "../text";
 import { CompileTable } from "./compile_table";
 import { Costs } from "./costs";
-import { Findings } from "./findings";
+import { Findings, gravestFirst } from "./findings";
 import { VerdictSection } from "./verdict";
 
 export function Overview({ index }: { index: Index }): JSX.Element {
+  // What is wrong comes before what it costs, what might be better after it.
+  const isWrong = index.verdict !== null || index.findings.some((finding) => finding.severity === "error");
+  const isUrgent = isWrong || (index.graphs.length === 0 && index.findings.length > 0);
   return (
     <div class="overview">
       <h1>{brief(index.title, 120) || "Recording"}</h1>
       {index.verdict && <VerdictSection index={index} verdict={index.verdict} />}
-      {index.findings.length > 0 && <Findings findings={index.findings} />}
+      {!isUrgent && <Lead index={index} />}
+      {isUrgent && <Findings findings={index.findings} />}
       <Costs index={index} />
-      {index.findings.length === 0 && <Findings findings={[]} />}
+      {!isUrgent && index.findings.length > 0 && <Findings findings={index.findings} />}
       <Program index={index} />
       <Stages stages={index.stages} />
       <div class="section">
@@ -28,6 +32,26 @@ export function Overview({ index }: { index: Index }): JSX.Element {
       </div>
       <Notes notes={index.notes} />
     </div>
+  );
+}
+
+/** One sentence on what came of the program; what was found leads on to its cards. */
+function Lead({ index }: { index: Index }): JSX.Element {
+  const { compiles, graphs, findings } = index;
+  const made = `${plural(graphs.length, "graph")} with ${plural(generatedKernels(index), "kernel")}`;
+  const sentence = compiles.length ? `${plural(compiles.length, "compile")} made ${made}.` : "Nothing was compiled.";
+  const [first, ...others] = gravestFirst(findings);
+  return (
+    <p class="prose lead">
+      {sentence} {!first && "No rule has found anything."}
+      {first && (
+        <button type="button" class="link inline" onClick={() => document.getElementById("findings-title")?.scrollIntoView()}>
+          {brief(first.title || first.rule, 200)}
+        </button>
+      )}
+      {others.length > 0 && `, and ${plural(others.length, "further finding")}`}
+      {first && "."}
+    </p>
   );
 }
 

@@ -72,8 +72,8 @@ function Shown({ index, profile, route }: { index: Index; profile: Profile; rout
         {profile.machines.map((machine, place) => (
           <li key={place}>
             Limits of {brief(machine.device, 40)} {brief(machine.name, 80)}, {plural(machine.threads, "thread")}, measured{" "}
-            {brief(machine.measured, 40)}: copy {bytes(machine.bandwidth)}/s beyond the caches, {bytes(machine.cached_bandwidth)}/s
-            in them.
+            {brief(machine.measured, 40)}: copy {decimal(machine.bandwidth / 1e9)} GB/s beyond the caches,{" "}
+            {decimal(machine.cached_bandwidth / 1e9)} GB/s in them.
           </li>
         ))}
         {profile.notes.map((note, place) => (

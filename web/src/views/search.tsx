@@ -5,7 +5,7 @@ import { useEffect, useMemo, useState } from "preact/hooks";
 import { readFormText, readLinkedPanes } from "../chunks";
 import { readGuardsChunk, readNamesChunk } from "../contract";
 import { source, useChunk } from "../data";
-import { type Hit, collectHits, findHits, wordsOf } from "../hits";
+import { type Hit, findHits, useHits, wordsOf } from "../hits";
 import { type Route, address, adjust } from "../route";
 import type { Graph, Index } from "../schema";
 import { type Column, DataTable } from "../table";
@@ -22,8 +22,10 @@ export function SearchResults({ index, route }: { index: Index; route: Route }):
   const words = route.get("q");
   const chunk = useChunk(words ? index.names : "", readNamesChunk);
   const things = chunk.state === "ready" ? chunk.value : null;
-  const names = useMemo(() => findHits(collectHits(index, things ?? []), words, MOST_NAMES), [index, things, words]);
+  const hits = useHits(index, words !== "", things);
+  const names = useMemo(() => findHits(hits, words, MOST_NAMES), [hits, words]);
   const { lines, read, whole } = useLines(index, words);
+  const rows = useMemo(() => [...names.map((hit) => ({ ...hit, line: 0 })), ...lines], [names, lines]);
   return (
     <div class="fill">
       <h1>Search</h1>
@@ -40,9 +42,9 @@ export function SearchResults({ index, route }: { index: Index; route: Route }):
       </p>
       <DataTable
         label="Results"
-        rows={[...names.map((hit) => ({ ...hit, line: 0 })), ...lines]}
+        rows={rows}
         columns={COLUMNS}
-        onOpen={(hit) => (window.location.hash = hit.address)}
+        onOpen={(hit) => (window.location.hash = hit.address())}
         empty={words ? "Nothing in this recording matches." : "No words yet."}
         minWidth={640}
       />
@@ -104,7 +106,7 @@ async function linesOfGraph(graph: Graph, wanted: string[]): Promise<Line[]> {
       name,
       note: graph.key,
       line,
-      address: address("explorer", { graph: graph.index, pane: pane.id, line, panes: paneList(pane.id) }),
+      address: () => address("explorer", { graph: graph.index, pane: pane.id, line, panes: paneList(pane.id) }),
     })),
   );
   for (const kernel of chunk.kernels) {
@@ -116,7 +118,7 @@ async function linesOfGraph(graph: Graph, wanted: string[]): Promise<Line[]> {
           name,
           note: `${graph.key} ${kernel.id}`,
           line,
-          address: address("explorer", {
+          address: () => address("explorer", {
             graph: graph.index, kernel: kernel.id, form: form.name, config: form.config, pane: "native", line, panes: "kernel,native",
           }),
         })),
@@ -137,7 +139,7 @@ async function linesOfGuards(chunk: string, id: string, place: number, wanted: s
     name,
     note: id,
     line,
-    address: address("compiles", { compile: place }),
+    address: () => address("compiles", { compile: place }),
   }));
 }
 

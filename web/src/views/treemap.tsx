@@ -7,8 +7,11 @@ import { address } from "../route";
 import { amount, brief, bytes, duration, plural } from "../text";
 import { type Rectangle, squarify } from "../treemap";
 
-const WIDTH = 1000;
-const HEIGHT = 420;
+/** About as wide as on a usual screen, so that text has its size. */
+const WIDTH = 780;
+const MOST_HEIGHT = 330;
+/** A few large areas say no more than a few small ones. */
+const HEIGHT_OF_TILE = 60;
 const TITLE = 17;
 const EDGE = 2;
 /** Smaller ones would be no more than a line. */
@@ -18,8 +21,9 @@ const MOST_TILES = 40;
 
 interface Tile {
   title: string;
-  about: string;
-  link: string;
+  /** Made for those that are drawn: of thousands, a few dozen. */
+  about: () => string;
+  link: () => string;
   value: number;
   hue: number;
   inner: Tile[];
@@ -30,17 +34,22 @@ export function RunTreemap({ roots }: { roots: ModuleNode[] }): JSX.Element | nu
   const tiles = trim(roots.flatMap((root) => tilesOf(root, measured, 0)));
   const total = tiles.reduce((sum, tile) => sum + tile.value, 0);
   if (total <= 0) return null;
+  const height = Math.min(MOST_HEIGHT, HEIGHT_OF_TILE * (1 + countInnermost(tiles)));
   const what = measured ? "measured time" : "modelled bytes";
   return (
     <svg
       class="treemap"
-      viewBox={`0 0 ${WIDTH} ${HEIGHT}`}
+      viewBox={`0 0 ${WIDTH} ${height}`}
       role="group"
       aria-label={`Modules and their kernels, by ${what}`}
     >
-      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height: HEIGHT }} scale={{ total, measured }} />
+      <Tiles tiles={tiles} room={{ x: 0, y: 0, width: WIDTH, height }} scale={{ total, measured }} />
     </svg>
   );
+}
+
+function countInnermost(tiles: Tile[]): number {
+  return tiles.reduce((sum, tile) => sum + (tile.inner.length ? countInnermost(tile.inner) : 1), 0);
 }
 
 function trim(tiles: Tile[]): Tile[] {
@@ -55,8 +64,8 @@ function tilesOf(node: ModuleNode, measured: boolean, depth: number): Tile[] {
     const count = group.nodes.length;
     return {
       title: count > 1 ? `${group.label} ×${count}` : group.label,
-      about: `${group.label}${count > 1 ? `, ${count} of ${first.module.kind}` : ` ${first.module.kind}`}: ${told(group.cost, measured)}`,
-      link: moduleAddress(first),
+      about: () => `${group.label}${count > 1 ? `, ${count} of ${first.module.kind}` : ` ${first.module.kind}`}: ${told(group.cost, measured)}`,
+      link: () => moduleAddress(first),
       value: valueOf(group.cost, measured),
       hue: first.place,
       inner: merged(group.nodes.flatMap((one) => tilesOf(one, measured, depth + 1))),
@@ -75,7 +84,7 @@ function merged(tiles: Tile[]): Tile[] {
     return {
       ...first,
       title: `${first.title} ×${same.length}`,
-      about: `${same.length} alike, of which the first: ${first.about}; all of them`,
+      about: () => `${same.length} alike, of which the first: ${first.about()}; all of them`,
       value: same.reduce((sum, tile) => sum + tile.value, 0),
       inner: merged(same.flatMap((tile) => tile.inner)),
     };
@@ -87,8 +96,8 @@ function kernelTile(kernel: ModuleKernel, measured: boolean, hue: number): Tile 
   const cost = { seconds: kernel.seconds ?? 0, bytes: kernel.bytes ?? 0 };
   return {
     title: kernel.name,
-    about: `${kernel.name}, ${plural(kernel.calls, "call")} per call of its graph: ${told(cost, measured)}`,
-    link: address("explorer", { graph: kernel.graph, kernel: kernel.id }),
+    about: () => `${kernel.name}, ${plural(kernel.calls, "call")} per call of its graph: ${told(cost, measured)}`,
+    link: () => address("explorer", { graph: kernel.graph, kernel: kernel.id }),
     value: valueOf(cost, measured),
     hue,
     inner: [],
@@ -120,8 +129,8 @@ function largest(tiles: Tile[], measured: boolean): Tile[] {
   const value = rest.reduce((sum, tile) => sum + tile.value, 0);
   const more = {
     title: `${amount(rest.length)} more`,
-    about: `${amount(rest.length)} more, each smaller than those shown: ${told({ seconds: value, bytes: value }, measured)}`,
-    link: address("kernels"),
+    about: () => `${amount(rest.length)} more, each smaller than those shown: ${told({ seconds: value, bytes: value }, measured)}`,
+    link: () => address("kernels"),
     value,
     hue: 0,
     inner: [],
@@ -147,11 +156,12 @@ function OneTile({ tile, where, scale }: { tile: Tile; where: Rectangle; scale: 
   const share = `${Math.round((100 * tile.value) / scale.total)} %`;
   const room = { x: where.x + EDGE, y: where.y + TITLE, width: where.width - 2 * EDGE, height: where.height - TITLE - EDGE };
   const opens = tile.inner.length > 0 && room.width > 3 * LEAST && room.height > 3 * LEAST;
+  const about = brief(`${tile.about()}, ${share}`, 300);
   const letters = Math.floor((where.width - 8) / 6.6);
   return (
     <>
-      <a href={tile.link} aria-label={brief(`${tile.about}, ${share}`, 300)}>
-        <title>{brief(`${tile.about}, ${share}`, 300)}</title>
+      <a href={tile.link()} aria-label={about}>
+        <title>{about}</title>
         <rect
           class={tile.inner.length ? "tile" : "tile tile-kernel"}
           style={{ "--tile": `var(--stage-${tile.hue % 16})` }}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from inductoscope.recording.stored_memory import alive_at_peak, totals_over_time
 from inductoscope.recording.values import members, objects, real, text, whole
 from inductoscope.vocabulary.counting import bytes_text
 
@@ -33,11 +34,7 @@ def measured_memory(profile: Mapping[str, Any], *, process: int, begin: int) -> 
 def _course(course: Mapping[str, Any], title: str, process: int, begin: int) -> Iterator[Event]:
     place = {"pid": process, "tid": 1}
     points = [(0.0, whole(course.get("base_bytes")))]
-    points += [
-        (real(event.get("seconds")), whole(event.get("total")))
-        for event in objects(course.get("events"))
-    ]
-    for seconds, total in points:
+    for seconds, total in points + totals_over_time(course):
         at = round(begin + seconds * 1e6, 3)
         yield {**place, "ph": "C", "name": title, "ts": at, "args": {"bytes": total}}
     peak = whole(course.get("peak_bytes"))
@@ -52,7 +49,6 @@ def _course(course: Mapping[str, Any], title: str, process: int, begin: int) -> 
 
 
 def _alive(course: Mapping[str, Any]) -> Iterator[str]:
-    there = [block for block in objects(course.get("blocks")) if block.get("at_peak") is True]
-    for block in sorted(there, key=lambda block: -whole(block.get("bytes")))[:_MOST_BLOCKS]:
+    for block in alive_at_peak(course)[:_MOST_BLOCKS]:
         about = (text(block.get(key)) for key in ("kind", "name", "operation", "source"))
         yield " · ".join([bytes_text(whole(block.get("bytes"))), *filter(None, about)])

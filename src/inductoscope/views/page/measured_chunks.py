@@ -7,6 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.recording.profile_file import ADVICE, COMPILE, MEMORY, stored_profile
+from inductoscope.recording.stored_memory import (
+    alive_at_peak,
+    left_out_at_peak,
+    totals_over_time,
+)
 from inductoscope.recording.values import (
     maybe_real,
     maybe_whole,
@@ -47,13 +52,15 @@ class StoredMeasurements:
     @property
     def memory(self) -> MeasuredHead | None:
         """Steps whose memory was traced."""
-        return _head("memory", len(objects(self._memory.get("steps"))))
+        # Without any, the headline says why.
+        count = len(objects(self._memory.get("steps")))
+        return _head("memory", count, is_kept=bool(self._memory))
 
     @property
     def advice(self) -> MeasuredHead | None:
-        """Changes that were tried."""
+        """Changes that were tried; a change that comes with a warning was not."""
         # Without any, there is still what the program costs, or why nothing could be tried.
-        count = len(list(_trials(self._advice)))
+        count = sum(not trial.get("warning") for trial in _trials(self._advice))
         return _head("advice", count, is_kept=bool(self._advice))
 
     @property
@@ -103,13 +110,9 @@ def _step(row: Found) -> MemoryStep:
 
 def _course(found: Found) -> MemoryCourse:
     points = (
-        MemoryPoint(seconds=real(event.get("seconds")), total=whole(event.get("total")))
-        for event in objects(found.get("events"))
+        MemoryPoint(seconds=seconds, total=total) for seconds, total in totals_over_time(found)
     )
-    alive = sorted(
-        (block for block in objects(found.get("blocks")) if block.get("at_peak") is True),
-        key=lambda block: -(whole(block.get("bytes"))),
-    )
+    left_out, left_out_bytes = left_out_at_peak(found)
     return MemoryCourse(
         device=text(found.get("device")),
         seconds=real(found.get("seconds")),
@@ -117,8 +120,10 @@ def _course(found: Found) -> MemoryCourse:
         peak=whole(found.get("peak_bytes")),
         peak_seconds=real(found.get("peak_seconds")),
         unknown=whole(found.get("unknown_bytes")),
+        left_out=left_out,
+        left_out_bytes=left_out_bytes,
         points=PageTable.of(MemoryPoint, points),
-        alive=PageTable.of(AliveBlock, map(_block, alive)),
+        alive=PageTable.of(AliveBlock, map(_block, alive_at_peak(found))),
     )
 
 

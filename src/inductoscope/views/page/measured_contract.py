@@ -52,6 +52,9 @@ class MemoryCourse:
     peak_seconds: float
     # Bytes at the peak of which no block is known.
     unknown: int
+    # Blocks of the step, the smallest, that were not kept, and their bytes at the peak.
+    left_out: int
+    left_out_bytes: int
     points: PageTable[MemoryPoint]
     alive: PageTable[AliveBlock]
 
@@ -108,6 +111,7 @@ class AdvisedChange:
     prediction: str
     ratio: float | None
     helps: bool
+    # Why it was not tried; empty if it was.
     warning: str
     # How it was measured, with the spread.
     how: str

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Generic, TypeVar
 
 from inductoscope.model.as_json import json_keys
@@ -32,23 +33,22 @@ class SharedTable(Generic[Row]):
     columns: tuple[str, ...]
     # Per column, its different values.
     values: tuple[tuple[Any, ...], ...]
-    # Per row, the place of its value in each column.
-    rows: tuple[tuple[int, ...], ...]
+    # Per column, for each row the place of its value.
+    places: tuple[tuple[int, ...], ...]
 
     @classmethod
-    def of(cls, kind: type[Row], rows: Iterable[Row]) -> SharedTable[Row]:
+    def of(cls, kind: type[Row], rows: Sequence[Row]) -> SharedTable[Row]:
         """A table of rows that all have this class."""
         keys = json_keys(kind)  # type: ignore[arg-type]
-        places: list[dict[Any, int]] = [{} for _ in keys]
-        shared = tuple(
-            tuple(
-                known.setdefault(_distinct(getattr(row, key)), len(known))
-                for key, known in zip(keys, places, strict=True)
-            )
-            for row in rows
-        )
-        values = tuple(tuple(value for _, value in known) for known in places)
-        return cls(keys, values, shared)
+        columns = [_shared(map(attrgetter(key), rows)) for key in keys]
+        return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
+
+
+def _shared(column: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+    """The different values of a column, and for each row the place of its value."""
+    known: dict[Any, int] = {}
+    places = tuple(known.setdefault(_distinct(value), len(known)) for value in column)
+    return tuple(value for _, value in known), places
 
 
 def _distinct(value: Any) -> tuple[type, Any]:

@@ -126,7 +126,7 @@ def _class_text(kind: type) -> str:
     )
     return (
         f"export interface {name} {{\n{keys}}}\n\n"
-        f"export const read{name}: Reader<{name}> = object<{name}>({{\n{readers}}});\n"
+        f"export const read{name} = object<{name}>({{\n{readers}}});\n"
     )
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.views.export.folder import MANIFEST, Written, kept_files
+from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import Printer
 from inductoscope.vocabulary.counting import count_of
 
@@ -40,14 +41,10 @@ def print_export(printer: Printer, view: View) -> None:
         groups.setdefault(file["path"].partition("/")[0], []).append(file)
     printer.heading(f"{count_of(len(view['files']), 'file')} in {view['folder']}")
     for name, files in groups.items():
-        size = _size(sum(file["bytes"] for file in files))
+        size = megabytes(sum(file["bytes"] for file in files))
         count = f"{len(files)} files, " if len(files) > 1 else ""
         printer.pair(name, f"{count}{size}: {_NEXT.get(name, '')}", width=16)
     printer.pair(MANIFEST, "what each file is", width=16)
     if view["kept"]:
         named = ", ".join(view["kept"][:8])
         printer.pair("left alone", f"{len(view['kept'])} not of this export: {named}", width=16)
-
-
-def _size(count: int) -> str:
-    return f"{count / 1e6:.1f} MB" if count >= 1e6 else f"{max(1, round(count / 1e3))} kB"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from inductoscope.recording.stored_memory import alive_at_peak, left_out_at_peak
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.views.report.times import time_text
 from inductoscope.vocabulary.counting import bytes_text, count_of
@@ -61,8 +62,7 @@ def _print_kinds(printer: Printer, step: Mapping[str, Any]) -> None:
 
 
 def _print_blocks(printer: Printer, step: Mapping[str, Any]) -> None:
-    there = sorted((b for b in step["blocks"] if b["at_peak"]), key=lambda b: -b["bytes"])
-    rows = _together(there)
+    rows = _together(alive_at_peak(step))
     printer.line(f"alive at the peak, {min(len(rows), _MOST_ROWS)} of {len(rows)}", indent=2)
     for blocks in rows[:_MOST_ROWS]:
         first = blocks[0]
@@ -72,6 +72,10 @@ def _print_blocks(printer: Printer, step: Mapping[str, Any]) -> None:
         printer.line(f"{bytes_text(size):>10}  {first['kind']}{names}", indent=4, column=_TEXT)
         if made:
             printer.line(f"made by {made}", indent=4 + _TEXT, style=FAINT)
+    left_out, left_out_bytes = left_out_at_peak(step)
+    if left_out:
+        text = f"{count_of(left_out, 'smaller block')} of the step, not kept"
+        printer.line(f"{bytes_text(left_out_bytes):>10}  {text}", indent=4, style=FAINT)
 
 
 def _together(blocks: Sequence[Mapping[str, Any]]) -> list[list[Mapping[str, Any]]]:

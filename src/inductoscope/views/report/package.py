@@ -13,7 +13,7 @@ from inductoscope.packages.package import Package, PackagedModel
 from inductoscope.packages.wrapper_text import PackagedConstant
 from inductoscope.views.report.recordings import megabytes
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary.counting import count_of
+from inductoscope.vocabulary.counting import bytes_text, count_of
 
 View = dict[str, Any]
 
@@ -205,14 +205,14 @@ def _print_constants(
     if not constants:
         return
     total = sum(constant["bytes"] for constant in constants)
-    printer.pair("constants", f"{len(constants)}, {megabytes(total)} in all")
+    printer.pair("constants", f"{len(constants)}, {bytes_text(total)} in all")
     largest = sorted(constants, key=lambda constant: -constant["bytes"])
     for constant in largest[:most]:
         shape = ", ".join(map(str, constant["shape"]))
         written = (
             f", changed by {', '.join(constant['written_by'])}" if constant["written_by"] else ""
         )
-        text = f"{constant['kind']}, {constant['dtype']} [{shape}], {megabytes(constant['bytes'])}"
+        text = f"{constant['kind']}, {constant['dtype']} [{shape}], {bytes_text(constant['bytes'])}"
         elsewhere = f", on {constant['device']}" if constant["device"] != device else ""
         printer.pair(constant["name"], f"{text}{elsewhere}{written}", indent=4, width=12)
     _print_rest(printer, len(constants), most)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from inductoscope.packages.wrapper_text import PackagedConstant, WrapperText
 from inductoscope.views.report.package import guard_text
-from inductoscope.views.report.recordings import megabytes
+from inductoscope.vocabulary.counting import bytes_text
 
 
 def facts_of_inputs(package: WrapperText | None) -> dict[str, str]:
@@ -18,7 +18,7 @@ def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
     held = sorted(package.constants if package else (), key=lambda each: -each.bytes)
     if not held:
         return {**facts_of_inputs(package)}
-    total = megabytes(sum(each.bytes for each in held))
+    total = bytes_text(sum(each.bytes for each in held))
     return {
         **facts_of_inputs(package),
         "constants": [f"{len(held)} ({total} in all)", *map(constant_text, held)],
@@ -28,5 +28,5 @@ def facts_of_package(package: WrapperText | None) -> dict[str, str | list[str]]:
 def constant_text(constant: PackagedConstant) -> str:
     """A constant in one line."""
     written = f", changed by {', '.join(constant.written_by)}" if constant.written_by else ""
-    size = megabytes(constant.bytes)
+    size = bytes_text(constant.bytes)
     return f"{constant.name} ({constant.dtype} {list(constant.shape)}, {size}{written})"

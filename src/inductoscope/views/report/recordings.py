@@ -120,7 +120,7 @@ def _when(created: float) -> str:
 
 
 def megabytes(size: float) -> str:
-    """A size in the unit that makes it short."""
+    """A size on the disk, in units of 1000 as `prune --size` reads them; memory has bytes_text."""
     for unit in ("B", "kB", "MB", "GB"):
         if size < 999.95:
             return f"{size:.0f} B" if unit == "B" else f"{size:.1f} {unit}"
