@@ -150,6 +150,21 @@ def test_a_template_is_marked_as_a_whole() -> None:
     assert chosen["lines"]["kernel"] == list(every_line)
 
 
+def test_scheduler_nodes_that_compute_the_same_are_told_apart() -> None:
+    """A variance is computed by three of them."""
+    labels = [node["label"] for node in chunk("training_step", "schedule-0")["nodes"]]
+    assert len(set(labels)) == len(labels)
+    assert "var_mean → buf0" in labels
+
+
+def test_a_library_call_lists_what_it_computes() -> None:
+    """torch also lists what led to it: the gelu before a product."""
+    table = as_sent(Contents(load(stored("training_step"))).index)["kernels"]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    calls = [row["operations"] for row in rows if row["made"] == "library call"]
+    assert calls == ["addmm", "addmm_1", "mm", "mm_2", "mm_1", "mm_3"]
+
+
 def test_a_kernel_that_is_called_twice_is_shown_once() -> None:
     for name in NAMES:
         recording = load(stored(name))
