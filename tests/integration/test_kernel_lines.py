@@ -6,6 +6,8 @@ written on as many lines. The kernels then differ in the lines of this operation
 
 from __future__ import annotations
 
+import itertools
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,8 @@ import pytest
 from inductoscope.kernels.target import parse_target
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
+from inductoscope.model.join import GraphJoin, lines_of_steps
+from inductoscope.model.loops import Step, steps_of
 from inductoscope.model.trace import by_operation, trace
 from inductoscope.recording.location import FOLDER_VARIABLE
 from inductoscope.targets.recompile.stored import recording_for_target
@@ -32,7 +36,32 @@ PROGRAMS = {
     "inside_a_gather": ("torch.gather(x.EXP(), 1, i).sin()", "exp", "tanh"),
     "with_an_index": ("x.long().EXP(torch.arange(96)).float()", "eq", "ne"),
     "twice": ("torch.where(y > 0, x.EXP(), x.tanh()) + x.tanh()", "exp", "sin"),
+    "compared": ("torch.where(x.EXP, x, y)", "eq(1.0)", "ne(1.0)"),
+    "chosen": ("torch.EXP + x.sin()", "where(y > 1, x, y)", "where(y > 1, y, x)"),
+    "subtracted": ("x.sin().EXP(y) * (x + 2)", "sub", "mul"),
+    "both": ("(x > 0).EXP(y > 1).float()", "logical_and", "logical_or"),
+    "joined": ("torch.cat([x.EXP(), y.sin(), x], 1)", "exp", "tanh"),
+    "joined_in_place": ("torch.cat([x.EXP().sum(0), y.sum(0)]), x.exp2()", "exp", "tanh"),
+    "scattered": ("torch.zeros_like(x).scatter_add(1, i, y[:, :20].EXP())", "exp", "tanh"),
+    "put": ("x.index_put((i[:, 0],), y.EXP()).sin()", "exp", "tanh"),
+    "resized": (
+        "torch.nn.functional.interpolate(x[None, None], scale_factor=2, mode='bilinear').EXP()",
+        "exp",
+        "tanh",
+    ),
+    "dropped": ("torch.nn.functional.dropout(x.EXP(), 0.5) * y", "exp", "tanh"),
+    "gelu_gradient": ("torch.ops.aten.gelu_backward(y, x).EXP()", "sin", "cos"),
+    "softmax_gradient": (
+        "torch.ops.aten._softmax_backward_data(y, x, -1, torch.float32).EXP()",
+        "sin",
+        "cos",
+    ),
+    "scanned": ("x.EXP().cumsum(1)", "exp", "tanh"),
+    "in_half_precision": ("(x.bfloat16().EXP() * y.bfloat16()).tanh()", "exp", "sin"),
 }
+
+# Lines of a loop body that hand a value on, or on which an operation works.
+CARRIERS = ("load", "store", "constant", "index_expr", "to_dtype", "set_indirect")
 
 # Only the texts of the kernels matter, so no compiler needs to run.
 SCRIPT = """
@@ -76,14 +105,22 @@ def on_gpu(place: Path, on_cpu: Recording) -> Recording:
         return load(recording_for_target(place / "recording", parse_target("cuda:90")))
 
 
-def _linked(recording: Recording, function: str, operation: str) -> set[tuple[int, int]]:
-    """Kernel by kernel, the lines that an operation of a function leads to."""
-    found = set()
+# What is written for a line of a loop body: its kernel and number.
+Line = tuple[int, int]
+
+
+def _linked(recording: Recording, function: str, operation: str) -> dict[Step, set[Line]]:
+    """The lines of loop bodies that belong to an operation, with what was written for each."""
+    found: dict[Step, set[Line]] = defaultdict(set)
     for one in trace(recording, by_operation(operation)):
-        if one.compile.function == function:
-            names = [kernel.name for kernel in one.graph.kernels]
-            for each in one.kernels:
-                found |= {(names.index(each.kernel.name), number) for number, _ in each.lines}
+        if one.compile.function != function:
+            continue
+        join = GraphJoin(recording, one.compile, one.graph)
+        places = {kernel.name: place for place, kernel in enumerate(one.graph.kernels)}
+        for owner, steps in join.steps(one.node, list(one.scheduled)).items():
+            for kernel, step in itertools.product(one.graph.kernels, steps):
+                numbers = lines_of_steps(kernel, "", {owner: (step,)})
+                found[step] |= {(places[kernel.name], number) for number in numbers}
     return found
 
 
@@ -95,7 +132,8 @@ def _changed(recording: Recording, function: str) -> set[tuple[int, int]]:
     ):
         old, new = before.splitlines(), after.splitlines()
         assert len(old) == len(new)
-        first = next(n for n, line in enumerate(old) if "kernel(" in line or "def triton_" in line)
+        heads = (n for n, line in enumerate(old) if "kernel(" in line or "def triton_" in line)
+        first = next(heads, 0)
         found |= {
             (place, number)
             for number, (one, other) in enumerate(zip(old, new, strict=True), start=1)
@@ -115,15 +153,53 @@ def test_changing_an_operation_changes_the_lines_that_it_links_to(
     function: str, backend: str, request: pytest.FixtureRequest
 ) -> None:
     recording = request.getfixturevalue(backend)
-    linked = _linked(recording, function, PROGRAMS[function][1])
+    linked = _linked(recording, function, PROGRAMS[function][1].partition("(")[0])
     changed = _changed(recording, function)
     assert changed, "the two programs have the same kernels"
-    # A load or a store that belongs to it reads the same in both.
-    assert changed <= linked
-    texts = _texts(recording, function)
-    for kernel, number in linked - changed:
-        line = texts[kernel].splitlines()[number - 1]
-        assert any(word in line for word in ("load", "store", "_ptr", "static_cast<float>")), line
+    assert changed <= set().union(*linked.values())
+    # What it loads, stores and compares with reads the same in both.
+    for step, lines in linked.items():
+        assert lines & changed or step.name.rpartition(".")[2].startswith(CARRIERS), step
+
+
+@pytest.mark.parametrize("backend", ["on_cpu", "on_gpu"])
+def test_a_gather_has_the_load_that_it_addresses(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
+    """Also where its input is computed in place, and so loads at the index of the gather."""
+    linked = _linked(request.getfixturevalue(backend), "inside_a_gather", "gather")
+    loads = {
+        step.text.partition("'")[2].partition("'")[0] for step in linked if "load" in step.name
+    }
+    assert loads == {"arg0_1", "arg1_1"}
+
+
+@pytest.mark.parametrize("backend", ["on_cpu", "on_gpu"])
+def test_every_operation_has_lines_or_a_reason_to_have_none(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
+    recording = request.getfixturevalue(backend)
+    seen = set()
+    for one in trace(recording, lambda node: True):
+        seen.add(one.node.operation)
+        called = any(each.kernel.language == "extern" for each in one.kernels)
+        has_lines = any(each.lines for each in one.kernels)
+        assert has_lines or called or one.no_code, (one.compile.function, one.node.name)
+        assert not (has_lines and one.no_code), one.no_code
+    assert seen >= {"cat", "eq", "where", "sub", "logical_and", "gather", "index_put"}
+
+
+@pytest.mark.parametrize("backend", ["on_cpu", "on_gpu"])
+def test_every_line_of_a_loop_body_belongs_to_an_operation(
+    backend: str, request: pytest.FixtureRequest
+) -> None:
+    recording = request.getfixturevalue(backend)
+    for compile_ in recording.compiles:
+        for graph in compile_.inductor:
+            join = GraphJoin(recording, compile_, graph)
+            for leaf in (leaf for item in join.after for leaf in item.leaves if leaf.body):
+                owned = {name for names in leaf.computes.values() for name in names}
+                assert {step.name for step in steps_of(join.text(leaf.body))} <= owned
 
 
 @pytest.mark.parametrize("backend", ["on_cpu", "on_gpu"])

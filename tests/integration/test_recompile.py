@@ -156,6 +156,15 @@ def test_a_graph_keeps_its_names_its_lines_and_its_inputs() -> None:
     assert order.learns
 
 
+def test_a_graph_keeps_the_modules_that_its_operations_are_part_of() -> None:
+    inside = [["L['self']", "Model"], ["L['self'].h['a\rb']", "Block"]]
+    data = {"nodes": [{**placeholder("x", tensor(2)), "modules": 0}, output("x")]}
+    (x,) = rebuild(graph_from({**data, "modules": [inside]})).module.graph.find_nodes(
+        op="placeholder"
+    )
+    assert list(x.meta["nn_module_stack"].values()) == [("", "Model"), ("h.a?b", "Block")]
+
+
 def test_a_size_that_was_not_fixed_is_not_fixed_again() -> None:
     size = {"type": "SymInt", "text": "s77", "hint": 6}
     rows = {**tensor(6, 4), "shape": ["s77", 4], "hints": [6, 4]}

@@ -126,6 +126,45 @@ def test_what_an_operation_merely_led_to_is_apart_from_what_computes_it() -> Non
     assert all("extern_kernels" in line for line in led_to)
 
 
+def test_an_operation_without_code_says_why() -> None:
+    operations = chunk("training_step", "graph-0")["operations"]
+    why = {item["name"]: item["no_code"] for item in operations if item["no_code"]}
+    view = "a view: it only changes how memory is addressed"
+    result = "one of the results of var_mean"
+    assert why == {"getitem": result, "getitem_1": result, "permute": view, "permute_1": view}
+    for item in operations:
+        assert bool(item["no_code"]) is ("kernel" not in item["lines"])
+
+
+def test_an_operation_is_in_the_library_call_that_it_was_lowered_to() -> None:
+    """torch calls the parts of its result that operation's buffers, and the call nobody's."""
+    lines = lines_of(chunk("exported_package", "graph-0"), "topk")
+    assert any("aten.topk.default" in line for line in lines["kernel"])
+
+
+def test_a_template_is_marked_as_a_whole() -> None:
+    graph = chunk("h200_autotune", "graph-0")
+    template = next(kernel for kernel in graph["kernels"] if "triton_tem" in kernel["name"])
+    chosen = next(item for item in graph["operations"] if item["name"] == "mm")
+    every_line = range(template["first_line"], template["last_line"] + 1)
+    assert chosen["lines"]["kernel"] == list(every_line)
+
+
+def test_scheduler_nodes_that_compute_the_same_are_told_apart() -> None:
+    """A variance is computed by three of them."""
+    labels = [node["label"] for node in chunk("training_step", "schedule-0")["nodes"]]
+    assert len(set(labels)) == len(labels)
+    assert "var_mean → buf0" in labels
+
+
+def test_a_library_call_lists_what_it_computes() -> None:
+    """torch also lists what led to it: the gelu before a product."""
+    table = as_sent(Contents(load(stored("training_step"))).index)["kernels"]
+    rows = [dict(zip(table["columns"], row, strict=True)) for row in table["rows"]]
+    calls = [row["operations"] for row in rows if row["made"] == "library call"]
+    assert calls == ["addmm", "addmm_1", "mm", "mm_2", "mm_1", "mm_3"]
+
+
 def test_a_kernel_that_is_called_twice_is_shown_once() -> None:
     for name in NAMES:
         recording = load(stored(name))

@@ -519,6 +519,7 @@ export interface Operation {
   name: string;
   label: string;
   module: string;
+  no_code: string;
   lines: Map<string, number[]>;
   leads: Map<string, number[]>;
 }
@@ -527,6 +528,7 @@ export const readOperation = object<Operation>({
   name: text,
   label: text,
   module: text,
+  no_code: text,
   lines: byName(lineNumbers),
   leads: byName(lineNumbers),
 });

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property, lru_cache
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
 from inductoscope.model.fx import FxGraph, FxNode, read_graph
-from inductoscope.model.loops import Step, matching_steps, own_expressions
+from inductoscope.model.loops import Step, matching_steps, own_expressions, steps_called
 from inductoscope.model.schedule import ScheduledNode, read_schedule
 from inductoscope.vocabulary import stages
 
@@ -59,7 +59,22 @@ class GraphJoin:
 
     @cached_property
     def _leaves_by_origin(self) -> dict[str, list[ScheduledNode]]:
-        return _by_origin(leaf for item in self.before for leaf in item.leaves)
+        """A node may compute something that torch does not list among its origins."""
+        found: dict[str, list[ScheduledNode]] = defaultdict(list)
+        for leaf in (leaf for item in self.before for leaf in item.leaves):
+            for name in dict.fromkeys((*leaf.origins, *self._computes(leaf))):
+                found[name].append(leaf)
+        return found
+
+    def _computes(self, leaf: ScheduledNode) -> Mapping[str, tuple[str, ...]]:
+        """The lines of each operation in the loop body that a node has after fusion."""
+        final = self._final_leaves.get(leaf.name)
+        return {} if final is None else final.computes
+
+    @cached_property
+    def says_whose_lines_are(self) -> bool:
+        """Whether the recording says which operation each line of a loop body belongs to."""
+        return any(leaf.computes for leaf in self._final_leaves.values())
 
     @cached_property
     def _groups(self) -> dict[str, ScheduledNode]:
@@ -107,9 +122,17 @@ class GraphJoin:
         return [leaf for leaf in listed if not self._is_in(leaf, node)]
 
     def _is_in(self, leaf: ScheduledNode, node: FxNode) -> bool:
-        if self._stored_for(node, leaf):
+        computes = self._computes(leaf)
+        if computes:
+            return node.name in computes
+        if not leaf.body and leaf.name in self._made(node):
             return True
-        return bool(leaf.body and self.steps(node, [leaf]))
+        return bool(self._stored_for(node, leaf) or (leaf.body and self.steps(node, [leaf])))
+
+    def _made(self, node: FxNode) -> list[str]:
+        """The scheduler nodes that an operation was lowered to."""
+        lowered = self.lowered.get(node.name)
+        return [str(made.get("name", "")) for made in lowered.made] if lowered else []
 
     @cached_property
     def computed(self) -> dict[str, tuple[str, ...]]:
@@ -132,19 +155,21 @@ class GraphJoin:
 
     def steps(self, node: FxNode, leaves: list[ScheduledNode]) -> Steps:
         """The lines of loop bodies that an operation contributed."""
-        own = self._own_expressions(node)
         found: Steps = {}
         for name in dict.fromkeys(leaf.name for leaf in leaves):
             leaf = self._final_leaves.get(name)
-            if leaf is None:
-                continue
-            stores = self._stored_for(node, leaf)
-            ends_here = bool(stores) and leaf.loops.endswith("Reduction")
-            body = self.text(leaf.body)
-            steps = matching_steps(body, own, stores=stores, reduces=ends_here)
-            if steps:
-                found[name] = steps
-        return found
+            if leaf is not None and leaf.computes:
+                found[name] = steps_called(self.text(leaf.body), leaf.computes.get(node.name, ()))
+            elif leaf is not None:
+                found[name] = self._matching_steps(node, leaf)
+        return {name: steps for name, steps in found.items() if steps}
+
+    def _matching_steps(self, node: FxNode, leaf: ScheduledNode) -> tuple[Step, ...]:
+        """The same for recordings that do not say whose a line is: found by what it computes."""
+        stores = self._stored_for(node, leaf)
+        ends_here = bool(stores) and leaf.loops.endswith("Reduction")
+        own = self._own_expressions(node)
+        return matching_steps(self.text(leaf.body), own, stores=stores, reduces=ends_here)
 
     def _stored_for(self, node: FxNode, leaf: ScheduledNode) -> list[str]:
         """The buffers of a scheduler node that hold what an operation computes.
@@ -166,7 +191,7 @@ class GraphJoin:
         found: dict[str, list[str]] = defaultdict(list)
         for node in self._nodes.values():
             if node.target == "getitem":
-                found[_inputs(node)[0] if _inputs(node) else ""].append(node.name)
+                found[inputs_of(node)[0] if inputs_of(node) else ""].append(node.name)
         return found
 
     def _own_expressions(self, node: FxNode) -> frozenset[str]:
@@ -174,7 +199,7 @@ class GraphJoin:
 
     def _below(self, node: FxNode) -> Iterator[str]:
         """The functions of an operation's inputs; a view has none, so those of its own inputs."""
-        seen, left = {node.name}, _inputs(node)
+        seen, left = {node.name}, inputs_of(node)
         while left:
             name = left.pop()
             if name in seen:
@@ -183,7 +208,7 @@ class GraphJoin:
             if self._functions.get(name):
                 yield self._functions[name]
             elif name in self._nodes:
-                left += _inputs(self._nodes[name])
+                left += inputs_of(self._nodes[name])
 
     @cached_property
     def _nodes(self) -> dict[str, FxNode]:
@@ -230,15 +255,8 @@ def captured_digest(compile_: Compile) -> str:
     return next((g.digest for g in reversed(compile_.graphs) if g.stage == stages.DYNAMO), "")
 
 
-def _by_origin(leaves: Iterable[ScheduledNode]) -> dict[str, list[ScheduledNode]]:
-    found: dict[str, list[ScheduledNode]] = defaultdict(list)
-    for leaf in leaves:
-        for origin in leaf.origins:
-            found[origin].append(leaf)
-    return found
-
-
-def _inputs(node: FxNode) -> list[str]:
+def inputs_of(node: FxNode) -> list[str]:
+    """The nodes that an operation is computed from."""
     return sorted(set(_NAME.findall(f"{node.args} {node.kwargs}")) - {node.name})
 
 

@@ -64,9 +64,10 @@ class Step:
 
     name: str
     text: str
-    expression: str
+    # Empty where it need not be known: the recording says whose the line is.
+    expression: str = ""
     # The same, as if no index in it had been computed.
-    direct: str
+    direct: str = ""
 
     @property
     def gathers(self) -> bool:
@@ -145,6 +146,12 @@ class _Indices:
 
     def _is_computed(self, index: str) -> bool:
         return self._named.get(index, "") in self._indirect or bool(_COMPUTED.search(index))
+
+
+def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
+    """The lines of a loop body that have these names."""
+    wanted = frozenset(names)
+    return tuple(Step(name, line.strip()) for name, line in named_lines(body) if name in wanted)
 
 
 _BLOCK = re.compile(r"def (\w+)\(")

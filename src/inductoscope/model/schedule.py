@@ -59,6 +59,9 @@ class ScheduledNode:
     bytes: Mapping[str, int] = field(default_factory=dict)
     # By the name of the line that makes the index; empty where that was not recorded.
     indirect: Mapping[str, IndirectIndex] = field(default_factory=dict)
+    # By operation: the names of the lines of the loop body that compute it. Empty where that was
+    # not recorded.
+    computes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def leaves(self) -> tuple[ScheduledNode, ...]:
@@ -101,6 +104,7 @@ def _node(item: dict[str, Any]) -> ScheduledNode:
         indirect={
             name: _indirect(members(found)) for name, found in members(item.get("indirect")).items()
         },
+        computes={name: texts(lines) for name, lines in members(item.get("computes")).items()},
     )
 
 

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from inductoscope.model.codeless import why_codeless
 from inductoscope.model.entities import (
     Compile,
     InductorGraph,
@@ -52,6 +53,8 @@ class OperationTrace:
     groups: tuple[ScheduledNode, ...]
     loop_lines: tuple[LoopLines, ...]
     kernels: tuple[KernelLines, ...]
+    # Why it has no code of its own; empty where it has some, or nothing is known.
+    no_code: str = ""
 
 
 Selector = Callable[[FxNode], bool]
@@ -130,6 +133,7 @@ def _trace_node(join: GraphJoin, node: FxNode, captured: FxGraph | None) -> Oper
         kernels=tuple(
             _kernel_lines(join.recording, kernel, steps) for kernel in join.kernels(leaves)
         ),
+        no_code=why_codeless(join, node),
     )
 
 

@@ -85,9 +85,11 @@ function OperationEntry({ operation, place }: { operation: Operation; place: num
 function Summary({ chunk, selection }: { chunk: LinkedPanes; selection: Selection }): JSX.Element {
   const chosen = selection.operations.length;
   const leads = selection.operations.some((place) => (chunk.operations[place]?.leads.size ?? 0) > 0);
+  const noCode = chunk.operations[selection.operations[0] ?? -1]?.no_code ?? "";
   return (
     <p class="summary" role="status">
       {chosen > 0 && `${plural(chosen, "operation")} selected.`}
+      {chosen === 1 && noCode && ` No code: ${brief(noCode)}.`}
       {leads && " Dashed lines do not compute it: they are what it led to."}
       {chosen === 0 && selection.line > 0 && "No recorded operation belongs to this line."}
       {chosen === 0 && selection.line === 0 && `${plural(chunk.operations.length, "operation")}. Select one, or a line.`}

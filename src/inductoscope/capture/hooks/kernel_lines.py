@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from inductoscope.capture.hooks.line_owners import converted_line
 from inductoscope.capture.observe import Arguments, Keywords, watch
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, Replacement, TorchName, Wrap
@@ -130,7 +131,8 @@ def _operation_written(method: str, token: Any, result: Any, args: Arguments) ->
         return
     scheduler_node = getattr(V.kernel, "current_node", None)
     owner = "" if scheduler_node is None else scheduler_node.get_name()
-    writer = owner, _block(scheduler_node, V.interpreter) + body_node.name
+    name = converted_line(body_node).name
+    writer = owner, _block(scheduler_node, V.interpreter) + name
     written: list[Writers] = []
     indices = getattr(V.kernel, "body", None)
     for buffer, length in token:
@@ -139,7 +141,7 @@ def _operation_written(method: str, token: Any, result: Any, args: Arguments) ->
             if text is not None and text.strip():
                 if buffer is indices and not text.lstrip().startswith(_VALUES):
                     continue
-                _writing.lines[owner, body_node.name, text.strip()] = None
+                _writing.lines[owner, name, text.strip()] = None
                 written += _sign(buffer, place, writer)
     if written:
         _writing.variables[id(result)] = result, method, written
@@ -288,6 +290,7 @@ LINES = Hook(
                 "store_reduction",
                 "indirect_indexing",
                 "check_bounds",
+                "device_assert_async",
                 "scan",
                 "sort",
                 "bucketize",

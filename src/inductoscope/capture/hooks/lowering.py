@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from inductoscope.capture.graphs import store_graph, target_name
+from inductoscope.capture.hooks.line_owners import claim
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -58,7 +59,8 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
     frame, node, operations, started = token
     seconds = time.perf_counter() - started
     SCOPE.leave(frame)
-    made = [_describe_operation(operation) for operation in args[0].operations[operations:]]
+    new = args[0].operations[operations:]
+    made = [_describe_operation(operation) for operation in new]
     SCOPE.emit(
         NodeLowered(
             graph=SCOPE.graph,
@@ -70,6 +72,14 @@ def _node_end(token: Any, result: Any, args: Arguments, kwargs: Keywords) -> Non
             seconds=round(seconds, 6),
         )
     )
+    claim(_computed_by(node), result, new)
+
+
+def _computed_by(node: Any) -> str:
+    """The operation that computes a node's result: one of several results is computed by all."""
+    while target_name(node) == "getitem" and hasattr(node.args[0], "name"):
+        node = node.args[0]
+    return str(node.name)
 
 
 def _node_failed(token: Any, error: BaseException) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from inductoscope.capture.graphs import target_name
+from inductoscope.capture.hooks.line_owners import lines_by_owner
 from inductoscope.capture.observe import (
     Arguments,
     Keywords,
@@ -85,6 +86,9 @@ def _describe_single(node: Any) -> dict[str, Any]:
         indirect = SCOPE.guard(_indirect_indices, body)
         if indirect is not BROKEN and indirect:
             found["indirect"] = indirect
+        computes = SCOPE.guard(lines_by_owner, operation, body)
+        if computes is not BROKEN and computes:
+            found["computes"] = computes
     return found
 
 

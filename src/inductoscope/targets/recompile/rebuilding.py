@@ -195,9 +195,12 @@ def _check_attribute(target: Any, arguments: tuple[Any, ...]) -> None:
 
 
 def _keep_place(made: Any, node: FxNode) -> None:
-    """The user's lines, as torch writes them. They end up in comments of generated code."""
+    """The user's lines and modules, as torch writes them. They may end up in generated comments."""
     if node.stack:
         made.meta["stack_trace"] = "".join(_frame_text(frame) for frame in node.stack)
+    if node.modules:
+        stack = [tuple(_CONTROL.sub("?", text) for text in (m.path, m.kind)) for m in node.modules]
+        made.meta["nn_module_stack"] = {path: (path, kind) for path, kind in stack}
 
 
 def _frame_text(frame: Frame) -> str:

@@ -33,6 +33,8 @@ class Operation:
     label: str
     # The path of the module that it is part of.
     module: str
+    # Why it has no code of its own; empty where it has some, or nothing is known.
+    no_code: str
     lines: Mapping[str, tuple[LineNumber, ...]]
     leads: Mapping[str, tuple[LineNumber, ...]]
 

@@ -70,6 +70,7 @@ class Contents:
         self._recording, self._live, self._assembly = recording, live, assembly
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
+        self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
 
     @cached_property
     def index(self) -> Index:
@@ -94,7 +95,7 @@ class Contents:
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
-            kernels=PageTable.of(KernelRow, kernel_rows(recording, self._natives)),
+            kernels=PageTable.of(KernelRow, kernel_rows(self._joins, self._natives)),
             ledger=_ledger_head(self._ledger),
             autotune=_autotune(recording),
             timeline=TimelineHead("timeline", len(self._timeline.spans)),
@@ -110,8 +111,7 @@ class Contents:
     def chunks(self) -> dict[str, Chunk]:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
-        joins = [GraphJoin(self._recording, compile_, graph) for compile_, graph in self._graphs]
-        for number, join in enumerate(joins):
+        for number, join in enumerate(self._joins):
             found.update(_chunks_of_graph(number, join, self._natives, self._assembled))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
@@ -119,10 +119,9 @@ class Contents:
             package = _package_of(self._recording, compile_)
             if package is not None:
                 found[f"package-{number}"] = _package(package)
-        if joins:
-            found["names"] = lambda: PageTable.of(NamedThing, named_things(joins))
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
         if self._graphs:
+            found["names"] = lambda: PageTable.of(NamedThing, named_things(self._joins))
             found["modules"] = lambda: module_tree(
                 self._recording, self._graphs, self._profile.seconds
             )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
@@ -208,10 +209,9 @@ def schedule(join: GraphJoin) -> Schedule:
     leaves = [leaf for item in join.before for leaf in item.leaves]
     group_of = {leaf.name: item.name for item in join.after for leaf in item.leaves}
     kernel_of = {name: kernel_id(kernel) for kernel in join.graph.kernels for name in kernel.nodes}
+    nodes = [_node(leaf, join.computed.get(leaf.name, ()), group_of, kernel_of) for leaf in leaves]
     return Schedule(
-        nodes=tuple(
-            _node(leaf, join.computed.get(leaf.name, ()), group_of, kernel_of) for leaf in leaves
-        ),
+        nodes=tuple(_told_apart(nodes, leaves)),
         edges=tuple(_edges(leaves, group_of)),
         groups=tuple(
             ScheduleGroup(
@@ -241,6 +241,15 @@ def _node(
         kernel=kernels.get(leaf.name, ""),
         bytes=sum(size for size in sizes if size is not None) or None,
     )
+
+
+def _told_apart(nodes: list[ScheduleNode], leaves: list[ScheduledNode]) -> Iterator[ScheduleNode]:
+    """Nodes that compute the same operations are labelled with what they write, too."""
+    counts = Counter(node.label for node in nodes)
+    for node, leaf in zip(nodes, leaves, strict=True):
+        written = ", ".join(buffer.name for buffer in leaf.buffers)
+        shared = counts[node.label] > 1 and written
+        yield replace(node, label=f"{node.label} → {written}") if shared else node
 
 
 def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[ScheduleEdge]:

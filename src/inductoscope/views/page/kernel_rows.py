@@ -2,32 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductoscope.model.counts import LIBRARY, generated
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.contract import KernelRow
 from inductoscope.views.page.panes import kernel_id
 
 
-def kernel_rows(recording: Recording, natives: NativeIndex) -> Iterator[KernelRow]:
+def kernel_rows(joins: Sequence[GraphJoin], natives: NativeIndex) -> Iterator[KernelRow]:
     """The kernels of all graphs. A compile is counted where it was first asked for."""
     counted: set[int] = set()
-    graphs = [(compile_, graph) for compile_ in recording.compiles for graph in compile_.inductor]
-    for number, (compile_, graph) in enumerate(graphs):
-        moved = moved_bytes(recording, compile_, graph)
+    for number, join in enumerate(joins):
+        graph = join.graph
+        moved = moved_bytes(join.recording, join.compile, graph)
         for kernel in generated(graph):
             known = natives.of(kernel)
             fresh = tuple(native for native in known if id(native) not in counted)
             counted.update(map(id, fresh))
             calls = [moved[at] for at, k in enumerate(graph.kernels) if k.name == kernel.name]
-            yield _kernel(number, recording, kernel, _made(known, fresh), calls, fresh)
+            yield _kernel(number, join, kernel, _made(known, fresh), calls, fresh)
         for at, kernel in enumerate(graph.kernels):
             if kernel.language == LIBRARY:
-                yield _kernel(number, recording, kernel, "library call", [moved[at]], ())
+                yield _kernel(number, join, kernel, "library call", [moved[at]], ())
 
 
 def moved_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> list[int | None]:
@@ -60,7 +61,7 @@ def _made(natives: tuple[NativeCompile, ...], fresh: tuple[NativeCompile, ...]) 
 
 def _kernel(
     number: int,
-    recording: Recording,
+    join: GraphJoin,
     kernel: Kernel,
     made: str,
     moved: list[int | None],
@@ -74,14 +75,20 @@ def _kernel(
         calls=len(moved),
         language=kernel.language,
         graph=number,
-        operations=", ".join(kernel.origins),
-        lines=recording.payload(kernel.digest).count("\n"),
+        operations=", ".join(_operations(join, kernel)),
+        lines=join.recording.payload(kernel.digest).count("\n"),
         bytes=sum(each for each in moved if each is not None) if any(moved) else None,
         seconds=round(sum(seconds), 3) if seconds else None,
         registers=_most(native.registers for native in natives),
         spills=_most(native.spills for native in natives),
         shared=_most(native.shared for native in natives),
     )
+
+
+def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
+    """What a kernel computes; torch also lists what led to it, and only that may be known."""
+    computed = [name for node in kernel.nodes for name in join.computed.get(node, ())]
+    return dict.fromkeys(computed) or kernel.origins
 
 
 def _most(values: Any) -> int | None:

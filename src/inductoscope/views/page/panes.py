@@ -7,11 +7,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductoscope.model.codeless import why_codeless
 from inductoscope.model.counts import LIBRARY, generated, library_calls
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
 from inductoscope.model.loops import named_lines
+from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
 from inductoscope.views.report.graph_stages import node_text
@@ -133,9 +135,11 @@ class LinkedGraph:
             first = len(pane.lines) + 1
             text = self._join.text(kernel.digest)
             head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
-            pane.add(head, *_whole(kernel))
+            pane.add(head, _whole(kernel))
+            of_loops = {number for _, _, number in kernel.numbered}
             for number, line in enumerate(text.splitlines(), start=1):
-                pane.add(line, (kernel.digest, number), *_whole(kernel))
+                whole = () if number in of_loops else (_whole(kernel),)
+                pane.add(line, (kernel.digest, number), *whole)
             self.kernels.append((kernel, first, len(pane.lines)))
 
     def _fill_wrapper(self) -> None:
@@ -166,19 +170,23 @@ class LinkedGraph:
             "scheduler": [leaf.name for leaf in leaves],
             "fused": [leaf.name for leaf in leaves],
             "loop-body": [(owner, step.name) for owner, found in steps.items() for step in found],
-            "kernel": self._kernel_keys(kernels, steps),
+            "kernel": [
+                *self._kernel_keys(kernels, steps),
+                *(_whole(kernel) for kernel in kernels if _is_whole(kernel, leaves)),
+            ],
             "wrapper": [kernel.nodes for kernel in kernels],
         }
         leads: dict[str, Iterable[Any]] = {
             "scheduler": [leaf.name for leaf in led_to],
             "fused": [leaf.name for leaf in led_to],
-            "kernel": [key for kernel in others for key in _whole(kernel)],
+            "kernel": [_whole(kernel) for kernel in others if kernel.language == LIBRARY],
             "wrapper": [kernel.nodes for kernel in others],
         }
         return Operation(
             name=node.name,
             label=node.target,
             module=node.modules[-1].path if node.modules else "",
+            no_code=why_codeless(self._join, node),
             lines=self._lines_by_pane(keys),
             leads=self._lines_by_pane(leads),
         )
@@ -193,12 +201,11 @@ class LinkedGraph:
         return bool(self.panes["aot"].places.get(node.name))
 
     def _kernel_keys(self, kernels: list[Kernel], steps: Steps) -> list[Any]:
-        keys = [
+        return [
             (kernel.digest, number)
             for kernel in kernels
             for number in lines_of_steps(kernel, self._join.text(kernel.digest), steps)
         ]
-        return [*keys, *(key for kernel in kernels for key in _whole(kernel))]
 
     def _lines(self, name: str, keys: Iterable[Any]) -> tuple[LineNumber, ...]:
         places = self.panes[name].places
@@ -233,9 +240,15 @@ def kernel_id(kernel: Kernel) -> str:
     return f"{kernel.name} → {kernel.writes[0]}"
 
 
-def _whole(kernel: Kernel) -> list[tuple[str, ...]]:
-    """The key of a whole kernel: only a library call, which has no lines of code, has one."""
-    return [(kernel.name, *kernel.nodes)] if kernel.language == LIBRARY else []
+def _whole(kernel: Kernel) -> tuple[str, ...]:
+    """The key of all of a kernel that was not written for the lines of loop bodies."""
+    return (kernel.name, *kernel.nodes)
+
+
+def _is_whole(kernel: Kernel, leaves: list[ScheduledNode]) -> bool:
+    """Whether a kernel is a library call, or a template, for one of these nodes."""
+    is_template = any(leaf.name in kernel.nodes and not leaf.body for leaf in leaves)
+    return kernel.language == LIBRARY or is_template
 
 
 def _aot_graph(join: GraphJoin) -> FxGraph | None:

@@ -29,6 +29,7 @@ def operation_view(found: OperationTrace) -> View:
         "fused_group": [_group(item) for item in found.groups],
         "loop_body": [{"node": item.node, "lines": list(item.lines)} for item in found.loop_lines],
         "kernel": [_kernel(item) for item in found.kernels],
+        "no_code": found.no_code,
     }
 
 
@@ -113,7 +114,7 @@ def print_operation(printer: Printer, view: View, others: Sequence[str] = ()) ->
     _print_graph_levels(printer, view)
     _print_ir(printer, view["ir"])
     _print_scheduler(printer, view)
-    _print_loop_body(printer, view["loop_body"])
+    _print_loop_body(printer, view["loop_body"], view["no_code"])
     _print_kernels(printer, view["kernel"])
     printer.line()
 
@@ -197,12 +198,12 @@ def scheduler_text(node: View) -> str:
     return text + (f", used by {users}" if users else "")
 
 
-def _print_loop_body(printer: Printer, bodies: list[View]) -> None:
+def _print_loop_body(printer: Printer, bodies: list[View], no_code: str) -> None:
     for body in bodies:
         _level(printer, f"Loop body of {body['node']}")
         printer.code("\n".join(body["lines"]), indent=4)
     if not bodies:
-        _level(printer, "Loop body", "none: a library call, a template, or inlined")
+        _level(printer, "Loop body", no_code or "none: a library call, a template, or inlined")
 
 
 def _print_kernels(printer: Printer, kernels: list[View]) -> None:
