@@ -97,7 +97,7 @@ def test_a_recording_of_twenty_thousand_kernels_opens(browser: Any, tmp_path: Pa
     """The events of a recorded compile, 200 times with 100 kernels each, through the command."""
     once, page = stored("relu_add_sum"), tmp_path / "many.html"
     recording = multiply(once, tmp_path / "many", compiles=200, kernels=100)
-    answer = inductoscope("report", recording, "-o", page)
+    answer = inductoscope("report", recording, "-o", page, "--assembly", "0")
     assert answer.exit_code == 0, answer.stderr
     _visit_twenty_thousand(browser, page, "graph=199&kernel=cpp_fused_add_relu_sum_0_99")
 

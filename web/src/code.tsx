@@ -36,7 +36,8 @@ export function Code(properties: CodeProperties): JSX.Element {
     const editor = new EditorView({ state, parent: parent.current! });
     view.current = editor;
     drawn.current = marks;
-    const stop = whenIdle(() => addColours(editor, language));
+    // The text of all panes is painted first.
+    const stop = afterFrames(4, () => addColours(editor, language));
     return () => {
       stop();
       editor.destroy();
@@ -68,13 +69,6 @@ export function Code(properties: CodeProperties): JSX.Element {
       <div class="code" ref={parent} />
     </div>
   );
-}
-
-/** Soon, but after what is waiting to be drawn. */
-function whenIdle(act: () => void): () => void {
-  if (!window.requestIdleCallback) return afterFrames(4, act);
-  const asked = window.requestIdleCallback(act, { timeout: 500 });
-  return () => window.cancelIdleCallback(asked);
 }
 
 function afterFrames(frames: number, act: () => void): () => void {
