@@ -70,6 +70,14 @@ from torch._inductor.async_compile import AsyncCompile
 AsyncCompile.cpp_pybinding = lambda self, types, source: lambda *arguments: None
 x, y = torch.randn(37, 96), torch.randn(37, 96)
 i = torch.randint(0, 96, (37, 20))
+
+@torch.compile(dynamic=True)
+def without_code(x, y):
+    size = x.shape[0] * 2
+    sizes = torch.arange(size) + size
+    return torch.cond(x[0, 0] > 0, torch.sin, torch.cos, (x,)).T.clone().T, y[sizes % 7]
+
+without_code(x, y)
 """
 
 
@@ -179,14 +187,22 @@ def test_every_operation_has_lines_or_a_reason_to_have_none(
     backend: str, request: pytest.FixtureRequest
 ) -> None:
     recording = request.getfixturevalue(backend)
-    seen = set()
+    seen, reasons = set(), set()
     for one in trace(recording, lambda node: True):
         seen.add(one.node.operation)
+        reasons.add(one.no_code.partition(":")[0].partition(",")[0])
         called = any(each.kernel.language == "extern" for each in one.kernels)
         has_lines = any(each.lines for each in one.kernels)
         assert has_lines or called or one.no_code, (one.compile.function, one.node.name)
         assert not (has_lines and one.no_code), one.no_code
     assert seen >= {"cat", "eq", "where", "sub", "logical_and", "gather", "index_put"}
+    assert reasons >= {
+        "a number",
+        "a view",
+        "it runs another graph",
+        "one of the results of cond",
+        "worked out while compiling",
+    }
 
 
 @pytest.mark.parametrize("backend", ["on_cpu", "on_gpu"])

@@ -10,12 +10,19 @@ from inductoscope.model.join import GraphJoin, inputs_of
 from inductoscope.model.loops import steps_of
 from inductoscope.recording.values import members
 
+_RUN_GRAPHS = ("Conditional", "Switch", "WhileLoop", "InvokeSubgraph")
+
 
 def why_codeless(join: GraphJoin, node: FxNode) -> str:
     """What stands in place of an operation's code; empty where it has some, or nothing is known."""
     lowered = join.lowered.get(node.name)
-    if lowered is None or not join.after or join.leaves(node):
+    if lowered is None or not join.after:
         return ""
+    leaves = join.leaves(node)
+    if leaves:
+        runs_graph = any(made.get("class") in _RUN_GRAPHS for made in lowered.made)
+        is_run = runs_graph and not join.kernels(leaves)
+        return "it runs another graph, which has kernels of its own" if is_run else ""
     if node.target == "getitem":
         return f"one of the results of {inputs_of(node)[0]}" if inputs_of(node) else ""
     results = _results(lowered)
