@@ -1,6 +1,7 @@
 """What the C++ compiler can do for the processor is asked once, not in every private cache."""
 
 import os
+import platform
 import subprocess
 import sys
 from pathlib import Path
@@ -8,6 +9,11 @@ from pathlib import Path
 import pytest
 
 from inductoscope.capture import private_cache, vector_probes
+
+pytestmark = pytest.mark.skipif(
+    platform.machine() not in ("x86_64", "AMD64"),
+    reason="torch builds probes for this processor's instructions only on x86",
+)
 
 _ASKS = """
 import os
