@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from inductoscope.doctor.failure import ERROR, HANG, NAN, SIGNAL, WRONG, Failure
-from inductoscope.doctor.handover import Found, read_found, write_found
+from inductoscope.doctor.handover import Found, ReplacedPart, read_found, write_found
 from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     VARIABLE,
@@ -213,9 +213,10 @@ def test_what_hangs_is_named_with_the_function_that_does_not_return() -> None:
 
 def test_code_that_the_program_put_in_torchs_place_is_told() -> None:
     """The reproducer has torch's own again, so it cannot fail."""
-    own = "the decomposition of aten.gelu.default in use is bad (planted.py:7), not torch's"
+    own = ReplacedPart("decomposition", "aten.gelu.default", "bad (planted.py:7)")
     got = verdict_on(found(Failure(WRONG, VALUE, aspect="value"), replaced=[own]))
-    assert own in [item["what"] for item in got.evidence]
+    text = "the decomposition of aten.gelu.default in use is bad (planted.py:7), not torch's"
+    assert text in [item["what"] for item in got.evidence]
 
 
 def test_what_goes_wrong_without_inductor_too_is_not_inductors() -> None:
