@@ -140,7 +140,7 @@ def test_a_rule_finds_what_was_planted(
     ("words", "line"),
     [
         ("_cdist_forward has no lowering: eager's kernel takes", "torch.cdist"),
-        ("tiny between its kernels: allocations and Python take", "def tiny"),
+        ("tiny besides its kernel: allocations and Python take", "def tiny"),
         ("broken outside of its graphs; it breaks at", ".item()"),
     ],
 )

@@ -147,4 +147,4 @@ def test_a_program_without_enough_calls_gets_no_advice() -> None:
     page = io.StringIO()
     print_advice(Printer(page), view)
     assert "No compiled function is called." in page.getvalue()
-    assert "Nothing that helps was found" in page.getvalue()
+    assert "found" not in page.getvalue()  # Nothing was looked for.

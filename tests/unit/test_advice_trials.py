@@ -143,7 +143,7 @@ def test_what_torch_calls_unsafe_is_shown_and_never_run(monkeypatch: pytest.Monk
     page = io.StringIO()
     print_advice(Printer(page), advice_view(results, ["x"], "recording"))
     assert "not tried: x = 1" in page.getvalue()
-    assert "0 changes tried" in page.getvalue()
+    assert "No change was tried" in page.getvalue()
 
 
 def test_a_change_that_makes_eager_faster_too_counts_by_seconds(

@@ -245,7 +245,10 @@ def test_kernels_too_small_for_their_launch_cost_what_lies_between_them(tmp_path
     (cost,) = costs_of(known)
     assert cost.seconds == pytest.approx(0.06)
     assert "60% of a call" in cost.what
+    assert "between its kernels" in cost.what
     assert "most of its 3 kernels take 5 µs or less" in cost.what
+    alone = evidence(tmp_path / "one", kernels=tiny[:1], graphs=[with_gaps(6e-4)])
+    assert "its graph; its kernel takes 2 µs" in next(iter(costs_of(alone))).what
     (flip,) = wrapper_in_cpp(known)
     assert flip.settings == {"cpp_wrapper": True}
     assert flip.source == PLACE
@@ -264,7 +267,7 @@ def test_what_lies_between_kernels_is_named_for_what_it_is(
 ) -> None:
     gaps = [with_gaps(6e-4, device=device, how=how)]
     (cost,) = costs_of(evidence(tmp_path / "r", kernels=[kernel(2e-6, 1e-6)], graphs=gaps))
-    assert f"f between its kernels: {what} 60% of a call of its graph" in cost.what
+    assert f"f besides its kernel: {what} 60% of a call of its graph" in cost.what
 
 
 @pytest.mark.parametrize(

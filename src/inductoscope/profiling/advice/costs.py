@@ -111,12 +111,16 @@ def _gaps(evidence: RecordedEvidence) -> Iterator[Cost]:
         rows = [row for row in evidence.kernels if row.graph == graph.graph and row.calls]
         if graph.idle < _MUCH or not graph.calls or not rows:
             continue
-        usual = sorted(row.seconds.median for row in rows)[len(rows) // 2]
+        usual = f"{sorted(row.seconds.median for row in rows)[len(rows) // 2] * 1e6:.3g} µs"
+        kernels = f"most of its {len(rows)} kernels take {usual} or less"
+        where = "between its kernels"
+        if len(rows) == 1:
+            kernels, where = f"its kernel takes {usual}", "besides its kernel"
         yield Cost(
             graph.between.median * graph.calls,
-            f"{graph.function or graph.graph} between its kernels: "
+            f"{graph.function or graph.graph} {where}: "
             f"{what_is_between(graph.device, graph.how)} take {graph.idle:.0%} of a call of its "
-            f"graph; most of its {count_of(len(rows), 'kernel')} take {usual * 1e6:.3g} µs or less",
+            f"graph; {kernels}",
             graph.place,
             f"{count_of(graph.calls, 'call')} timed kernel by kernel",
         )

@@ -72,9 +72,11 @@ def print_advice(printer: Printer, view: Mapping[str, Any]) -> None:
         printer.line("; ".join(filter(None, (cost["source"], cost["how"]))), indent=2, style=FAINT)
     for number, trial in enumerate(view["advice"], start=1):
         _print_trial(printer, number, trial)
-    if not view["advice"]:
-        tried = count_of(sum(not t["warning"] for t in view["without_effect"]), "change")
-        printer.line(f"Nothing that helps was found; {tried} tried.")
+    tried = sum(not trial["warning"] for trial in view["without_effect"])
+    if not view["advice"] and tried:
+        printer.line(f"Nothing that helps was found; {count_of(tried, 'change')} tried.")
+    elif not view["advice"] and base is not None:
+        printer.line("No change was tried: nothing suggests one that torch calls safe.")
     for trial in view["without_effect"]:
         label = "not tried" if trial["warning"] else "no help"
         printer.line(f"{label}: {trial['change']}", style=FAINT)
