@@ -12,11 +12,13 @@ from pathlib import Path
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.instructions import FINDING, PROGRESS
 from inductoscope.doctor.location import Location
+from inductoscope.doctor.step_times import StepTime
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
 from inductoscope.profiling.compile_time.compile_cost import PartCost
 from inductoscope.profiling.compile_time.judging import Explosion
 from inductoscope.profiling.compile_time.running import MeasuredGrowth
 from inductoscope.recording.codec import decode, encode
+from inductoscope.vocabulary import stages
 
 
 @dataclass(frozen=True)
@@ -120,6 +122,14 @@ class Found:
     notes: list[str] = field(default_factory=list)
     slow: SlowCompileFound | None = None
     growth: MeasuredGrowth | None = None
+    times: list[StepTime] = field(default_factory=list)
+
+    @property
+    def is_located(self) -> bool:
+        """Whether it is known where it goes wrong: a stage, and what in it."""
+        at, stage = self.location, self.location.stage or self.failure.stage
+        named = at.operation or at.kernel or at.pass_name or self.failure.detail
+        return bool(stage and named) and stage != stages.INDUCTOR
 
 
 def write_found(found: Found, place: Path) -> None:

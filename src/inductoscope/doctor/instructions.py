@@ -57,6 +57,8 @@ class Instructions:
     investigate: bool = True
     # Look for workarounds too, once it is known what is wrong.
     with_workaround: bool = True
+    # Stop once it is known where it goes wrong: no reproducer, no workaround.
+    quick: bool = False
     # Whether compiled code draws its random numbers as eager does, so that both can be compared.
     random_as_eager: bool = True
     # Seconds without a sign of life that count as a hang.

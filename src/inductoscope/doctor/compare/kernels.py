@@ -54,6 +54,8 @@ class KernelWatch:
     on_kernel: Callable[[str], None] = lambda kernel: None
     # Called with the kernel and all buffers that it got or made.
     on_buffers: Callable[[str, dict[str, Any]], None] = lambda kernel, buffers: None
+    # Called with a graph and the buffers of each of its kernels, before it is first called.
+    on_graph: Callable[[WatchedGraph, dict[str, list[str]]], None] = lambda graph, buffers: None
     # Called at once for every buffer that is not what its node says.
     on_divergence: Callable[[KernelDivergence], None] = lambda found: None
     divergences: list[KernelDivergence] = field(default_factory=list)
@@ -143,9 +145,10 @@ class KernelWatch:
 
     def _reporting(self, path: str, graph: WatchedGraph) -> tuple[Any, dict[str, Any]]:
         """The code of a Python wrapper that reports what it does, and the functions it calls."""
-        code, mentions = python_wrappers.with_reports(path, graph.written)
-        reports = _GraphReports(self, graph, mentions)
-        return code, python_wrappers.names_for(reports)
+        wrapper = python_wrappers.with_reports(path, graph.written)
+        self.on_graph(graph, wrapper.buffers)
+        reports = _GraphReports(self, graph, wrapper.mentions)
+        return wrapper.code, python_wrappers.names_for(reports)
 
     def _change(self, module: Any, path: str, graph: WatchedGraph) -> None:
         code, names = self._reporting(path, graph)

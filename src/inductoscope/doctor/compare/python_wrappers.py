@@ -9,6 +9,7 @@ import ast
 import contextlib
 import types
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from inductoscope.doctor.compare.cpp_reports import Reports
@@ -18,16 +19,23 @@ from inductoscope.kernels.wrapper_code import is_run_by_wrapper, kernel_call
 _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductoscope_after"
 
 
-def with_reports(path: str, written: Sequence[str] = ()) -> tuple[types.CodeType, dict[str, int]]:
-    """The code of a wrapper that reports what it does, and how often it reports each buffer.
+@dataclass(frozen=True)
+class ReportingWrapper:
+    """A wrapper that reports what it does."""
 
-    Inputs that are `written` are reported like buffers.
-    """
+    code: types.CodeType
+    # How often it reports each buffer, and the buffers that each kernel gets or makes.
+    mentions: dict[str, int]
+    buffers: dict[str, list[str]]
+
+
+def with_reports(path: str, written: Sequence[str] = ()) -> ReportingWrapper:
+    """A wrapper, changed to report. Inputs that are `written` are reported like buffers."""
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     announce = _Announce(written)
     changed = ast.fix_missing_locations(announce.visit(tree))
-    return compile(changed, path, "exec"), announce.mentions
+    return ReportingWrapper(compile(changed, path, "exec"), announce.mentions, announce.buffers)
 
 
 def names_for(reports: Reports) -> dict[str, Any]:
@@ -72,6 +80,7 @@ class _Announce(ast.NodeTransformer):
     def __init__(self, written: Sequence[str]) -> None:
         # How often each buffer is reported.
         self.mentions: dict[str, int] = {}
+        self.buffers: dict[str, list[str]] = {}
         self._written = written
         self._last_kernel = ""
 
@@ -92,6 +101,7 @@ class _Announce(ast.NodeTransformer):
             kernel, buffers = _kernel_call(statement, self._written)
             if kernel:
                 self._last_kernel = kernel
+                self.buffers.setdefault(kernel, []).extend(buffers)
                 found += ast.parse(f"{_BEFORE}({kernel!r})").body
             found.append(statement)
             if buffers:

@@ -6,11 +6,11 @@ findings are written after every step, so that an interruption loses one step.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
-import traceback
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from inductoscope.doctor.failure import (
@@ -24,38 +24,41 @@ from inductoscope.doctor.failure import (
     advice_on_machine,
 )
 from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.inside.script_writing import ScriptSubject, write_script
+from inductoscope.doctor.inside.ways_to_show import ways_to_show
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
-from inductoscope.doctor.repro.failure_script import expected_output, script_text, title_of
-from inductoscope.doctor.repro.own_passes import own_passes_text
-from inductoscope.doctor.repro.replaced_functions import check_tuned_operators, replaced_parts_text
 from inductoscope.doctor.search.axes import AXES
-from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
+from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler
 from inductoscope.doctor.search.error_location import locate_error
-from inductoscope.doctor.search.first_wrong_kernel import guilty_in_program
-from inductoscope.doctor.search.forks import Forks, can_fork
-from inductoscope.doctor.search.memory_evidence import may_depend_on_memory, memory_evidence
-from inductoscope.doctor.search.needed_state import needed_state, repeatable
+from inductoscope.doctor.search.first_look import FirstLook, look_at, look_closely
+from inductoscope.doctor.search.first_wrong_kernel import (
+    guilty_in_program,
+    kernel_work,
+    wrong_kernel_in,
+)
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, can_fork
+from inductoscope.doctor.search.memory_evidence import (
+    MemoryEvidence,
+    sanitizer_evidence,
+)
 from inductoscope.doctor.search.oracle import Oracle
-from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
+from inductoscope.doctor.search.plain_compile import compiled_plainly, special_flow
 from inductoscope.doctor.search.replaced_parts import replaced_parts
 from inductoscope.doctor.search.shrink import SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
-from inductoscope.doctor.search.subgraph import record_values
 from inductoscope.doctor.search.suppressing_axes import find_suppressing_axes, relevant_axes
-from inductoscope.doctor.search.suspects import nodes_wrong_alone
 from inductoscope.doctor.search.wrong_result_location import (
     aten_operations,
     locate_wrong_result,
     source_lines,
 )
+from inductoscope.doctor.step_times import StepClock
 from inductoscope.doctor.workarounds.trials import try_workarounds
-from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
-from inductoscope.vocabulary.flows import PLAIN
 
 # How long a compile may take before it counts as a hang, and the shortest limit while candidates
 # are tried; both are longer if a native compiler or a kernel may be running.
@@ -67,14 +70,6 @@ _SHORT_HANG_SECONDS_GPU = 8.0
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 # How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
-
-
-@dataclass(frozen=True)
-class _Way:
-    """A candidate that may show the failure, and what to say while it is tried."""
-
-    text: str
-    candidate: Candidate
 
 
 class Investigation:
@@ -100,6 +95,8 @@ class Investigation:
         )
         self._stall = instructions.stall
         self._with_workaround = instructions.with_workaround
+        self._is_quick = instructions.quick
+        self._clock = StepClock("the program, and forks of it")
         self._oracle = Oracle(
             Forks(seconds=self._longest(), uses_gpu=bool(candidate.device)),
             Path(instructions.journal),
@@ -110,6 +107,9 @@ class Investigation:
         # How the program itself reaches Inductor, and its graph on that way.
         self._flow = found.flow = special_flow(candidate)
         self._own = replace(candidate, earlier=None)
+        # What the first look at a wrong result showed, and sets of nodes to try alone.
+        self._look: FirstLook | None = None
+        self._suspects: list[Sequence[str]] = []
 
     def run(self) -> None:
         """All steps."""
@@ -123,18 +123,39 @@ class Investigation:
         import_compiler()
         self._found.nodes_before = self._whole.size
         self._found.functions = list(self._failure.functions)
-        self._reproduce()
-        if not self._found.reproduces:
-            self._found.is_complete = True
-            return
-        self._name_kernel()
-        self._shrink(self._locate_roughly())
-        self._locate()
-        self._write_script()
-        self._find_suppressing_axes()
-        if self._with_workaround:
-            self._find_workarounds()
+        with self._step("showing it again, and locating it"):
+            self._reproduce()
+            if self._found.reproduces:
+                self._name_kernel()
+                self._locate_roughly()
+        if self._found.reproduces and not (self._is_quick and self._found.is_located):
+            self._shrink_and_prove()
         self._found.is_complete = True
+        self._save()
+
+    def _shrink_and_prove(self) -> None:
+        """From the place to the smallest graph, and what can be done with that."""
+        with self._step("cutting the graph down"):
+            self._shrink()
+        with self._step("locating it in the smallest graph"):
+            self._locate()
+        if self._is_quick:
+            return
+        with self._step("writing the reproducer"):
+            self._write_script()
+        with self._step("trying without single parts of the compiler"):
+            self._find_suppressing_axes()
+        if self._with_workaround:
+            with self._step("trying workarounds on the graph"):
+                self._find_workarounds()
+        with self._step("looking at memory"):
+            self._ask_sanitizer()
+
+    @contextlib.contextmanager
+    def _step(self, name: str) -> Iterator[None]:
+        with self._clock.step(name):
+            yield
+        self._found.times = self._clock.times
         self._save()
 
     def _longest(self) -> float:
@@ -169,9 +190,9 @@ class Investigation:
     def _reproduce(self) -> None:
         """The failure must show in a fork before the search starts."""
         again = None
-        for way in self._ways_to_show_it():
+        for way in ways_to_show(self._whole, self._flow, self._failure):
             self._say(way.text)
-            again = self._oracle.failure(way.candidate)
+            again = self._shown_by(way.candidate)
             self._found.reproduces = again is not None and _is_again(again, self._failure)
             if self._found.reproduces:
                 self._whole = way.candidate
@@ -204,21 +225,6 @@ class Investigation:
             kind = "kernel" if found.kernel else "operator"
             self._say(f"the guilty {kind} is {found.kernel or found.operation}: {found.text}")
 
-    def _ways_to_show_it(self) -> Iterator[_Way]:
-        """The candidate as it may fail alone, the cheapest to try first."""
-        alone = replace(self._whole, earlier=None)
-        if self._flow:
-            text = f"trying the same graph with {PLAIN[self._flow]} ({alone.size} nodes)"
-            yield _Way(text, compiled_plainly(alone))
-            yield _Way(f"reproducing it with {self._flow} in a fork", alone)
-        else:
-            yield _Way(f"reproducing it in a fork ({alone.size} nodes)", alone)
-        if self._whole.earlier is not None:
-            yield _Way("it may need an earlier call; trying with that call", self._whole)
-        if may_depend_on_memory(self._whole, self._failure):
-            text = "it may depend on what lies in memory; trying with NaN around every buffer"
-            yield _Way(text, replace(compiled_plainly(alone), guarded=True))
-
     def _said_alone(self, again: Failure | None) -> str:
         if again is not None:
             return again.text
@@ -226,41 +232,60 @@ class Investigation:
             return "it could not be tried"
         return self._oracle.eager_error or "it is right"
 
-    def _locate_roughly(self) -> list[Sequence[str]]:
-        """Suspected nodes in the whole graph, for a wrong result."""
+    def _shown_by(self, candidate: Candidate) -> Failure | None:
+        """What a candidate does; of a wrong result also where it is made."""
+        if self._failure.kind == SIGNAL and self._failure.stage == stages.RUNTIME:
+            return self._dies_in_kernel(candidate)
         if self._failure.kind not in (WRONG, NAN):
+            return self._oracle.failure(candidate)
+        self._look = look_at(candidate, self._failure.aspect, self._oracle, self._tell_place)
+        return self._look.failure
+
+    def _dies_in_kernel(self, candidate: Candidate) -> Failure | None:
+        """The kernel that kills the process, and whether an earlier one is to blame."""
+        answers = dict(self._oracle.as_known([candidate, kernel_work(candidate)]))
+        again, watched = answers[0], answers[1]
+        if isinstance(watched, ForkAnswer) and isinstance(again, Failure):
+            self._tell_place(again, wrong_kernel_in(watched).location)
+        return again if isinstance(again, Failure) else None
+
+    def _tell_place(self, again: Failure, location: Location) -> None:
+        """While something else is still looked for."""
+        if not _is_again(again, self._failure):
+            return
+        self._found.reproduces = True
+        self._location = self._found.location = self._found.in_whole_graph = location
+        self._save()
+
+    def _locate_roughly(self) -> None:
+        """Where it is made in the whole graph, and which nodes may be enough to show it."""
+        look = self._look
+        if look is None:
             names = [node.name for node in self._whole.operations]
-            suspects = [name for name in names if name == self._failure.detail]
-            return [tuple(suspects)] if suspects else []
-        self._say("comparing every pass, decomposition and kernel with eager")
-        self._location = locate_wrong_result(self._whole, self._oracle.forks, self._failure.aspect)
+            self._suspects += [[name] for name in names if name == self._failure.detail][:1]
+            self._suspects += [self._location.suspects] if self._location.suspects else []
+            return
+        self._location = look.location
+        if self._failure.aspect != look.aspect:
+            aspect = self._failure.aspect
+            self._location = locate_wrong_result(self._whole, self._oracle.forks, aspect)
         self._found.location = self._found.in_whole_graph = self._location
         self._save()
-        located = [self._location.suspects] if self._location.suspects else []
-        return [*self._wrong_alone(), *located]
+        if self._whole.counts:
+            # Many operations lay out results differently on their own; only the outputs count.
+            outputs = self._whole.module.graph.output_node()
+            self._suspects = [[node.name for node in outputs.all_input_nodes]]
+        self._suspects += [[name] for name in look.wrong_alone]
+        self._suspects += [self._location.suspects] if self._location.suspects else []
 
-    def _shrink(self, suspects: Sequence[Sequence[str]]) -> None:
+    def _shrink(self) -> None:
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
-        subject = Subject(self._whole, self._failure, suspects)
+        subject = Subject(self._whole, self._failure, self._suspects)
         for progress in shrink(subject, self._oracle, SHRINK_PASSES):
             self._keep(progress.candidate)
             if progress.text:
                 self._say(progress.text)
-
-    def _wrong_alone(self) -> list[list[str]]:
-        """Nodes that are wrong on their own."""
-        if self._whole.counts:
-            # Many operations lay out results differently on their own; only the outputs count.
-            outputs = self._whole.module.graph.output_node()
-            return [[node.name for node in outputs.all_input_nodes]]
-        if has_transforms(self._whole) or self._whole.earlier is not None:
-            return []
-        try:
-            return nodes_wrong_alone(record_values(self._whole), self._oracle)
-        except Exception:  # They are only a hint.
-            self._oracle.mistakes.append(traceback.format_exc()[-3000:])
-            return []
 
     def _keep(self, candidate: Candidate) -> Candidate:
         self._smallest = candidate
@@ -276,23 +301,11 @@ class Investigation:
         self._oracle.deadline = math.inf
         self._oracle.stage = ""
         short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
-        final = self._oracle.failure(self._smallest, label=" in full")
-        self._oracle.forks.seconds = short
-        if final is None or not final.is_same_as(self._failure):
-            # A slow candidate was mistaken for a hang, or it fails intermittently.
-            self._keep(with_exact_inputs(self._whole))
-        else:
-            self._found.failure = self._found.failure.updated_with(final)
-            self._failure = final
         if self._failure.kind in (WRONG, NAN):
-            self._say("locating it in the smallest graph")
-            smallest = locate_wrong_result(
-                self._smallest, self._oracle.forks, self._failure.aspect, closely=True
-            )
-            if smallest.is_known or smallest.operation:
-                self._location = smallest
+            self._locate_wrong_result()
         else:
-            self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
+            self._locate_failure(short)
+        self._oracle.forks.seconds = short
         if self._found.is_right_with_torch_compile and not self._location.is_known:
             how = _ONLY_IN_PACKAGE if self._location.kernel else ""
             self._location = replace(self._location, stage=stages.WRAPPER, how=how)
@@ -300,12 +313,35 @@ class Investigation:
         self._found.functions = list(self._failure.functions)
         named = [self._location.operation, *self._location.names]
         self._found.replaced = replaced_parts([*named, *self._found.operations])
-        self._look_at_memory()
         self._save()
 
-    def _look_at_memory(self) -> None:
+    def _locate_wrong_result(self) -> None:
+        self._say("locating it in the smallest graph")
+        close = look_closely(self._smallest, self._failure, self._oracle)
+        if not self._is_shown_by(close.failure):
+            close = look_closely(self._smallest, self._failure, self._oracle)
+        if close.location.is_known or close.location.operation:
+            self._location = close.location
+        self._take_evidence(close.memory)
+
+    def _locate_failure(self, seconds: float) -> None:
+        """Of an error, a crash or a hang."""
+        self._is_shown_by(self._oracle.failure(self._smallest, label=" in full"))
+        self._oracle.forks.seconds = seconds
+        self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
+
+    def _is_shown_by(self, final: Failure | None) -> bool:
+        """Whether the smallest graph, compiled in full, still shows it; otherwise take it back."""
+        if final is None or not final.is_same_as(self._failure):
+            # A slow candidate was mistaken for a hang, or it fails intermittently.
+            self._keep(with_exact_inputs(self._whole))
+            return False
+        self._found.failure = self._found.failure.updated_with(final)
+        self._failure = final
+        return True
+
+    def _take_evidence(self, evidence: MemoryEvidence) -> None:
         """Whether it reads what is not its own; the script then fails in such memory alone."""
-        evidence = memory_evidence(self._smallest, self._failure, self._oracle.forks, self._place)
         self._found.device_evidence = list(evidence.texts)
         if evidence.fault is None:
             return
@@ -315,41 +351,22 @@ class Investigation:
             return  # It may have another cause as well.
         self._found.memory_fault = evidence.fault.text
         kernel = evidence.fault.kernel or self._location.kernel
-        self._found.location = self._location = replace(self._location, kernel=kernel)
+        self._location = replace(self._location, kernel=kernel)
         self._smallest = guarded
 
-    def _write_script(self) -> None:
-        try:
-            if not all([*self._smallest.recipes, *self._smallest.earlier_recipes]):
-                raise ToolFailure("a script cannot hold an input of this size or type")
-            if self._location.stage == stages.AUTOTUNE:
-                check_tuned_operators(self._smallest.module)
-            passes = own_passes_text() if self._location.own_pass else ""
-            replaced, self._found.not_held = replaced_parts_text(self._found.replaced)
-            candidate = self._as_in_program(repeatable(self._smallest, self._oracle.forks))
-            title = title_of(self._failure, candidate.flow, self._found.operations)
-            self._found.script = script_text(
-                candidate,
-                self._failure,
-                title,
-                state=needed_state(candidate, self._failure, self._oracle),
-                own_passes="\n\n\n".join(filter(None, [passes, replaced])),
-            )
-        except ToolFailure as error:
-            self._found.no_script = str(error)
-        self._found.expected_output = expected_output(self._failure)
-        self._save()
+    def _ask_sanitizer(self) -> None:
+        """Last, since it takes longest and the proof does not need it."""
+        texts = sanitizer_evidence(self._smallest, self._failure, self._oracle.forks, self._place)
+        self._found.device_evidence += texts
 
-    def _as_in_program(self, smallest: Candidate) -> Candidate:
-        """The way that the program takes, if it fails there as well."""
-        way = special_flow(smallest)
-        self._found.shows_with_torch_compile = not way
-        if way == self._flow or smallest.guarded:
-            return smallest  # A script cannot fill the buffers of a C++ wrapper.
-        candidate = compiled_like(smallest, self._own)
-        self._say(f"trying the smallest graph with {self._flow}")
-        again = self._oracle.failure(candidate, label=" in full")
-        return candidate if again is not None and again.is_same_as(self._failure) else smallest
+    def _write_script(self) -> None:
+        write_script(
+            ScriptSubject(self._smallest, self._own, self._flow, self._failure, self._location),
+            self._found,
+            self._oracle,
+            self._say,
+        )
+        self._save()
 
     def _find_suppressing_axes(self) -> None:
         """Axes without which the failure disappears."""

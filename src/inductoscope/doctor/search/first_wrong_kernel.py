@@ -7,17 +7,22 @@ If none does, the kernel that does not return has read only right values.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from torch.fx import Node
+
+from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.watched_graphs import KernelDivergence
+from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, PipeWriter, Work
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (
     Retraced,
+    dynamo_names,
     in_custom_operators,
     location_at_kernel,
     location_of_answer,
@@ -53,7 +58,16 @@ class _Enough(Exception):
 
 def first_wrong_kernel(candidate: Candidate, forks: Forks) -> WrongKernel:
     """The first kernel whose result differs from eager, or which fails on right values."""
-    answer = forks.ask(lambda: _watched(candidate))
+    return wrong_kernel_in(forks.ask(kernel_work(candidate)))
+
+
+def kernel_work(candidate: Candidate) -> Work:
+    """Work for a fork that looks for it; `wrong_kernel_in` reads the answer."""
+    return lambda: _watched(candidate)
+
+
+def wrong_kernel_in(answer: ForkAnswer) -> WrongKernel:
+    """The kernel that a fork has found, or that it has died or hung in."""
     watched = decode(_Watched, answer.result) if answer.result else None
     if watched is not None and watched.location.kernel:
         return WrongKernel(watched.location, computes_wrong_numbers=True)
@@ -76,7 +90,16 @@ def _watched(candidate: Candidate) -> _Watched:
         found[0] = location_at_kernel(candidate, seen, divergence)
         raise _Enough  # What comes next may end this process, or lose it the GPU.
 
-    watch = KernelWatch(on_divergence=keep, on_kernel=returned.append)
+    def tell_nodes(graph: WatchedGraph, buffers: dict[str, list[str]]) -> None:
+        """The parent has to know them should this process die."""
+        found = {
+            kernel: seen.in_candidate(candidate, dynamo_names(_nodes_of(graph, names)))
+            for kernel, names in buffers.items()
+        }
+        if isinstance(SCOPE.writer, PipeWriter):
+            SCOPE.writer.note(kernels=found)
+
+    watch = KernelWatch(on_divergence=keep, on_kernel=returned.append, on_graph=tell_nodes)
     raised = ""
     with compiling(candidate), watch.watching():
         try:
@@ -92,7 +115,8 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     if not launched or answer.last_stage is not None:
         return Location()
     how = "the last kernel launched; no buffer that could be compared before it differs from eager"
-    place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how)
+    suspects = tuple(_nodes_told(answer).get(launched[-1], ()))
+    place = Location(stage=stages.RUNTIME, kernel=launched[-1], how=how, suspects=suspects)
     if answer.timed_out:
         return replace(place, text=f"kernel {launched[-1]} did not return")
     if answer.signal is not None:
@@ -101,3 +125,17 @@ def _that_fails(answer: ForkAnswer, watched: _Watched | None) -> Location:
     if watched is not None and watched.raised and watched.returned != launched[-1]:
         return replace(place, text=f"kernel {launched[-1]} raised {watched.raised}")
     return Location()
+
+
+def _nodes_of(graph: WatchedGraph, buffers: Sequence[str]) -> list[Node]:
+    """The nodes from which buffers are computed."""
+    names = {name for buffer in buffers for name in graph.origins.get(buffer, (None, ()))[1]}
+    return [node for node in graph.module.graph.nodes if node.name in names]
+
+
+def _nodes_told(answer: ForkAnswer) -> dict[str, list[str]]:
+    """The candidate's nodes that each kernel computes, as the fork told them."""
+    found: dict[str, list[str]] = {}
+    for note in answer.notes:
+        found.update(note.get("kernels") or {})
+    return found

@@ -14,7 +14,7 @@ from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.device_evidence import device_evidence
 from inductoscope.doctor.search.failure_signature import failure_of_signal
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
 from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.placement import is_for_gpu
 from inductoscope.doctor.search.sanitizers import run_sanitized
@@ -33,20 +33,41 @@ class MemoryEvidence:
     texts: tuple[str, ...] = ()
 
 
-def memory_evidence(
-    candidate: Candidate, failure: Failure, forks: Forks, place: Path
-) -> MemoryEvidence:
-    """Nothing where memory is not suspected, or nothing is found."""
-    if candidate.device and failure.kind in (WRONG, NAN):
-        answer = forks.ask(lambda: device_evidence(candidate))
+def memory_work(candidate: Candidate, failure: Failure) -> Work | None:
+    """Work for a fork that tells what memory has to do with a wrong result; `evidence_of` reads it.
+
+    None where memory is not suspected.
+    """
+    if failure.kind not in (WRONG, NAN):
+        return None
+    if candidate.device:
+        return lambda: device_evidence(candidate)
+    if is_for_gpu(candidate) or failure.aspect not in _OF_VALUES:
+        return None
+    return lambda: fault_of(candidate)
+
+
+def evidence_of(answer: ForkAnswer, candidate: Candidate) -> MemoryEvidence:
+    """What the fork found out."""
+    if candidate.device:
         return MemoryEvidence(texts=tuple(str(text) for text in answer.result or ()))
-    if is_for_gpu(candidate):
-        return MemoryEvidence()
-    if failure.kind in (WRONG, NAN) and failure.aspect in _OF_VALUES:
-        return of_changed_memory(candidate, forks)
-    if failure.kind == SIGNAL and failure.stage == stages.RUNTIME:
-        return MemoryEvidence(texts=_sanitized(candidate, forks, place))
-    return MemoryEvidence()
+    if answer.signal is not None:
+        text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
+        return MemoryEvidence(texts=(text,))
+    fault = decode(MemoryFault, answer.result) if answer.result else None
+    return MemoryEvidence(fault, () if fault is None else (fault.text,))
+
+
+def sanitizer_evidence(
+    candidate: Candidate, failure: Failure, forks: Forks, place: Path
+) -> tuple[str, ...]:
+    """What AddressSanitizer says of a kernel that kills its process; nothing about other failures.
+
+    It compiles the kernel once more, in a process that starts slowly: this takes longest of all.
+    """
+    if is_for_gpu(candidate) or failure.kind != SIGNAL or failure.stage != stages.RUNTIME:
+        return ()
+    return _sanitized(candidate, forks, place)
 
 
 def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
@@ -57,12 +78,7 @@ def may_depend_on_memory(candidate: Candidate, failure: Failure) -> bool:
 
 def of_changed_memory(candidate: Candidate, forks: Forks) -> MemoryEvidence:
     """Whether the result changes with what lies in memory, and which kernel reads that."""
-    answer = forks.ask(lambda: fault_of(candidate))
-    if answer.signal is not None:
-        text = f"with other bytes in and around its buffers, {failure_of_signal(answer).text}"
-        return MemoryEvidence(texts=(text,))
-    fault = decode(MemoryFault, answer.result) if answer.result else None
-    return MemoryEvidence(fault, () if fault is None else (fault.text,))
+    return evidence_of(forks.ask(lambda: fault_of(candidate)), candidate)
 
 
 def fault_of(candidate: Candidate) -> MemoryFault | None:

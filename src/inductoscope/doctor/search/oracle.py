@@ -249,29 +249,49 @@ class Oracle:
     def _tried(
         self, candidates: Sequence[Candidate], label: str
     ) -> Iterator[tuple[int, Failure | None]]:
-        fresh: list[tuple[int, str, Candidate]] = []
-        for number, candidate in enumerate(candidates):
-            key = digest(candidate) + label
-            if key in self._known:
-                yield number, self._known[key]
-            else:
-                fresh.append((number, key, candidate))
-        if time.monotonic() > self.deadline:
-            yield from ((number, None) for number, _, _ in fresh)
-            return
-        works = [self._work(candidate) for _, _, candidate in fresh]
-        for place, answer in self.forks.as_done(works):
-            number, key, candidate = fresh[place]
-            found = self._judged(candidate, answer)
-            if isinstance(answer.result, dict):
-                self.eager_error = str(answer.result.get("eager") or "")
-            if answer.error:
-                self.mistakes.append(
-                    answer.error
-                )  # A mistake of this tool, not an answer to remember.
-            else:
-                self._remember(key, found)
+        for number, found in self.as_known(candidates, label=label):
+            assert not isinstance(found, ForkAnswer)
             yield number, found
+
+    def as_known(
+        self, items: Sequence[Candidate | Work], *, label: str = ""
+    ) -> Iterator[tuple[int, Failure | ForkAnswer | None]]:
+        """Answers as they become known, each with its number, from forks side by side.
+
+        The answer to a candidate is its failure; that to any other work is the fork's own.
+        """
+        keys = {
+            number: digest(item) + label
+            for number, item in enumerate(items)
+            if isinstance(item, Candidate)
+        }
+        remembered = [number for number, key in keys.items() if key in self._known]
+        yield from ((number, self._known[keys[number]]) for number in remembered)
+        fresh = [number for number in range(len(items)) if number not in remembered]
+        if time.monotonic() > self.deadline:
+            yield from ((number, None) for number in fresh)
+            return
+        works = [self._work_on(items[number]) for number in fresh]
+        for place, answer in self.forks.as_done(works):
+            item = items[fresh[place]]
+            if isinstance(item, Candidate):
+                yield fresh[place], self._noted(keys[fresh[place]], item, answer)
+            else:
+                yield fresh[place], answer
+
+    def _work_on(self, item: Candidate | Work) -> Work:
+        return self._work(item) if isinstance(item, Candidate) else item
+
+    def _noted(self, key: str, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
+        """The failure of a candidate, remembered unless the tool itself made a mistake."""
+        found = self._judged(candidate, answer)
+        if isinstance(answer.result, dict):
+            self.eager_error = str(answer.result.get("eager") or "")
+        if answer.error:
+            self.mistakes.append(answer.error)
+        else:
+            self._remember(key, found)
+        return found
 
     def _work(self, candidate: Candidate) -> Work:
         """What a fork does with a candidate."""

@@ -18,6 +18,11 @@ def nodes_wrong_alone(recorded: RecordedGraph, oracle: Oracle) -> list[list[str]
     return [[name] for name in _wrong_among(recorded, recorded.names, oracle.failure)]
 
 
+def all_nodes_apart(recorded: RecordedGraph) -> Candidate | None:
+    """All nodes side by side, so that rounding in one cannot reach another."""
+    return subgraph(recorded, recorded.names, separate=True)
+
+
 def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
     """The operations around a wrong buffer that are wrong even on their own, in this process.
 
@@ -45,14 +50,15 @@ def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tup
 def _wrong_among(
     recorded: RecordedGraph, names: Sequence[str], fails: Callable[[Candidate], Failure | None]
 ) -> list[str]:
-    """The nodes among these that are wrong on their own.
-
-    One compile of all nodes side by side tells, because rounding in one cannot reach another.
-    """
+    """The nodes among these that are wrong on their own, from one compile of all of them."""
     apart = subgraph(recorded, names, separate=True)
-    if apart is None:
-        return []
-    found = fails(apart)
+    return [] if apart is None else nodes_with_wrong_outputs(recorded, apart, fails(apart))
+
+
+def nodes_with_wrong_outputs(
+    recorded: RecordedGraph, apart: Candidate, found: Failure | None
+) -> list[str]:
+    """The nodes whose outputs are wrong in a graph in which all nodes are apart."""
     if found is None or found.kind not in (WRONG, NAN):
         return []
     outputs = apart.module.graph.output_node().args[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import operator
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -51,18 +51,28 @@ TORCH_NAMES = {
 def locate_wrong_result(
     candidate: Candidate, forks: Forks, aspect: str, *, closely: bool = False
 ) -> Location:
-    """Find where a wrong result is made, in forks of this process.
+    """Find where a wrong result is made, in forks of this process."""
+    return first_place(forks.ask_all(places_to_look(candidate, aspect, closely=closely)))
 
-    `aspect` is what is wrong with it: its value, dtype, stride, sharing. `closely` also compiles
-    each operation of a wrong kernel on its own.
+
+def places_to_look(
+    candidate: Candidate, aspect: str, *, closely: bool = False
+) -> list[Callable[[], Location]]:
+    """Works for forks, which may run side by side; `first_place` reads their answers.
+
+    `aspect` is what is wrong with the result: its value, dtype, stride, sharing. `closely` also
+    compiles each operation of a wrong kernel on its own.
     """
-    works: list[Callable[[], Any]] = [
+    return [
         lambda: _in_compile(placed(candidate), aspect, closely),
         lambda: _in_decompositions(placed(candidate), aspect),
         lambda: _before_inductor(placed(candidate), aspect),
         lambda: in_custom_operators(placed(candidate)),
     ]
-    answers = forks.ask_all(works)
+
+
+def first_place(answers: Sequence[ForkAnswer]) -> Location:
+    """The first stage that is to blame, from the answers of all places to look."""
     compiled, decomposed, before, declared = map(location_of_answer, answers)
     if declared.is_known:
         return declared
@@ -71,7 +81,8 @@ def locate_wrong_result(
     if before.is_known:
         return before
     if decomposed.is_known:
-        return decomposed
+        # What the compile showed tells which nodes are involved.
+        return replace(decomposed, suspects=decomposed.suspects or compiled.suspects)
     return compiled
 
 

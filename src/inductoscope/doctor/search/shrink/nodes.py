@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.shrink.bypass import bypassed
+from inductoscope.doctor.search.shrink.shapes import all_resized
 from inductoscope.doctor.search.shrink.shrink_pass import (
     Batch,
     Proposals,
@@ -46,8 +47,15 @@ def _suspected(
         for names_of_suspects in subject.suspects
     ]
     suspects = [names for names in suspects if names and len(names) < len(recorded.names)]
-    found = yield [subgraph(recorded, names) for names in suspects]
-    return None if found is None else suspects[found]
+    parts = [subgraph(recorded, names) for names in suspects]
+    # Small shapes are tried along with it: where they show it too, a round of compiles is saved.
+    small = [None if part is None else all_resized(part, _SMALL) for part in parts]
+    pairs = zip(small, parts, strict=True)
+    found = yield [each for pair in pairs for each in pair]
+    return None if found is None else suspects[found // 2]
+
+
+_SMALL = 2
 
 
 PASS = ShrinkPass("nodes", "looking for the smallest part of {size} nodes", _measure, _propose)

@@ -1,0 +1,124 @@
+"""Looks at a wrong result: whether it shows again, where it is made, which nodes make it.
+
+These do not depend on each other, so they are looked for side by side. At the first look, the place
+is told as soon as it is known, because someone waits for it. Later, in the smallest graph, all is
+looked at closely, memory too.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from inductoscope.doctor.failure import Failure
+from inductoscope.doctor.location import Location
+from inductoscope.doctor.search.candidate import Candidate, has_transforms
+from inductoscope.doctor.search.forks import ForkAnswer, Work
+from inductoscope.doctor.search.memory_evidence import MemoryEvidence, evidence_of, memory_work
+from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.subgraph import RecordedGraph, record_values
+from inductoscope.doctor.search.suspects import all_nodes_apart, nodes_with_wrong_outputs
+from inductoscope.doctor.search.wrong_result_location import first_place, places_to_look
+
+_Answers = dict[int, "Failure | ForkAnswer | None"]
+
+
+@dataclass
+class FirstLook:
+    """What one batch of forks showed."""
+
+    aspect: str
+    # What the candidate itself did.
+    failure: Failure | None = None
+    location: Location = field(default_factory=Location)
+    # Nodes that are wrong on their own.
+    wrong_alone: list[str] = field(default_factory=list)
+
+
+def look_at(
+    candidate: Candidate,
+    aspect: str,
+    oracle: Oracle,
+    on_place: Callable[[Failure, Location], None],
+) -> FirstLook:
+    """Look at a candidate; `on_place` is told where its failure is made."""
+    found = FirstLook(aspect)
+    apart = _Apart.of(candidate, oracle)
+    # The instrumented compile takes longest, so it starts first.
+    compiled, *others = places_to_look(candidate, aspect)
+    items: list[Candidate | Work] = [compiled, candidate, *others]
+    items += [] if apart is None else [apart.candidate]
+    answers: _Answers = {}
+    for number, answer in oracle.as_known(items):
+        answers[number] = answer
+        if number > _LAST_PLACE and apart is not None:
+            found.wrong_alone = apart.wrong_nodes(answer)
+        elif answers.keys() >= {_ITSELF, *_PLACES}:
+            _note_place(found, answers)
+            if found.failure is None:
+                break  # The rest says nothing about a failure that does not show.
+            on_place(found.failure, found.location)
+    return found
+
+
+# Which item of a look is what.
+_ITSELF, _PLACES = 1, (0, 2, 3, 4)
+_LAST_PLACE = max(_PLACES)
+
+
+def _note_place(found: FirstLook | CloseLook, answers: _Answers) -> None:
+    itself = answers[_ITSELF]
+    found.failure = None if isinstance(itself, ForkAnswer) else itself
+    known = (answers[number] for number in _PLACES)
+    found.location = first_place([each for each in known if isinstance(each, ForkAnswer)])
+
+
+@dataclass
+class CloseLook:
+    """What a look at the smallest graph showed."""
+
+    failure: Failure | None = None
+    location: Location = field(default_factory=Location)
+    memory: MemoryEvidence = field(default_factory=MemoryEvidence)
+
+
+def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> CloseLook:
+    """Look at a small candidate, its kernels operation by operation, and at its memory."""
+    found = CloseLook()
+    compiled, *others = places_to_look(candidate, failure.aspect, closely=True)
+    memory = memory_work(candidate, failure)
+    items: list[Candidate | Work] = [compiled, candidate, *others]
+    items += [] if memory is None else [memory]
+    answers = dict(oracle.as_known(items, label=" in full"))
+    _note_place(found, answers)
+    of_memory = answers.get(_LAST_PLACE + 1)
+    if isinstance(of_memory, ForkAnswer):
+        found.memory = evidence_of(of_memory, candidate)
+    return found
+
+
+@dataclass(frozen=True)
+class _Apart:
+    """A graph in which all nodes of another one stand side by side."""
+
+    recorded: RecordedGraph
+    candidate: Candidate
+
+    @classmethod
+    def of(cls, candidate: Candidate, oracle: Oracle) -> _Apart | None:
+        """None where nodes cannot be taken apart, or an earlier call matters."""
+        if candidate.counts or has_transforms(candidate) or candidate.earlier is not None:
+            return None
+        try:
+            recorded = record_values(candidate)
+            apart = all_nodes_apart(recorded)
+        except Exception:  # They are only a hint.
+            oracle.mistakes.append(traceback.format_exc()[-3000:])
+            return None
+        return None if apart is None else cls(recorded, apart)
+
+    def wrong_nodes(self, answer: Failure | ForkAnswer | None) -> list[str]:
+        if isinstance(answer, ForkAnswer):
+            return []
+        return nodes_with_wrong_outputs(self.recorded, self.candidate, answer)
