@@ -89,7 +89,7 @@ def judge(case: Case, compiled: Outcome) -> EagerComparison:
     ]
     if not unlike:
         return replace(found, is_exact=_identical(case.eager, compiled))
-    if not _same_values(case.eager, case.again) and not _repeats_up_to_rounding(case):
+    if not same_values(case.eager, case.again) and not _repeats_up_to_rounding(case):
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
         return replace(found, explained=differences, reason=UNREPEATABLE)
     samples = (*case.perturbed, case.again)
@@ -108,7 +108,7 @@ def _repeats_up_to_rounding(case: Case) -> bool:
     Then they are the same in float64, as far as anyone could tell in a lower precision.
     """
     one, two = case.float64, case.float64_again
-    return one is not None and two is not None and _same_values(one, two)
+    return one is not None and two is not None and same_values(one, two)
 
 
 def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison:
@@ -152,7 +152,8 @@ def is_close(one: Any, two: Any) -> bool:
     return torch.allclose(two, one, rtol=relative, atol=absolute, equal_nan=True)
 
 
-def _same_values(one: Outcome, two: Outcome) -> bool:
+def same_values(one: Outcome, two: Outcome) -> bool:
+    """Whether all values of two results are close, without a look at why not."""
     pairs = zip(one.named_values(), two.named_values(), strict=True)
     return all(is_close(mine, other) for (_, mine), (_, other) in pairs)
 

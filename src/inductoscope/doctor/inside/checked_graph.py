@@ -32,6 +32,7 @@ from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.call_notes import CallNotes
 from inductoscope.doctor.inside.cuda_graphs import without_setting
+from inductoscope.doctor.inside.filled_memory import CallTrial, try_call
 from inductoscope.doctor.inside.room_for_checks import has_room_for_copies, is_traced
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.search.candidate import Candidate
@@ -87,8 +88,9 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _checking: list[bool] = field(default_factory=list)
-    # The call that is being checked, in main memory.
+    # The call that is being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
+    _trial: CallTrial = field(default_factory=CallTrial)
 
     def __post_init__(self) -> None:
         self._notes = CallNotes(self.compile_id)
@@ -183,8 +185,7 @@ class CheckedGraph:
 
     def _check_in_filled_memory(self, case: Case, arguments: tuple[Any, ...]) -> None:
         """What is right may be right only by chance."""
-        is_suspect = not self.backend and not self.outside and self.instructions.investigate
-        if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork_alone():
+        if self.calls > 1 or not self._trial.differs_in_filled_memory or self.compiled is None:
             return
         from inductoscope.doctor.inside.filled_memory import failure_in_filled_memory
 
@@ -192,6 +193,13 @@ class CheckedGraph:
         candidate, failure = failure_in_filled_memory(case, self.compiled, own)
         if failure is not None:
             self._found(failure, arguments, candidate)
+
+    def _try_in_fork(self, case: Case) -> CallTrial:
+        """The first call, in a fork: what kills that would kill the program."""
+        is_suspect = not self.backend and not self.outside and self.instructions.investigate
+        if self.calls > 1 or self.compiled is None or not is_suspect or not can_fork_alone():
+            return CallTrial()
+        return try_call(case, self.compiled)
 
     def _keep_in_main_memory(self, arguments: tuple[Any, ...]) -> None:
         """After some errors nothing on a GPU can be read any more."""
@@ -242,6 +250,9 @@ class CheckedGraph:
             self._notes.checked(self.calls, "eager-fails", f"{type(error).__name__}: {error}"[:500])
             return None, None
         assert self.compiled is not None
+        self._trial = self._try_in_fork(case)
+        if self._trial.death is not None:
+            return self._trial.death, None
         keeps_graph = self.instructions.keeps_graphs
         names = input_names(self.module)
         called = call_beside_eager(case, self.compiled, names, keeps_graph=keeps_graph)

@@ -1,28 +1,55 @@
-"""Reads past the end that do no harm by chance: a call is repeated with NaN around every buffer.
+"""A call in a fork, with NaN around every buffer, before the program makes it.
 
 What lies beside a buffer differs from process to process, so that a kernel which reads it may be
-right here and wrong without this tool. The compiled graph is called once more in a fork, nothing is
-compiled for that. Buffers of wrappers in C++ stay where they are; only their inputs are guarded.
+right here and wrong without this tool. A kernel that kills its process kills the fork, and the
+program is still there to be examined. Nothing is compiled for that. Buffers of wrappers in C++ stay
+where they are; only their inputs are guarded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
-from inductoscope.doctor.compare.bug_or_rounding import judge
+from inductoscope.doctor.compare.bug_or_rounding import judge, same_values
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.guarded_memory import GuardedMemory
 from inductoscope.doctor.compare.kept_wrappers import KEPT
-from inductoscope.doctor.compare.values import run
+from inductoscope.doctor.compare.values import Outcome, run
 from inductoscope.doctor.failure import WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.failure_signature import failure_of_comparison
+from inductoscope.doctor.search.failure_signature import failure_of_comparison, failure_of_signal
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.memory_evidence import of_changed_memory
 
 _SECONDS = 120.0
+# How long the trial of a call may take: it is skipped where eager itself takes long.
+_LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
+
+
+@dataclass(frozen=True)
+class CallTrial:
+    """What a call did in a fork, before the program itself makes it."""
+
+    # With other bytes in memory its values are not close to eager's, or it dies.
+    differs_in_filled_memory: bool = False
+    # The failure, if it kills its process with any bytes.
+    death: Failure | None = None
+
+
+def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
+    """Call the compiled graph in a fork, with other bytes in memory.
+
+    A call that takes long, or hangs, is left to the program itself.
+    """
+    forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
+    answer = forks.ask(lambda: not same_values(case.eager, _in_filled_memory(case, compiled)))
+    if answer.signal is None:
+        return CallTrial(answer.result is True)
+    plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=case.backward)))
+    # What dies of other bytes alone is judged like anything else that is wrong with them.
+    return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
 
 
 def failure_in_filled_memory(
@@ -30,7 +57,7 @@ def failure_in_filled_memory(
 ) -> tuple[Candidate, Failure | None]:
     """The graph in such memory, and its failure then, if it is proven to depend on that."""
     guarded = replace(candidate, guarded=True)
-    if not _is_wrong(case, compiled, candidate.inputs):
+    if not _is_wrong(case, compiled):
         return guarded, None
     # Compiled once more, and called with several bytes in memory.
     fault = of_changed_memory(candidate, Forks(workers=1, seconds=_SECONDS)).fault
@@ -39,15 +66,17 @@ def failure_in_filled_memory(
     return guarded, Failure(WRONG, fault.text, aspect="value", memory_was_filled=True)
 
 
-def _is_wrong(case: Case, compiled: Callable[..., Any], arguments: Sequence[Any]) -> bool:
+def _is_wrong(case: Case, compiled: Callable[..., Any]) -> bool:
     """Whether a call that is right becomes wrong, or dies, with other bytes in memory."""
-    modules = [wrapper.module for wrapper in KEPT.wrappers]
 
     def work() -> bool:
-        memory = GuardedMemory()
-        with memory.active_in(modules):
-            outcome = run(compiled, arguments, backward=case.backward, copy=memory.copies)
-        return failure_of_comparison(judge(case, outcome)) is not None
+        return failure_of_comparison(judge(case, _in_filled_memory(case, compiled))) is not None
 
     answer = Forks(workers=1, seconds=_SECONDS).ask(work)
     return answer.result is True or answer.signal is not None
+
+
+def _in_filled_memory(case: Case, compiled: Callable[..., Any]) -> Outcome:
+    memory = GuardedMemory()
+    with memory.active_in([wrapper.module for wrapper in KEPT.wrappers]):
+        return run(compiled, case.inputs, backward=case.backward, copy=memory.copies)
