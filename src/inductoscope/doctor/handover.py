@@ -148,6 +148,14 @@ def read_found(place: Path) -> Found | None:
         return None
 
 
+def bytes_of_finding(place: Path) -> bytes:
+    """The finding as it is written; nothing if there is none."""
+    try:
+        return (place / FINDING).read_bytes()
+    except OSError:
+        return b""
+
+
 def say(place: Path, text: str) -> None:
     """Tell whoever watches what is being done."""
     with contextlib.suppress(OSError), (place / PROGRESS).open("a", encoding="utf-8") as file:

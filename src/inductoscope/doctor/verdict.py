@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.doctor.failure import WrongValue
+from inductoscope.doctor.step_times import StepTime
 from inductoscope.model.checks import NotedDifference
 from inductoscope.model.fault_trail import FaultTrail
 from inductoscope.recording.codec import decode
@@ -84,6 +85,10 @@ class Verdict:
     partial: bool = False
     # Runs of the program, of candidates and of the reproducer.
     runs: int = 0
+    # Seconds from the start until each answer was known: kind, place, graph, proof, workaround.
+    known: dict[str, float] = field(default_factory=dict)
+    # Where the time went, by process and step.
+    time: list[StepTime] = field(default_factory=list)
 
     def add(self, what: str, where: str = "") -> None:
         """One more piece of evidence."""

@@ -58,6 +58,11 @@ if TYPE_CHECKING:
     metavar="N",
     help="Run the reproducer N times in fresh processes; every run must fail.",
 )
+@click.option(
+    "--quick",
+    is_flag=True,
+    help="Stop at the culprit: no reproducer, no proof, no workaround.",
+)
 @click.option("--no-workaround", is_flag=True, help="Find the cause, but try no workaround.")
 @click.option(
     "--sentinel",
@@ -93,6 +98,7 @@ def command(
     stall: float,
     time_limit: float,
     proofs: int,
+    quick: bool,
     no_workaround: bool,
     sentinel: bool,
     overhead: float,
@@ -148,9 +154,11 @@ def command(
         folder,
         calls,
         replace(limits, stops_after_calls=stop and not sentinel),
-        with_workaround=not no_workaround,
+        with_workaround=not (no_workaround or quick),
         proofs=proofs,
         kept=kept,
+        quick=quick,
+        hand_over=lambda verdict: _write_so_far(verdict, json_path),
     )
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
@@ -165,6 +173,14 @@ def command(
         except KeyboardInterrupt:
             verdict = doctor.interrupted()
     _hand_over(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
+
+
+def _write_so_far(verdict: Verdict, json_path: str | None) -> None:
+    """The file grows with what is known; what goes to standard output is written at the end."""
+    from inductoscope.views.report.terminal import replace_json
+
+    if json_path and json_path != "-":
+        replace_json(verdict.as_data(), json_path)
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:

@@ -5,21 +5,23 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from inductoscope.capture import private_cache
 from inductoscope.capture.tidying import remove_headers, tidy_examination
 from inductoscope.doctor.alarm import read_alarm
-from inductoscope.doctor.handover import Found, read_found
+from inductoscope.doctor.handover import Found, bytes_of_finding, read_found
 from inductoscope.doctor.instructions import (
+    FINDING,
     FOLDER,
     FUNCTION_SCRIPT,
     OWN_VARIABLES,
     Instructions,
 )
 from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
+from inductoscope.doctor.outside.answers import Answers
 from inductoscope.doctor.outside.common_verdicts import known_so_far
 from inductoscope.doctor.outside.hypotheses import verdict_of_first
 from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
@@ -31,6 +33,7 @@ from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.outside.stall_evidence import add_diagnosis
 from inductoscope.doctor.outside.trail import trail_or_nothing
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
+from inductoscope.doctor.step_times import StepClock
 from inductoscope.doctor.verdict import Verdict, keep_verdict
 from inductoscope.model.entities import Ending
 from inductoscope.vocabulary import verdicts as v
@@ -48,6 +51,10 @@ class Request:
     proofs: int = TIMES
     # The folder of a call that the sentinel kept, if that is what to examine.
     kept: Path | None = None
+    # Stop once the culprit is known.
+    quick: bool = False
+    # Gets the verdict so far whenever more is known.
+    hand_over: Callable[[Verdict], None] = lambda verdict: None
 
 
 class Doctor:
@@ -57,8 +64,8 @@ class Doctor:
         self._request = request
         self._say = say
         self._started = time.monotonic()
-        # What is investigated will be proven, in a process that has to load torch first.
-        listener = Listener(say, investigation_runs=lambda: self._proof.fresh.start())
+        self._is_over = False
+        listener = Listener(say, self._follow, is_over=lambda: self._is_over)
         self._runs = Runs(request.command, request.folder, request.limits, listener)
         self._proof = Proof(
             FreshProcesses(self._plain_environment(), self._runs.place, times=request.proofs),
@@ -66,7 +73,13 @@ class Doctor:
             say,
             times=request.proofs,
             with_workaround=request.with_workaround,
+            on_shown=self._tell,
         )
+        self._answers = Answers(say, self._hand_over_so_far, self._started)
+        # What was written of a finding when it was last read.
+        self._seen = b""
+        self._latest: Found | None = None
+        self._clock = StepClock("inductoscope, and all that it runs")
         # None until the program has been run once.
         self._case: ProgramCase | None = None
 
@@ -76,24 +89,59 @@ class Doctor:
             verdict = self._examine()
             verdict = self._finished(verdict, self._found)
         finally:
-            self._proof.fresh.close()
+            self._is_over = True
+            self._proof.close()
             remove_headers(self._request.folder)
         if not verdict.partial:
             tidy_examination(self._request.folder)
         return verdict
 
+    def _follow(self) -> None:
+        """While something is investigated: prove what is known of it, and tell that."""
+        if not self._request.quick:
+            # What is investigated will be proven, in a process that has to load torch first.
+            self._proof.fresh.start()
+        place = self._runs.looking_in / FOLDER
+        written = bytes_of_finding(place)
+        if written == self._seen:
+            return
+        self._seen, self._latest = written, read_found(place)
+        if self._latest is not None:
+            self._proof.begin(self._latest, self._runs, calls=self._request.calls)
+            self._tell()
+
+    def _tell_all(self) -> None:
+        """What was written last, before the program ended."""
+        if (self._runs.looking_in / FOLDER / FINDING).exists():
+            self._follow()
+
+    def _tell(self) -> None:
+        if self._latest is not None:
+            self._answers.take(self._latest, self._proof)
+
+    def _hand_over_so_far(self, verdict: Verdict) -> None:
+        verdict.recording, verdict.output = str(self._request.folder), self._runs.output
+        self._request.hand_over(verdict)
+
     def _examine(self) -> Verdict:
         request = self._request
-        instructions = Instructions(calls=request.calls, with_workaround=request.with_workaround)
+        instructions = Instructions(
+            calls=request.calls,
+            with_workaround=request.with_workaround,
+            quick=request.quick,
+        )
         if request.kept is not None:
             return self._examine_kept_call(request.kept, instructions)
-        first = self._runs.first(instructions)
+        with self._clock.step("the first run of the program, and what was found in it"):
+            first = self._runs.first(instructions)
+        self._tell_all()
         found = read_found(first.folder / FOLDER)
         if found is None and (first.folder / FOLDER / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
         case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
         self._case = case
-        verdict = verdict_of_first(case)
+        with self._clock.step("proof, workarounds and further runs"):
+            verdict = verdict_of_first(case)
         if case.found is None and verdict.verdict == v.NOT_INDUCTOR:
             self._proof.prove_function(verdict, first.folder / FOLDER)
         return verdict
@@ -166,6 +214,8 @@ class Doctor:
             note_copies(verdict, self._case)
         if found is not None and verdict.culprit.kernel:
             verdict.trail = trail_or_nothing(found, self._case_so_far())
+        verdict.known = dict(self._answers.known)
+        verdict.time = [*self._clock.times, *(found.times if found else [])]
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
         verdict.seconds = round(time.monotonic() - self._started, 1)

@@ -120,6 +120,8 @@ class Listener:
     say: Say
     # Called again and again while something that was found is investigated.
     investigation_runs: Callable[[], None] = _do_nothing
+    # Whether the examination is over, so that a run on another thread has to end.
+    is_over: Callable[[], bool] = lambda: False
 
 
 def run_program(
@@ -253,6 +255,8 @@ def _watch(
     while child.poll() is None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             child.wait(_TICK)
+        if listener.is_over():
+            return _Why.INTERRUPTED
         progress.pass_on()
         if _is_investigated(folder):
             listener.investigation_runs()

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from inductoscope.doctor.failure import SLOW
@@ -31,6 +31,11 @@ class Proof:
     with_workaround: bool = True
     verification: Verification | None = None
     workaround: Workaround | None = None
+    # Told when something was shown.
+    on_shown: Callable[[], None] = lambda: None
+    _beside: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(2))
+    _proving: Future[None] | None = None
+    _helping: Future[None] | None = None
 
     @property
     def script(self) -> Path:
@@ -42,19 +47,27 @@ class Proof:
         """Whether the reproducer failed every time."""
         return self.verification is not None and self.verification.is_verified
 
-    def prove_and_help(self, found: Found, runs: Runs, *, calls: int) -> None:
-        """Prove the reproducer and try workarounds in parallel: each mostly uses one core.
+    def begin(self, found: Found, runs: Runs, *, calls: int) -> None:
+        """Start on what can be proven and tried so far, while the investigation goes on.
 
-        `calls` are checked of each graph while a workaround is tried.
+        Called again and again; what was started before is not started twice. Each mostly uses one
+        core. `calls` are checked of each graph while a workaround is tried.
         """
-        with ThreadPoolExecutor(1) as beside:
-            proof = beside.submit(self.prove, found)
-            try:
-                self._help(found, runs, calls)
-                proof.result()
-            except BaseException:
-                self.fresh.close()  # Otherwise an interruption would wait for the processes.
-                raise
+        if self._proving is None and found.script:
+            self._proving = self._beside.submit(self.prove, found)
+        if self._helping is None and found.workarounds and self.with_workaround:
+            self._helping = self._beside.submit(self._help, found, runs, calls)
+
+    def prove_and_help(self, found: Found, runs: Runs, *, calls: int) -> None:
+        """Prove the reproducer and try workarounds, as far as that is not done yet."""
+        self.begin(found, runs, calls=calls)
+        for begun in filter(None, (self._helping, self._proving)):
+            begun.result()
+
+    def close(self) -> None:
+        """End what is under way; no more is started."""
+        self.fresh.close()
+        self._beside.shutdown(cancel_futures=True)
 
     def prove(self, found: Found) -> None:
         """Run the reproducer in fresh processes, if there is one."""
@@ -66,16 +79,16 @@ class Proof:
             self.script, found.expected_output, is_timed=found.failure.kind == SLOW
         )
         (self.place / "repro-output.txt").write_text(self.verification.output, "utf-8")
+        self.on_shown()
 
     def _help(self, found: Found, runs: Runs, calls: int) -> None:
         """Try the workarounds that helped the graph on the program itself, until one works."""
-        if not self.with_workaround:
-            return
         for tried in found.workarounds[:_MOST_WORKAROUNDS]:
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
             run = runs.again(instructions, f"trying on the program: {tried.text}")
             works = every_check_passed(run)
             self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)
+            self.on_shown()
             if works:
                 return
 

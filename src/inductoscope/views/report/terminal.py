@@ -7,6 +7,7 @@ the cursor or recolour the screen, are written out.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Mapping
 from dataclasses import is_dataclass
@@ -109,8 +110,7 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
     docs/schemas describes the output of every command. Its `schema` is raised when a key is renamed
     or removed, not when one is added.
     """
-    data = {"schema": SCHEMA, **view}
-    text = with_usual_names(json.dumps(data, indent=1, ensure_ascii=True, default=_plain) + "\n")
+    text = _as_text(view)
     if target == "-":
         sys.stdout.write(text)
         return
@@ -118,3 +118,19 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
         Path(target).write_text(text, "utf-8")
     except OSError as error:
         raise unwritable(target, error) from error
+
+
+def replace_json(view: Mapping[str, Any], target: str) -> None:
+    """Write a view that is not final: a reader sees the old file or the new one, and no error."""
+    path = Path(target)
+    unfinished = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        unfinished.write_text(_as_text(view), "utf-8")
+        unfinished.replace(path)
+    except OSError:  # The final one says what is wrong.
+        unfinished.unlink(missing_ok=True)
+
+
+def _as_text(view: Mapping[str, Any]) -> str:
+    data = {"schema": SCHEMA, **view}
+    return with_usual_names(json.dumps(data, indent=1, ensure_ascii=True, default=_plain) + "\n")

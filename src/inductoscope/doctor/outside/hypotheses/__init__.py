@@ -32,6 +32,7 @@ from inductoscope.doctor.outside.hypotheses import (
     package_from_elsewhere,
     package_not_compared,
     proven_failure,
+    quick_answer,
     refused_nan,
     rounding,
     slow_compile,
@@ -64,6 +65,7 @@ HYPOTHESES: tuple[Hypothesis, ...] = (
     # A failure was found inside the program.
     machine_cannot_compile.HYPOTHESIS,
     hangs_in_eager.HYPOTHESIS,
+    quick_answer.HYPOTHESIS,
     proven_failure.HYPOTHESIS,
     dies_in_eager.HYPOTHESIS,
     only_under_the_tool.HYPOTHESIS,
