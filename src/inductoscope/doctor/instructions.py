@@ -61,6 +61,8 @@ class Instructions:
     quick: bool = False
     # Whether compiled code draws its random numbers as eager does, so that both can be compared.
     random_as_eager: bool = True
+    # Whether large graphs, too, are compiled whole with Inductor's own random numbers.
+    random_in_whole_graphs: bool = False
     # Seconds without a sign of life that count as a hang.
     stall: float = 60.0
     # Whether a graph may be differentiated more than once, which has to be known when it is first.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +14,13 @@ from torch.fx import Graph, GraphModule, Interpreter, Node
 from torch.fx._lazy_graph_module import _use_lazy_graph_module
 
 from inductoscope.doctor.compare.rounding import SAMPLES, float64_mode, perturbed_rounding
-from inductoscope.doctor.compare.values import copy_values, same_generators, same_transforms
+from inductoscope.doctor.compare.values import (
+    copy_values,
+    generator_states,
+    same_generators,
+    same_transforms,
+    set_generator_states,
+)
 
 TORCH_NAMES = {
     "torch.fx._lazy_graph_module": ("_use_lazy_graph_module",),
@@ -95,35 +102,48 @@ def _size(size: Any) -> int:
 
 @dataclass
 class NodeValues:
-    """The value of every node of a graph: in eager, in float64 and with perturbed rounding."""
+    """The value of every node of a graph: in eager, in float64 and with perturbed rounding.
 
-    eager: dict[str, Any] = field(default_factory=dict)
-    float64: dict[str, Any] = field(default_factory=dict)
-    perturbed: list[dict[str, Any]] = field(default_factory=list)
+    The last two are computed when they are first asked for, which they are not where everything is
+    close to eager; with the random numbers of the time at which this was made. A way that fails
+    stays empty.
+    """
+
+    module: GraphModule
+    inputs: Sequence[Any]
+    # Values for attributes of the module that are not what the module has.
+    held: Mapping[str, Any] = field(default_factory=dict)
+    eager: dict[str, Any] = field(init=False)
+    _generators: list[torch.Tensor] = field(default_factory=generator_states)
+
+    def __post_init__(self) -> None:
+        self.eager = values_in_eager(self.module, self.inputs, self.held)
+
+    @cached_property
+    def float64(self) -> dict[str, Any]:
+        """Of each node that can be computed in float64."""
+        with contextlib.suppress(Exception):
+            wide = copy_values(self.inputs, dtype=torch.float64)
+            return self._values(wide, float64_mode())
+        return {}
+
+    @cached_property
+    def perturbed(self) -> list[dict[str, Any]]:
+        """Of several runs."""
+        found = []
+        for seed in range(SAMPLES):
+            with contextlib.suppress(Exception):
+                found.append(self._values(copy_values(self.inputs), perturbed_rounding(seed)))
+        return found
+
+    def _values(self, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:
+        with same_generators():
+            set_generator_states(self._generators)
+            return _all_values(self.module, inputs, mode, self.held)
 
     def samples(self, name: str) -> list[torch.Tensor]:
         """The values of a node in the runs with perturbed rounding."""
         return [run[name] for run in self.perturbed if isinstance(run.get(name), torch.Tensor)]
-
-
-def node_values(
-    module: GraphModule, inputs: Sequence[Any], held: Mapping[str, Any] = _NOTHING
-) -> NodeValues:
-    """Run the graph in all three ways; a way that fails stays empty.
-
-    `held` has values for attributes of the module that are not what the module has.
-    """
-    found = NodeValues()
-    found.eager = values_in_eager(module, inputs, held)
-    with contextlib.suppress(Exception):
-        wide = copy_values(inputs, dtype=torch.float64)
-        found.float64 = _all_values(module, wide, float64_mode(), held)
-    for seed in range(SAMPLES):
-        with contextlib.suppress(Exception):
-            found.perturbed.append(
-                _all_values(module, copy_values(inputs), perturbed_rounding(seed), held)
-            )
-    return found
 
 
 def values_in_eager(

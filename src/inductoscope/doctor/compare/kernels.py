@@ -17,7 +17,7 @@ import torch
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.compare import cpp_reports, cpp_wrappers, python_wrappers
-from inductoscope.doctor.compare.graphs import inputs_for, named_inputs, node_values
+from inductoscope.doctor.compare.graphs import NodeValues, inputs_for, named_inputs
 from inductoscope.doctor.compare.overwritten import LiveBuffers
 from inductoscope.doctor.compare.values import copy_values
 from inductoscope.doctor.compare.watched_graphs import (
@@ -177,7 +177,7 @@ class _GraphReports:
             inputs = inputs_for(graph.module, graph.inputs)
             held = {graph.constants.get(name, name): item for name, item in constants.items()}
             try:
-                graph.expected = node_values(graph.module, inputs, held)
+                graph.expected = NodeValues(graph.module, copy_values(inputs), held)
             except Exception:
                 graph.expected = None  # The graph cannot be interpreted.
 

@@ -164,7 +164,9 @@ class _PerturbedRounding(TorchDispatchMode):
         magnitude = self._magnitude(result)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
             magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
-        changed = value.double() + magnitude.nan_to_num(0.0, 0.0, 0.0) * self._random(value, 1.0)
+        # A change of a unit or two in the last place rounds in float32 as it would in float64.
+        change = magnitude.float().nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(value))
+        changed = value.float() + change
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
@@ -172,17 +174,16 @@ class _PerturbedRounding(TorchDispatchMode):
         eps = torch.finfo(result.value.dtype).eps
         is_sum = _name(result.func) in _SUMS
         steps = _terms(result.args, result.value) ** (1 / 3) if is_sum else 1.0
-        magnitude: torch.Tensor = result.value.abs().double() * eps
+        magnitude: torch.Tensor = result.value.abs().float() * eps
         if steps > 1.0:
             magnitude = magnitude.maximum(_size_of_sum(result) * eps * steps)
         return _at_least_tf32(magnitude, result)
 
-    def _random(self, like: torch.Tensor, scale: float) -> torch.Tensor:
+    def _random(self, like: torch.Tensor) -> torch.Tensor:
+        """Numbers between -1 and 1."""
         generator = self._on(like.device)
-        unit = torch.rand(
-            like.shape, generator=generator, dtype=torch.float64, device=generator.device
-        )
-        return ((unit * 2 - 1) * scale).to(like.device)
+        made = torch.empty(like.shape, dtype=torch.float32, device=generator.device)
+        return made.uniform_(-1.0, 1.0, generator=generator).to(like.device)
 
     def _on(self, device: torch.device) -> torch.Generator:
         """The generator of a device; the CPU's for a device that has none of its own."""
@@ -200,7 +201,7 @@ class _UsualRounding(_PerturbedRounding):
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
         value = result.value
-        magnitude: torch.Tensor = value.abs().double() * torch.finfo(value.dtype).eps
+        magnitude: torch.Tensor = value.abs().float() * torch.finfo(value.dtype).eps
         if _name(result.func) not in _SUMS:
             return magnitude
         eps = torch.finfo(torch.float32).eps

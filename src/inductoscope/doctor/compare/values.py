@@ -211,6 +211,21 @@ def same_generators() -> Iterator[None]:
         yield
 
 
+def generator_states() -> list[torch.Tensor]:
+    """The states of the default generators, of which a GPU has one too."""
+    states = [torch.get_rng_state()]
+    if torch.cuda.is_initialized():
+        states += torch.cuda.get_rng_state_all()
+    return states
+
+
+def set_generator_states(states: Sequence[torch.Tensor]) -> None:
+    """Set the default generators to what `generator_states` returned."""
+    torch.set_rng_state(states[0])
+    if states[1:]:
+        torch.cuda.set_rng_state_all(list(states[1:]))
+
+
 @contextlib.contextmanager
 def same_transforms() -> Iterator[None]:
     """Leaves the transforms (vmap, grad) that are active now, whatever happens inside.

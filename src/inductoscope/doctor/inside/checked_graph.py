@@ -185,7 +185,7 @@ class CheckedGraph:
 
     def _check_in_filled_memory(self, case: Case, arguments: tuple[Any, ...]) -> None:
         """What is right may be right only by chance."""
-        if self.calls > 1 or not self._trial.differs_in_filled_memory or self.compiled is None:
+        if self.calls > 1 or not self._trial.may_differ_in_filled_memory or self.compiled is None:
             return
         from inductoscope.doctor.inside.filled_memory import failure_in_filled_memory
 
@@ -217,7 +217,9 @@ class CheckedGraph:
             failure_with_inductor_random_numbers,
         )
 
-        candidate, failure = failure_with_inductor_random_numbers(self._candidate(arguments))
+        candidate, failure = failure_with_inductor_random_numbers(
+            self._candidate(arguments), always_whole=self.instructions.random_in_whole_graphs
+        )
         if failure is not None:
             self._found(failure, arguments, candidate)
 

@@ -32,8 +32,8 @@ _LEAST_SECONDS, _TIMES_EAGER = 5.0, 20.0
 class CallTrial:
     """What a call did in a fork, before the program itself makes it."""
 
-    # With other bytes in memory its values are not close to eager's, or it dies.
-    differs_in_filled_memory: bool = False
+    # With other bytes in memory its values may not be close to eager's, or it dies.
+    may_differ_in_filled_memory: bool = False
     # The failure, if it kills its process with any bytes.
     death: Failure | None = None
 
@@ -41,15 +41,22 @@ class CallTrial:
 def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     """Call the compiled graph in a fork, with other bytes in memory.
 
-    A call that takes long, or hangs, is left to the program itself.
+    A call that takes long, or hangs, is left to the program itself. So is the backward pass, which
+    would have to be compiled for that.
     """
+    forward = Case(case.function, case.inputs)
     forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
-    answer = forks.ask(lambda: not same_values(case.eager, _in_filled_memory(case, compiled)))
+    answer = forks.ask(lambda: _differs_in_filled_memory(forward, compiled))
     if answer.signal is None:
-        return CallTrial(answer.result is True)
-    plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=case.backward)))
+        # Of a backward pass nothing is known yet.
+        return CallTrial(answer.result is True or case.backward)
+    plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
     # What dies of other bytes alone is judged like anything else that is wrong with them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
+
+
+def _differs_in_filled_memory(case: Case, compiled: Callable[..., Any]) -> bool:
+    return not same_values(case.eager, _in_filled_memory(case, compiled))
 
 
 def failure_in_filled_memory(

@@ -3,16 +3,21 @@
 When it applies: The program fails without the tool, which makes compiled code draw random numbers
 as eager does, and not with it; and its graphs draw random numbers.
 
-What it runs: The program without checks, with Inductor's own random numbers and with eager's.
+What it runs: The program with every graph compiled with Inductor's own random numbers, too; then
+without checks, with Inductor's random numbers and with eager's.
 
-What it concludes: Not a bug, if it fails with Inductor's and not with eager's.
+What it concludes: What is wrong with such a graph, if something is. Not a bug, if the program fails
+with Inductor's numbers and not with eager's.
 
 How sure: Proven by two runs that differ in nothing else.
 """
 
 from __future__ import annotations
 
-from inductoscope.doctor.instructions import Instructions
+from dataclasses import replace
+
+from inductoscope.doctor.handover import read_found
+from inductoscope.doctor.instructions import FOLDER, Instructions
 from inductoscope.doctor.outside.common_verdicts import other_random_numbers
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
@@ -24,6 +29,22 @@ def _applies(case: ProgramCase) -> bool:
 
 
 def _examine(case: ProgramCase) -> Verdict | None:
+    return _in_whole_graphs(case) or _in_the_program(case)
+
+
+def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
+    """What the first run looked for in a large graph's single nodes may need the whole of it."""
+    instructions = replace(case.instructions, random_in_whole_graphs=True)
+    again = case.runs.again(instructions, "compiling every graph with Inductor's random numbers")
+    found = read_found(again.folder / FOLDER)
+    if found is None:
+        return None
+    case.found = found
+    case.proof.prove_and_help(found, case.runs, calls=case.instructions.calls)
+    return case.proof.verdict_on(found) if case.proof.is_verified else None
+
+
+def _in_the_program(case: ProgramCase) -> Verdict | None:
     run = case.runs.again(
         Instructions(calls=0, investigate=False, random_as_eager=False),
         "running the program with random numbers as Inductor draws them",
