@@ -77,7 +77,7 @@ def test_rounding_upstream_of_the_mean_of_one_number_is_rounding() -> None:
     def eager(x: torch.Tensor) -> torch.Tensor:
         return x.sum().mean()
 
-    assert len(Case(eager, [x]).perturbed) == 3
+    assert len(Case(eager, [x]).perturbed()) == 3
     assert judged(eager, lambda x: x.flip(0).cumsum(0)[-1].mean(), x).is_right
 
 

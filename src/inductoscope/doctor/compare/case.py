@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -47,10 +48,19 @@ class Case:
         except Exception:
             return None
 
+    def perturbed(self, count: int = SAMPLES) -> list[Outcome]:
+        """Eager with perturbed rounding, several times; each is computed once."""
+        missing = max(0, count - len(self._perturbed))
+        self._perturbed.extend(itertools.islice(self._more_perturbed, missing))
+        return self._perturbed[:count]
+
     @cached_property
-    def perturbed(self) -> tuple[Outcome, ...]:
-        """Eager with perturbed rounding, several times."""
-        return tuple(self._with(self._modes))
+    def _perturbed(self) -> list[Outcome]:
+        return []
+
+    @cached_property
+    def _more_perturbed(self) -> Iterator[Outcome]:
+        return self._with(self._modes)
 
     def perturbed_further(self) -> Iterator[Outcome]:
         """More of them, each computed when it is asked for."""
@@ -72,4 +82,4 @@ class Case:
     @property
     def reads_unwritten_memory(self) -> bool:
         """Whether the function allocates memory without initialising it."""
-        return bool(self.perturbed) and self._modes[0].has_filled
+        return bool(self.perturbed(1)) and self._modes[0].has_filled

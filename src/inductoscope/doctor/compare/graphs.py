@@ -128,22 +128,23 @@ class NodeValues:
         return {}
 
     @cached_property
-    def perturbed(self) -> list[dict[str, Any]]:
-        """Of several runs."""
-        found = []
-        for seed in range(SAMPLES):
-            with contextlib.suppress(Exception):
-                found.append(self._values(copy_values(self.inputs), perturbed_rounding(seed)))
-        return found
+    def _perturbed(self) -> list[dict[str, Any]]:
+        return []
 
     def _values(self, inputs: Sequence[Any], mode: Any) -> dict[str, Any]:
         with same_generators():
             set_generator_states(self._generators)
             return _all_values(self.module, inputs, mode, self.held)
 
-    def samples(self, name: str) -> list[torch.Tensor]:
-        """The values of a node in the runs with perturbed rounding."""
-        return [run[name] for run in self.perturbed if isinstance(run.get(name), torch.Tensor)]
+    def samples(self, name: str, count: int = SAMPLES) -> list[torch.Tensor]:
+        """The values of a node in runs with perturbed rounding, of which each is made once."""
+        for seed in range(len(self._perturbed), count):
+            self._perturbed.append({})
+            with contextlib.suppress(Exception):
+                mode = perturbed_rounding(seed)
+                self._perturbed[seed] = self._values(copy_values(self.inputs), mode)
+        every = (run.get(name) for run in self._perturbed[:count])
+        return [value for value in every if isinstance(value, torch.Tensor)]
 
 
 def values_in_eager(
