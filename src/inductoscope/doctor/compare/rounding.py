@@ -163,10 +163,10 @@ class _PerturbedRounding(TorchDispatchMode):
             return value
         magnitude = self._magnitude(result)
         if isinstance(exact, torch.Tensor) and exact.shape == value.shape:
-            magnitude = magnitude.masked_fill(exact.double() == value.double(), 0.0)
+            magnitude.masked_fill_(exact == value, 0.0)
         # A change of a unit or two in the last place rounds in float32 as it would in float64.
         change = magnitude.float().nan_to_num_(0.0, 0.0, 0.0).mul_(self._random(value))
-        changed = value.float() + change
+        changed = change.add_(value)
         return changed.to(value.dtype).as_strided(value.size(), value.stride())
 
     def _magnitude(self, result: _Result) -> torch.Tensor:
