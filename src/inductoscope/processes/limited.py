@@ -214,20 +214,8 @@ def start_group(
     stdin: int | IO[bytes],
     stdout: int | IO[bytes],
     folder: Path | None = None,
-    niceness: int | None = None,
 ) -> subprocess.Popen[bytes]:
-    """Start a child that leads a process group and dies with this process; it has no limits.
-
-    With a niceness it stays in this session: systems that share the processor among sessions would
-    give it as much as anything else.
-    """
-
-    def prepare() -> None:
-        die_with_parent()
-        if niceness is not None:
-            os.setpgid(0, 0)
-            os.nice(niceness)
-
+    """Start a child that leads a process group and dies with this process; it has no limits."""
     return subprocess.Popen(
         command,
         env=dict(environment),
@@ -235,6 +223,6 @@ def start_group(
         stdin=stdin,
         stdout=stdout,
         stderr=subprocess.STDOUT,
-        start_new_session=niceness is None,
-        preexec_fn=prepare,
+        start_new_session=True,
+        preexec_fn=die_with_parent,
     )

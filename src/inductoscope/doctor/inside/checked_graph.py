@@ -27,6 +27,7 @@ from inductoscope.doctor.compare.bug_or_rounding import (
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
 from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
+from inductoscope.doctor.compare.kept_wrappers import KEPT
 from inductoscope.doctor.compare.values import copy_values, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
@@ -126,6 +127,7 @@ class CheckedGraph:
             SCOPE.guard(self._check, arguments)
         finally:
             self._checking.pop()
+            KEPT.let_go()
 
     def _check(self, arguments: tuple[Any, ...]) -> None:
         if self.calls == 0 and not self.flow:
@@ -371,6 +373,7 @@ class CheckedGraph:
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
             other_size=other_size,
         )
+        KEPT.called = self.compiled
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
         investigate_and_stop(candidate, failure, found, self.place, self.instructions)

@@ -12,22 +12,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.doctor.compare.kept_wrappers import KEPT
-from inductoscope.doctor.compare.kernels import KernelWatch
-from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.failure import NAN, WRONG, Failure
 from inductoscope.doctor.handover import say
 from inductoscope.doctor.inside.program_copy import program_copy
-from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate, has_transforms
 from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.own_kernels import first_wrong_own_kernel
 from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.doctor.search.suspects import nodes_wrong_alone
-from inductoscope.doctor.search.wrong_result_location import (
-    location_of_answer,
-    names_in_first_graph,
-)
+from inductoscope.doctor.search.wrong_result_location import location_of_answer
 from inductoscope.errors import ToolFailure
 
 _SECONDS = 120.0
@@ -52,29 +46,12 @@ def wrong_kernel(
     """The first wrong kernel of a graph whose results differ from eager's within rounding."""
     say(place, "differences within rounding; comparing every kernel with eager")
     forks = Forks(seconds=_SECONDS)
-    location = location_of_answer(forks.ask(lambda: _in_own_kernels(candidate, compiled)))
+    location = location_of_answer(forks.ask(lambda: first_wrong_own_kernel(candidate, compiled)))
     if not location.kernel:
         return None
     names, failure = _wrong_nodes(candidate, location.suspects, place)
     part = subgraph(record_values(candidate), names) if failure is not None else None
     return HiddenFault(location.kernel, location.text, part, failure)
-
-
-def _in_own_kernels(candidate: Candidate, compiled: Callable[..., Any]) -> Location:
-    """The first kernel that differs, while the program's compiled graph is called once more."""
-    watch = KernelWatch()
-    with watch.watching_loaded(KEPT.wrappers):
-        run(compiled, candidate.inputs, backward=candidate.backward)
-    if not watch.divergences:
-        return Location()
-    found = watch.divergences[0]
-    nodes = [node for node in found.graph.module.graph.nodes if node.name in found.origins]
-    known = {node.name for node in candidate.operations}
-    return Location(
-        kernel=found.kernel,
-        text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
-        suspects=tuple(sorted(known & names_in_first_graph(nodes))),
-    )
 
 
 def _wrong_nodes(

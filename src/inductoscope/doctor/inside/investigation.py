@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -68,6 +69,7 @@ _SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
 _SHORT_HANG_SECONDS_GPU = 8.0
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
+_NICENESS = 5
 # How long to shrink the graph; a candidate that hangs costs its time limit.
 _SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
 
@@ -143,6 +145,8 @@ class Investigation:
             return
         with self._step("writing the reproducer"):
             self._write_script()
+        # The proof runs now, and goes first; this process is not needed for anything else.
+        os.nice(_NICENESS)
         with self._step("trying without single parts of the compiler"):
             self._find_suppressing_axes()
         if self._with_workaround:

@@ -98,17 +98,19 @@ class Doctor:
 
     def _follow(self) -> None:
         """While something is investigated: prove what is known of it, and tell that."""
-        if not self._request.quick:
-            # What is investigated will be proven, in a process that has to load torch first.
-            self._proof.fresh.start()
         place = self._runs.looking_in / FOLDER
         written = bytes_of_finding(place)
         if written == self._seen:
             return
         self._seen, self._latest = written, read_found(place)
-        if self._latest is not None:
-            self._proof.begin(self._latest, self._runs, calls=self._request.calls)
-            self._tell()
+        if self._latest is None:
+            return
+        if self._latest.is_located and not self._request.quick:
+            # It will be proven, in a process that has to load torch first. Not before the place is
+            # known, which someone waits for.
+            self._proof.fresh.start()
+        self._proof.begin(self._latest, self._runs, calls=self._request.calls)
+        self._tell()
 
     def _tell_all(self) -> None:
         """What was written last, before the program ended."""

@@ -24,8 +24,6 @@ _SERVER = str(Path(__file__).with_name("script_server.py"))
 _SECONDS_TO_LOAD = 300.0
 # How long the server has to end the runs that are under way.
 _GRACE = 1.0
-# The program that it waits for comes first.
-_NICENESS = 10
 
 # Exit code and output; None for a run that did not end in time.
 _Run = tuple[int | None, str]
@@ -64,7 +62,7 @@ class FreshProcesses:
     def start(self) -> None:
         """Have torch loaded for the runs to come, unless that was begun already."""
         if not self._children:
-            self._start(_SERVER, _NICENESS, stdin=subprocess.PIPE)
+            self._start(_SERVER, stdin=subprocess.PIPE)
 
     def verify(
         self,
@@ -112,14 +110,12 @@ class FreshProcesses:
             return list(pool.map(lambda _: self._loading(script, seconds), range(self._times)))
 
     def _loading(self, script: Path, seconds: float) -> _Run:
-        return self._finish(self._start(str(script), _NICENESS), seconds)
+        return self._finish(self._start(str(script)), seconds)
 
     def _alone(self, script: Path, seconds: float) -> _Run:
-        return self._finish(self._start(str(script), niceness=0), seconds)
+        return self._finish(self._start(str(script)), seconds)
 
-    def _start(
-        self, script: str, niceness: int, stdin: int = subprocess.DEVNULL
-    ) -> subprocess.Popen[bytes]:
+    def _start(self, script: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         if self._is_closed:
             raise ToolFailure("The reproducer was not run to the end: the examination was over.")
         child = start_group(
@@ -128,7 +124,6 @@ class FreshProcesses:
             folder=self._folder,
             stdin=stdin,
             stdout=subprocess.PIPE,
-            niceness=niceness,
         )
         self._children.append(child)
         return child

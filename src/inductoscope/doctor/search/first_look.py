@@ -8,7 +8,7 @@ looked at closely, memory too.
 from __future__ import annotations
 
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from inductoscope.doctor.failure import Failure
@@ -17,11 +17,21 @@ from inductoscope.doctor.search.candidate import Candidate, has_transforms
 from inductoscope.doctor.search.forks import ForkAnswer, Work
 from inductoscope.doctor.search.memory_evidence import MemoryEvidence, evidence_of, memory_work
 from inductoscope.doctor.search.oracle import Oracle
+from inductoscope.doctor.search.own_kernels import work_on_own_kernels
 from inductoscope.doctor.search.subgraph import RecordedGraph, record_values
 from inductoscope.doctor.search.suspects import all_nodes_apart, nodes_with_wrong_outputs
-from inductoscope.doctor.search.wrong_result_location import first_place, places_to_look
+from inductoscope.doctor.search.wrong_result_location import (
+    first_place,
+    location_of_answer,
+    places_to_look,
+)
 
-_Answers = dict[int, "Failure | ForkAnswer | None"]
+# What is looked at, by name, and what was seen.
+_Items = dict[str, "Candidate | Work"]
+_Answers = dict[str, "Failure | ForkAnswer | None"]
+
+_ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
+_PLACES = ("compile", "decompositions", "before Inductor", "custom operators")
 
 
 @dataclass
@@ -42,35 +52,61 @@ def look_at(
     oracle: Oracle,
     on_place: Callable[[Failure, Location], None],
 ) -> FirstLook:
-    """Look at a candidate; `on_place` is told where its failure is made."""
+    """Look at a candidate; `on_place` is told where its failure is made, as soon as that is known.
+
+    A kernel of the program that computes wrong numbers is known first, since nothing has to be
+    compiled for that; whether something before it is wrong too takes an instrumented compile.
+    """
     found = FirstLook(aspect)
     apart = _Apart.of(candidate, oracle)
-    # The instrumented compile takes longest, so it starts first.
-    compiled, *others = places_to_look(candidate, aspect)
-    items: list[Candidate | Work] = [compiled, candidate, *others]
-    items += [] if apart is None else [apart.candidate]
+    items: _Items = {_ITSELF: candidate, **_places(candidate, aspect)}
+    own = work_on_own_kernels(candidate)
+    if own is not None and aspect in _OF_VALUES:
+        items = {_OWN_KERNELS: own, **items}
+    if apart is not None:
+        items[_NODES_APART] = apart.candidate
     answers: _Answers = {}
-    for number, answer in oracle.as_known(items):
-        answers[number] = answer
-        if number > _LAST_PLACE and apart is not None:
+    for name, answer in _as_known(oracle, items):
+        answers[name] = answer
+        if name == _NODES_APART and apart is not None:
             found.wrong_alone = apart.wrong_nodes(answer)
         elif answers.keys() >= {_ITSELF, *_PLACES}:
             _note_place(found, answers)
             if found.failure is None:
                 break  # The rest says nothing about a failure that does not show.
             on_place(found.failure, found.location)
+        elif answers.keys() >= {_ITSELF, _OWN_KERNELS}:
+            _tell_own_kernel(answers, on_place)
     return found
 
 
-# Which item of a look is what.
-_ITSELF, _PLACES = 1, (0, 2, 3, 4)
-_LAST_PLACE = max(_PLACES)
+_OF_VALUES = ("value", "nan")
+
+
+def _places(candidate: Candidate, aspect: str, *, closely: bool = False) -> _Items:
+    return dict(zip(_PLACES, places_to_look(candidate, aspect, closely=closely), strict=True))
+
+
+def _as_known(
+    oracle: Oracle, items: _Items, label: str = ""
+) -> Iterator[tuple[str, Failure | ForkAnswer | None]]:
+    names = list(items)
+    for number, answer in oracle.as_known(list(items.values()), label=label):
+        yield names[number], answer
+
+
+def _tell_own_kernel(answers: _Answers, on_place: Callable[[Failure, Location], None]) -> None:
+    itself, own = answers[_ITSELF], answers[_OWN_KERNELS]
+    if isinstance(itself, Failure) and isinstance(own, ForkAnswer):
+        location = location_of_answer(own)
+        if location.is_known:
+            on_place(itself, location)
 
 
 def _note_place(found: FirstLook | CloseLook, answers: _Answers) -> None:
     itself = answers[_ITSELF]
     found.failure = None if isinstance(itself, ForkAnswer) else itself
-    known = (answers[number] for number in _PLACES)
+    known = (answers[name] for name in _PLACES)
     found.location = first_place([each for each in known if isinstance(each, ForkAnswer)])
 
 
@@ -86,13 +122,13 @@ class CloseLook:
 def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> CloseLook:
     """Look at a small candidate, its kernels operation by operation, and at its memory."""
     found = CloseLook()
-    compiled, *others = places_to_look(candidate, failure.aspect, closely=True)
+    items: _Items = {_ITSELF: candidate, **_places(candidate, failure.aspect, closely=True)}
     memory = memory_work(candidate, failure)
-    items: list[Candidate | Work] = [compiled, candidate, *others]
-    items += [] if memory is None else [memory]
-    answers = dict(oracle.as_known(items, label=" in full"))
+    if memory is not None:
+        items[_MEMORY] = memory
+    answers: _Answers = dict(_as_known(oracle, items, label=" in full"))
     _note_place(found, answers)
-    of_memory = answers.get(_LAST_PLACE + 1)
+    of_memory = answers.get(_MEMORY)
     if isinstance(of_memory, ForkAnswer):
         found.memory = evidence_of(of_memory, candidate)
     return found
