@@ -15,7 +15,6 @@ from pathlib import Path
 
 from inductoscope.doctor.failure import (
     ERROR,
-    FEW_NODES,
     HANG,
     NAN,
     SIGNAL,
@@ -31,16 +30,18 @@ from inductoscope.doctor.repro.own_passes import own_passes_text
 from inductoscope.doctor.repro.replaced_functions import check_tuned_operators, replaced_parts_text
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, has_transforms, name_of
-from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.compiler_imports import import_compiler, prepare_passes
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.first_wrong_kernel import guilty_in_program
 from inductoscope.doctor.search.forks import Forks, can_fork
+from inductoscope.doctor.search.hang_limits import HangPatience
+from inductoscope.doctor.search.healthy_candidate import healthy_candidate
 from inductoscope.doctor.search.memory_evidence import may_depend_on_memory, memory_evidence
 from inductoscope.doctor.search.needed_state import needed_state, repeatable
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.plain_compile import compiled_like, compiled_plainly, special_flow
 from inductoscope.doctor.search.replaced_parts import replaced_parts
-from inductoscope.doctor.search.shrink import SHRINK_PASSES
+from inductoscope.doctor.search.shrink import PASSES_AROUND_GRAPH, SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
@@ -57,16 +58,10 @@ from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import PLAIN
 
-# How long a compile may take before it counts as a hang, and the shortest limit while candidates
-# are tried; both are longer if a native compiler or a kernel may be running.
-_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
-_SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
-# A kernel on a GPU: to compile a small one takes a second or two, to run it hardly anything.
-_SHORT_HANG_SECONDS_GPU = 8.0
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
-# How long to shrink the graph; a candidate that hangs costs its time limit.
-_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
+# How long to shrink the graph; a candidate that hangs costs more than one that does not.
+_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -105,6 +100,9 @@ class Investigation:
             Path(instructions.journal),
             watch_kernels=failure.kind == SIGNAL or _is_in_kernel(failure),
         )
+        self._patience = HangPatience(failure.stage)
+        if failure.kind == HANG:
+            self._oracle.forks.patience = self._patience
         self._smallest = candidate
         self._location = Location()
         # How the program itself reaches Inductor, and its graph on that way.
@@ -121,6 +119,8 @@ class Investigation:
             self._found.is_complete = True
             return
         import_compiler()
+        if not self._whole.device:
+            prepare_passes(self._failure.stage)
         self._found.nodes_before = self._whole.size
         self._found.functions = list(self._failure.functions)
         self._reproduce()
@@ -141,20 +141,7 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
-        if (self._found.nodes or self._whole.size) > FEW_NODES:
-            return self._stall
-        return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
-
-    def _wait_less(self, failure: Failure) -> None:
-        """A hang costs the whole limit, so wait no longer than a healthy candidate would take.
-
-        The time that the whole graph took to reach the hang shows how long that is.
-        """
-        least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
-        if self._whole.device and failure.stage == stages.RUNTIME:
-            least = _SHORT_HANG_SECONDS_GPU
-        several = 3 * (self._longest() if failure.entered_at is None else failure.entered_at)
-        self._oracle.forks.seconds = min(max(least, several), self._longest())
+        return self._stall  # One that hangs is ended long before: see `hang_limits`.
 
     def _say(self, text: str) -> None:
         say(self._place, text)
@@ -171,7 +158,7 @@ class Investigation:
         again = None
         for way in self._ways_to_show_it():
             self._say(way.text)
-            again = self._oracle.failure(way.candidate)
+            again = self._tried(way.candidate)
             self._found.reproduces = again is not None and _is_again(again, self._failure)
             if self._found.reproduces:
                 self._whole = way.candidate
@@ -185,12 +172,17 @@ class Investigation:
             self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
             self._failure = self._found.first_failure = again
-            if again.kind == HANG:
-                self._wait_less(again)
+            self._patience.stage = again.stage
             if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
+
+    def _tried(self, candidate: Candidate) -> Failure | None:
+        """The failure of a candidate; a healthy one beside it shows what its compiler takes."""
+        healthy = healthy_candidate(candidate) if self._is_native else None
+        beside = [healthy] if self._failure.kind == HANG and healthy is not None else []
+        return next(self._oracle.failures([candidate, *beside]))
 
     def _name_kernel(self) -> None:
         """The guilty kernel by its name in the program; the smallest graph has other ones."""
@@ -243,7 +235,9 @@ class Investigation:
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
         subject = Subject(self._whole, self._failure, suspects)
-        for progress in shrink(subject, self._oracle, SHRINK_PASSES):
+        # A trial that hangs takes longer than one that fails.
+        at_once = PASSES_AROUND_GRAPH if self._failure.kind == HANG else ()
+        for progress in shrink(subject, self._oracle, SHRINK_PASSES, at_once):
             self._keep(progress.candidate)
             if progress.text:
                 self._say(progress.text)
@@ -275,9 +269,8 @@ class Investigation:
         """Locate the failure in the smallest graph, where little is left to be wrong."""
         self._oracle.deadline = math.inf
         self._oracle.stage = ""
-        short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
-        final = self._oracle.failure(self._smallest, label=" in full")
-        self._oracle.forks.seconds = short
+        with self._patience.to_be_sure():
+            final = self._oracle.failure(self._smallest, label=" in full")
         if final is None or not final.is_same_as(self._failure):
             # A slow candidate was mistaken for a hang, or it fails intermittently.
             self._keep(with_exact_inputs(self._whole))
