@@ -62,9 +62,8 @@ def shrink_at_once(
             except Exception:
                 continue  # It gets its turn, if this comes to nothing.
             subject = replace(subject, candidate=simpler)
-    found = oracle.failure(subject.candidate)
-    is_same = found is not None and found.is_same_as(subject.failure)
-    return subject.candidate if is_same else None
+    found = oracle.first([subject.candidate], subject.failure)
+    return None if found is None else subject.candidate
 
 
 def apply_pass(shrink_pass: ShrinkPass, subject: Subject, oracle: Oracle) -> Candidate:
