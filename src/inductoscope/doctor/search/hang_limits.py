@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from inductoscope.model.position import OpenStages, ProcessPosition
-from inductoscope.processes.status import ProcessStatus, group_members
+from inductoscope.processes.status import ProcessStatus, delayed_seconds, group_members
 from inductoscope.recording.events.reading import read_entry
 from inductoscope.vocabulary.stages import NATIVE_COMPILES
 
@@ -34,8 +34,8 @@ _MORE_TO_BE_SURE = 2.5
 _LOOKS, _IDLE = 8, 2.0
 # So many times as long gets a fork that is busy elsewhere than where the program hangs.
 _ELSEWHERE = 4.0
-# The share of its time for which a fork must have had the processor, and the most seconds that
-# others may keep it from it.
+# The share of its time in which nobody may keep a fork from the processor, and the most seconds
+# that it is given beyond its limit.
 _SHARE, _STARVED = 0.8, 60.0
 
 
@@ -49,15 +49,19 @@ class ForkProgress:
     # Seconds between two reports, the most by what the fork was at; of Python code, those of the
     # processor, so that they do not depend on what else runs.
     longest: dict[str, float] = field(default_factory=dict)
-    # The processor time that the fork had used at its last report; now, with that of its children.
+    # The processor time that the fork had used at its last report.
     used_before: float = 0.0
-    used: float = 0.0
+    # Seconds since then in which nobody kept it from the processor, as far as they were looked at.
+    own: float = 0.0
     # How often all of them were asleep since they last were not, and when that was.
     asleep: int = 0
     awake: float = 0.0
     _position: ProcessPosition = field(
         default_factory=lambda: ProcessPosition(OpenStages(names_threads=True))
     )
+    # The last look: when, and how long the fork and its children had waited for the processor.
+    _looked: float | None = None
+    _delayed: float = 0.0
     _seen: set[str] = field(default_factory=set)
     _rest: bytes = b""
 
@@ -85,7 +89,7 @@ class ForkProgress:
         self._seen.add(text)
         taken = used - self.used_before if self.at == _PYTHON else time - self.since
         self.longest[self.at] = max(self.longest.get(self.at, 0.0), taken)
-        self.since, self.used_before, self.asleep = time, used, 0
+        self.since, self.used_before, self.asleep, self._looked = time, used, 0, None
         if message["kind"] != "note":
             self._position.take(read_entry("", {**message, "t": time}))
         self.at = self._what()
@@ -96,11 +100,17 @@ class ForkProgress:
         return _NATIVE if self.stage in NATIVE_COMPILES else _PYTHON
 
     def look(self, members: Sequence[ProcessStatus], now: float) -> None:
-        """Note what the fork and its children have used; a child that has ended counts no more."""
+        """Note what the fork and its children are at, and whether others keep them from it."""
         self.asleep += 1
         if any(member.state in "RD" for member in members):
             self.asleep, self.awake = 0, now
-        self.used = sum(member.cpu_seconds for member in members)
+        delayed = sum(delayed_seconds(member.pid) or 0.0 for member in members)
+        if self._looked is None:
+            used = sum(member.cpu_seconds for member in members)
+            self.own = max(0.0, used - self.used_before)
+        else:
+            self.own += max(0.0, now - self._looked - max(0.0, delayed - self._delayed))
+        self._looked, self._delayed = now, delayed
 
     def is_idle(self, now: float) -> bool:
         """Whether the fork waits for something that does not happen."""
@@ -169,5 +179,4 @@ class HangPatience:
             return quiet > limit or not any(other.at == _NATIVE for other in others)
         if quiet < limit:
             return False
-        used = progress.used - progress.used_before
-        return used > _SHARE * limit or quiet > limit + _STARVED
+        return progress.own > _SHARE * limit or quiet > limit + _STARVED
