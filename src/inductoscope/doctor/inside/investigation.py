@@ -61,7 +61,7 @@ from inductoscope.vocabulary.flows import PLAIN
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 # How long to shrink the graph; a candidate that hangs costs more than one that does not.
-_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 60.0
+_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 90.0
 
 
 @dataclass(frozen=True)
