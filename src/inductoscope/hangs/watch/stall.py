@@ -247,11 +247,17 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
 
 
 def _is_starved(group: _Group, limit: float) -> bool:
-    """Whether other processes keep it from the processor: it is ready to run but hardly runs."""
-    status = read_status(group.pid)
-    if status is None or status.state != "R":
-        return False
-    return status.cpu_seconds - group.used < limit / 2
+    """Whether others keep it, or the compiler it waits for, from the processor.
+
+    Such a process is ready to run but hardly runs.
+    """
+    compilers = group.samples[-1].compilers if group.samples else ()
+    since = {group.pid: group.used, **{compiler.pid: 0.0 for compiler in compilers}}
+    found = ((read_status(pid), used) for pid, used in since.items())
+    return any(
+        status is not None and status.state == "R" and status.cpu_seconds - used < limit / 2
+        for status, used in found
+    )
 
 
 def _is_worker(stream: FollowedStream) -> bool:
