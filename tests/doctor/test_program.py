@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import os
+import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,7 +20,9 @@ from inductoscope.doctor.outside.program import ProgramRun, keep_stdin
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import StallWatcher
 from inductoscope.model.entities import Ending
+from inductoscope.processes.tree import sample_tree
 from inductoscope.recording.location import create_recording
+from support.waiting import wait_until
 
 MONOTONIC = time.monotonic
 STAGE = {"kind": "stage-start", "stage": "lowering", "compile": "0/0"}
@@ -101,6 +105,30 @@ def test_a_process_that_gets_little_of_a_busy_machine_has_longer(
     assert not stalls_after(0.0, watcher, monkeypatch)
     for seconds, is_stalled in ((1500, False), (5000, True)):
         assert stalls_after(seconds, watcher, monkeypatch) is is_stalled
+
+
+COMPILING = """
+import subprocess, sys
+spin = "while :; do :; done"
+subprocess.run(["bash", "-c", f"exec -a cc1plus bash -c '{spin}'"])
+"""
+
+
+def test_a_process_whose_compiler_gets_little_of_a_busy_machine_has_longer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It sleeps itself, but the compiler that it waits for is ready to run."""
+    child = subprocess.Popen([sys.executable, "-c", COMPILING], start_new_session=True)
+    try:
+        assert wait_until(lambda: sample_tree(child.pid).compilers)
+        stream(folder, {"kind": "stage-start", "stage": "cpp-compile"}, pid=child.pid)
+        watcher = StallWatcher(folder, patience_of_doctor(1000.0))
+        assert not stalls_after(0.0, watcher, monkeypatch)
+        for seconds, is_stalled in ((1500, False), (5000, True)):
+            assert stalls_after(seconds, watcher, monkeypatch) is is_stalled
+    finally:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
 
 
 def test_a_process_that_is_gone_has_not_stalled(

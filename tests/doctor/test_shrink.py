@@ -25,6 +25,7 @@ from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import Oracle, examine, no_further_than
 from inductoscope.doctor.search.shrink import (
+    PASSES_AROUND_GRAPH,
     SHRINK_PASSES,
     constants,
     nodes,
@@ -182,6 +183,24 @@ def test_the_smallest_of_all_is_simple_in_every_way() -> None:
     assert last.candidate.inputs[0].shape == (2,)
     assert last.candidate.recipes == ("torch.randn(2)",)
     assert oracle.tried <= 14
+
+
+def test_all_that_is_around_the_graph_is_simplified_in_one_trial() -> None:
+    oracle = Predicate(lambda candidate: "sin" in calls(candidate))
+    one_by_one = Predicate(lambda candidate: "sin" in calls(candidate))
+    *_, last = shrink_with(CHAIN, oracle, SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    *_, same = shrink_with(CHAIN, one_by_one, SHRINK_PASSES)
+    assert (last.candidate.recipes, calls(last.candidate)) == (same.candidate.recipes, ["sin"])
+    assert oracle.tried < one_by_one.tried
+
+
+def test_where_the_failure_needs_some_of_that_each_pass_gets_its_turn() -> None:
+    def shows(candidate: Candidate) -> bool:
+        return "sin" in calls(candidate) and candidate.inputs[0].shape[0] >= 8
+
+    *_, last = shrink_with(CHAIN, Predicate(shows), SHRINK_PASSES, PASSES_AROUND_GRAPH)
+    assert last.candidate.inputs[0].shape == (8,)
+    assert last.candidate.recipes == ("torch.randn(8)",)
 
 
 def test_one_output_of_many_is_found_by_halving() -> None:

@@ -14,7 +14,7 @@ from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import EagerReturned, GraphCall, GraphReturned
 from inductoscope.recording.events.code import NativeEnd, NativeStart
 from inductoscope.recording.events.compiling import CompileStart, StageEnd, StageStart
-from inductoscope.recording.events.graphs import NodeLowered
+from inductoscope.recording.events.graphs import FusionRoundDone, NodeLowered
 from inductoscope.recording.events.process import ProcessEnd, ProcessStart
 from inductoscope.recording.events.reading import Entry
 from inductoscope.vocabulary.stages import NATIVE_COMPILES
@@ -111,6 +111,8 @@ class ProcessPosition:
     # Where the functions are that were compiled, by compile id.
     functions: dict[str, str] = field(default_factory=dict)
     last_node: str = ""
+    # Rounds of fusion that the scheduler has made for the graph that it is at.
+    rounds: int = 0
     process: ProcessStart | None = None
     has_ended: bool = False
 
@@ -147,6 +149,7 @@ class ProcessPosition:
 
     def _stage_begins(self, entry: Entry[StageStart]) -> None:
         self.stages.enter(entry)
+        self.rounds = 0
 
     def _stage_ends(self, entry: Entry[StageEnd]) -> None:
         self.stages.leave(entry.event)
@@ -169,6 +172,9 @@ class ProcessPosition:
     def _lowered(self, entry: Entry[NodeLowered]) -> None:
         self.last_node = entry.event.node
 
+    def _round_done(self, entry: Entry[FusionRoundDone]) -> None:
+        self.rounds = entry.event.round
+
     def _call_begins(self, entry: Entry[GraphCall]) -> None:
         self.call, self.eager_seconds = entry.event, None
 
@@ -190,6 +196,7 @@ _HANDLERS: dict[type[Event], Callable[[ProcessPosition, Entry[Any]], None]] = {
     ChoiceStart: ProcessPosition._choice_begins,
     ChoiceEnd: ProcessPosition._choice_ends,
     NodeLowered: ProcessPosition._lowered,
+    FusionRoundDone: ProcessPosition._round_done,
     GraphCall: ProcessPosition._call_begins,
     GraphReturned: ProcessPosition._call_ends,
     EagerReturned: ProcessPosition._eager_returned,

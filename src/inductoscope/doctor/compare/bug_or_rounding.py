@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.case import Case
-from inductoscope.doctor.compare.rounding import SAMPLES
+from inductoscope.doctor.compare.rounding import FEW_SAMPLES_FIRST
 from inductoscope.doctor.compare.tensor_metadata import (
     IN_MEMORY,
     OutputDifference,
@@ -93,8 +93,7 @@ def judge(case: Case, compiled: Outcome) -> EagerComparison:
     if not same_values(case.eager, case.again) and not _repeats_up_to_rounding(case):
         differences = tuple(_plain_difference(*pairs[number]) for number in unlike)
         return replace(found, explained=differences, reason=UNREPEATABLE)
-    wrong = list(found.wrong)
-    explained: list[OutputDifference] = []
+    wrong, explained = list(found.wrong), list[OutputDifference]()
     for number in unlike:
         difference, is_wrong = _judge_value(case, number, *pairs[number])
         (wrong if is_wrong else explained).append(difference)
@@ -123,9 +122,8 @@ def comparison_of_metadata(eager: Outcome, compiled: Outcome) -> EagerComparison
 def _reason(case: Case) -> str:
     """Why differences are explained."""
     for outcome in case.perturbed() if case.reads_unwritten_memory else ():
-        for (_, eager), (_, sample) in zip(
-            case.eager.named_values(), outcome.named_values(), strict=False
-        ):
+        pairs = zip(case.eager.named_values(), outcome.named_values(), strict=False)
+        for (_, eager), (_, sample) in pairs:
             if not isinstance(eager, torch.Tensor) or eager.dtype not in _CLOSE:
                 continue
             if bool((_wide(sample).isnan() & ~_wide(eager).isnan()).any()):
@@ -174,10 +172,6 @@ def _plain_difference(mine: tuple[str, Any], other: tuple[str, Any]) -> OutputDi
         return OutputDifference("value", name, f"{name} is {two!r}, in eager {one!r}")
     largest = _finite_max((_wide(two) - _wide(one)).abs())
     return OutputDifference("value", name, f"{name} differs by up to {largest:.4g}", largest)
-
-
-# What one sample of rounding explains, more of them explain too, and each takes long.
-FEW_SAMPLES_FIRST = (1, SAMPLES)
 
 
 def _judge_value(

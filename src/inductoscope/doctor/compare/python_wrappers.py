@@ -20,7 +20,7 @@ _BEGIN, _BEFORE, _AFTER = "inductoscope_begin", "inductoscope_before", "inductos
 
 
 @dataclass(frozen=True)
-class ReportingWrapper:
+class ReportingCode:
     """A wrapper that reports what it does."""
 
     code: types.CodeType
@@ -29,13 +29,13 @@ class ReportingWrapper:
     buffers: dict[str, list[str]]
 
 
-def with_reports(path: str, written: Sequence[str] = ()) -> ReportingWrapper:
+def with_reports(path: str, written: Sequence[str] = ()) -> ReportingCode:
     """A wrapper, changed to report. Inputs that are `written` are reported like buffers."""
     with open(path, encoding="utf-8") as file:
         tree = ast.parse(file.read())
     announce = _Announce(written)
     changed = ast.fix_missing_locations(announce.visit(tree))
-    return ReportingWrapper(compile(changed, path, "exec"), announce.mentions, announce.buffers)
+    return ReportingCode(compile(changed, path, "exec"), announce.mentions, announce.buffers)
 
 
 def names_for(reports: Reports) -> dict[str, Any]:

@@ -26,6 +26,8 @@ TORCH_NAMES = {
 }
 
 SAMPLES = 3
+# What one sample explains, more of them explain too, and each takes long.
+FEW_SAMPLES_FIRST = (1, SAMPLES)
 
 _LOW = {torch.float32, torch.float16, torch.bfloat16}
 _UNINITIALISED = ("empty", "empty_like", "new_empty", "empty_strided", "new_empty_strided")

@@ -211,6 +211,13 @@ def same_generators() -> Iterator[None]:
         yield
 
 
+def needs_backward(arguments: Sequence[Any]) -> bool:
+    """Whether a call with these arguments can be differentiated now."""
+    return torch.is_grad_enabled() and any(
+        isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
+    )
+
+
 def generator_states() -> list[torch.Tensor]:
     """The states of the default generators, of which a GPU has one too."""
     states = [torch.get_rng_state()]

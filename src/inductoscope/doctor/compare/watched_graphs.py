@@ -13,8 +13,9 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-from inductoscope.doctor.compare.bug_or_rounding import FEW_SAMPLES_FIRST, is_close, judge_tensor
+from inductoscope.doctor.compare.bug_or_rounding import is_close, judge_tensor
 from inductoscope.doctor.compare.graphs import NodeValues, snapshot
+from inductoscope.doctor.compare.rounding import FEW_SAMPLES_FIRST
 
 TORCH_NAMES = {
     "torch._inductor.dependencies": ("WeakDep",),

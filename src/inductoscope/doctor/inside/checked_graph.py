@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
 
 from inductoscope.capture.failures import record_error
@@ -26,9 +25,14 @@ from inductoscope.doctor.compare.bug_or_rounding import (
 )
 from inductoscope.doctor.compare.case import Case
 from inductoscope.doctor.compare.eager_layout import call_as_in_eager
-from inductoscope.doctor.compare.graphs import as_function, input_names, snapshot
+from inductoscope.doctor.compare.graphs import (
+    as_function,
+    input_names,
+    reading_of_unwritten_memory,
+    snapshot,
+)
 from inductoscope.doctor.compare.kept_wrappers import KEPT
-from inductoscope.doctor.compare.values import copy_values, size_in_bytes
+from inductoscope.doctor.compare.values import copy_values, needs_backward, size_in_bytes
 from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.inside.call_notes import CallNotes
@@ -156,7 +160,7 @@ class CheckedGraph:
         self._keep_in_main_memory(tuple(kept))
         try:
             # Run by an interpreter, because the code that FX generates for a graph may be wrong.
-            case = Case(as_function(self.module), kept, _needs_backward(kept))
+            case = Case(as_function(self.module), kept, needs_backward(kept))
             failure, comparison = self._compare(case)
         finally:
             SCOPE.emit(GraphReturned(compile=self.compile_id, call=self.calls))
@@ -215,11 +219,9 @@ class CheckedGraph:
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
         if not self._is_watchable or not can_fork():
             return
-        from inductoscope.doctor.inside.inductor_random_numbers import (
-            failure_with_inductor_random_numbers,
-        )
+        from inductoscope.doctor.inside import inductor_random_numbers as numbers
 
-        candidate, failure = failure_with_inductor_random_numbers(
+        candidate, failure = numbers.failure_with_inductor_random_numbers(
             self._candidate(arguments), always_whole=self.instructions.random_in_whole_graphs
         )
         if failure is not None:
@@ -314,10 +316,9 @@ class CheckedGraph:
             self._notes.checked(self.calls, "right", text, is_exact=comparison.is_exact)
             return
         texts = "; ".join(item.text for item in comparison.explained[:4])
-        if comparison.reason == UNINITIALISED or comparison.reason == UNREPEATABLE:
-            self._notes.checked(
-                self.calls, "unsteady", f"{comparison.reason}: {texts}{self._uninitialised()}"
-            )
+        if comparison.reason in (UNINITIALISED, UNREPEATABLE):
+            why = f"{texts}{reading_of_unwritten_memory(self.module)}"
+            self._notes.checked(self.calls, "unsteady", f"{comparison.reason}: {why}")
             return
         self._notes.checked(self.calls, "within-rounding", texts)
         if self.calls == 1 and self._is_watchable:
@@ -328,10 +329,6 @@ class CheckedGraph:
     def _is_watchable(self) -> bool:
         """Whether to look closer at a call that seems right: Inductor just compiled it here."""
         return self.instructions.investigate and not self.backend and not self.flow
-
-    def _uninitialised(self) -> str:
-        names = [str(n.target) for n in self.module.graph.nodes if "empty" in str(n.target)]
-        return f"; the graph reads uninitialised memory ({names[0]})" if names else ""
 
     def _look_closer(self, arguments: tuple[Any, ...]) -> None:
         from inductoscope.doctor.inside.hidden_faults import wrong_kernel
@@ -359,16 +356,13 @@ class CheckedGraph:
         if not self.instructions.investigate:
             self.held_back = None
             return
-        from inductoscope.doctor.inside.ending_program import (
-            describe_own_process,
-            investigate_and_stop,
-        )
+        from inductoscope.doctor.inside import ending_program
         from inductoscope.doctor.search.shrink.outputs import with_outputs_that_count
 
         found = Found(
             self.compile_id,
             failure,
-            process=describe_own_process(),
+            process=ending_program.describe_own_process(),
             backend=self.backend,
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
             other_size=other_size,
@@ -376,7 +370,9 @@ class CheckedGraph:
         KEPT.called = self.compiled
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
-        investigate_and_stop(candidate, failure, found, self.place, self.instructions)
+        ending_program.investigate_and_stop(
+            candidate, failure, found, self.place, self.instructions
+        )
 
     def _kept_call(self, arguments: tuple[Any, ...]) -> Candidate | None:
         if not self.instructions.kept or not self.instructions.investigate:
@@ -393,7 +389,7 @@ class CheckedGraph:
             # A new copy: Dynamo skips code that was created while it was compiling.
             snapshot(self.module),
             arguments if is_large else tuple(copy_values(arguments)),
-            backward=_needs_backward(arguments),
+            backward=needs_backward(arguments),
             dynamic=dynamic,
             options=self.options,
             config=without_setting(inductor_settings()),
@@ -403,9 +399,3 @@ class CheckedGraph:
             flow=self.flow,
             constants=self.constants,
         )
-
-
-def _needs_backward(arguments: Any) -> bool:
-    return torch.is_grad_enabled() and any(
-        isinstance(value, torch.Tensor) and value.requires_grad for value in arguments
-    )

@@ -16,7 +16,6 @@ from pathlib import Path
 
 from inductoscope.doctor.failure import (
     ERROR,
-    FEW_NODES,
     HANG,
     NAN,
     SIGNAL,
@@ -26,12 +25,12 @@ from inductoscope.doctor.failure import (
 )
 from inductoscope.doctor.handover import Found, say, write_found
 from inductoscope.doctor.inside.script_writing import ScriptSubject, write_script
-from inductoscope.doctor.inside.ways_to_show import ways_to_show
+from inductoscope.doctor.inside.ways_to_show import is_again, ways_to_show
 from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, name_of
-from inductoscope.doctor.search.compiler_imports import import_compiler
+from inductoscope.doctor.search.compiler_imports import import_compiler, prepare_passes
 from inductoscope.doctor.search.error_location import locate_error
 from inductoscope.doctor.search.first_look import FirstLook, look_at, look_closely
 from inductoscope.doctor.search.first_wrong_kernel import (
@@ -40,6 +39,8 @@ from inductoscope.doctor.search.first_wrong_kernel import (
     wrong_kernel_in,
 )
 from inductoscope.doctor.search.forks import ForkAnswer, Forks, can_fork
+from inductoscope.doctor.search.hang_limits import HangPatience
+from inductoscope.doctor.search.healthy_candidate import healthy_candidate
 from inductoscope.doctor.search.memory_evidence import (
     MemoryEvidence,
     sanitizer_evidence,
@@ -47,7 +48,7 @@ from inductoscope.doctor.search.memory_evidence import (
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.plain_compile import compiled_plainly, special_flow
 from inductoscope.doctor.search.replaced_parts import replaced_parts
-from inductoscope.doctor.search.shrink import SHRINK_PASSES
+from inductoscope.doctor.search.shrink import PASSES_AROUND_GRAPH, SHRINK_PASSES
 from inductoscope.doctor.search.shrink.engine import shrink
 from inductoscope.doctor.search.shrink.inputs import with_exact_inputs
 from inductoscope.doctor.search.shrink.shrink_pass import Subject
@@ -61,17 +62,11 @@ from inductoscope.doctor.step_times import StepClock
 from inductoscope.doctor.workarounds.trials import try_workarounds
 from inductoscope.vocabulary import stages
 
-# How long a compile may take before it counts as a hang, and the shortest limit while candidates
-# are tried; both are longer if a native compiler or a kernel may be running.
-_HANG_SECONDS, _HANG_SECONDS_NATIVE = 12.0, 30.0
-_SHORT_HANG_SECONDS, _SHORT_HANG_SECONDS_NATIVE = 2.5, 20.0
-# A kernel on a GPU: to compile a small one takes a second or two, to run it hardly anything.
-_SHORT_HANG_SECONDS_GPU = 8.0
 # The longest that a candidate which does not hang may take, to begin with and for each node.
 _FORK_SECONDS, _FORK_SECONDS_PER_NODE = 120.0, 1.0
 _NICENESS = 5
-# How long to shrink the graph; a candidate that hangs costs its time limit.
-_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 150.0
+# How long to shrink the graph; a candidate that hangs costs more than one that does not.
+_SHRINK_SECONDS, _SHRINK_SECONDS_HANG = 900.0, 90.0
 
 
 class Investigation:
@@ -104,6 +99,9 @@ class Investigation:
             Path(instructions.journal),
             watch_kernels=failure.kind == SIGNAL or _is_in_kernel(failure),
         )
+        self._patience = HangPatience(failure.stage)
+        if failure.kind == HANG:
+            self._oracle.forks.patience = self._patience
         self._smallest = candidate
         self._location = Location()
         # How the program itself reaches Inductor, and its graph on that way.
@@ -123,6 +121,8 @@ class Investigation:
             self._found.is_complete = True
             return
         import_compiler()
+        if not self._whole.device:
+            prepare_passes(self._failure.stage)
         self._found.nodes_before = self._whole.size
         self._found.functions = list(self._failure.functions)
         with self._step("showing it again, and locating it"):
@@ -166,20 +166,7 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
-        if (self._found.nodes or self._whole.size) > FEW_NODES:
-            return self._stall
-        return min(_HANG_SECONDS_NATIVE if self._is_native else _HANG_SECONDS, self._stall)
-
-    def _wait_less(self, failure: Failure) -> None:
-        """A hang costs the whole limit, so wait no longer than a healthy candidate would take.
-
-        The time that the whole graph took to reach the hang shows how long that is.
-        """
-        least = _SHORT_HANG_SECONDS_NATIVE if self._is_native else _SHORT_HANG_SECONDS
-        if self._whole.device and failure.stage == stages.RUNTIME:
-            least = _SHORT_HANG_SECONDS_GPU
-        several = 3 * (self._longest() if failure.entered_at is None else failure.entered_at)
-        self._oracle.forks.seconds = min(max(least, several), self._longest())
+        return self._stall  # One that hangs is ended long before: see `hang_limits`.
 
     def _say(self, text: str) -> None:
         say(self._place, text)
@@ -197,7 +184,7 @@ class Investigation:
         for way in ways_to_show(self._whole, self._flow, self._failure):
             self._say(way.text)
             again = self._shown_by(way.candidate)
-            self._found.reproduces = again is not None and _is_again(again, self._failure)
+            self._found.reproduces = again is not None and is_again(again, self._failure)
             if self._found.reproduces:
                 self._whole = way.candidate
                 # What was right in other memory was right by chance.
@@ -210,12 +197,17 @@ class Investigation:
             self._found.alone = self._said_alone(again).partition("\n")[0][:300]
         if again is not None and self._found.reproduces:
             self._failure = self._found.first_failure = again
-            if again.kind == HANG:
-                self._wait_less(again)
+            self._patience.stage = again.stage
             if again.kind in (ERROR, HANG) and not self._whole.backward:
                 self._oracle.stage = again.stage  # "" or runtime for all that is not a compile.
             self._found.failure = self._found.failure.updated_with(again)
         self._save()
+
+    def _tried(self, candidate: Candidate) -> Failure | None:
+        """The failure of a candidate; a healthy one beside it shows what its compiler takes."""
+        healthy = healthy_candidate(candidate) if self._is_native else None
+        beside = [healthy] if self._failure.kind == HANG and healthy is not None else []
+        return next(self._oracle.failures([candidate, *beside]))
 
     def _name_kernel(self) -> None:
         """The guilty kernel by its name in the program; the smallest graph has other ones."""
@@ -241,7 +233,7 @@ class Investigation:
         if self._failure.kind == SIGNAL and self._failure.stage == stages.RUNTIME:
             return self._dies_in_kernel(candidate)
         if self._failure.kind not in (WRONG, NAN):
-            return self._oracle.failure(candidate)
+            return self._tried(candidate)
         self._look = look_at(candidate, self._failure.aspect, self._oracle, self._tell_place)
         return self._look.failure
 
@@ -255,7 +247,7 @@ class Investigation:
 
     def _tell_place(self, again: Failure, location: Location) -> None:
         """While something else is still looked for."""
-        if not _is_again(again, self._failure):
+        if not is_again(again, self._failure):
             return
         self._found.reproduces = True
         self._location = self._found.location = self._found.in_whole_graph = location
@@ -286,7 +278,9 @@ class Investigation:
         longest = _SHRINK_SECONDS_HANG if self._failure.kind == HANG else _SHRINK_SECONDS
         self._oracle.deadline = time.monotonic() + longest
         subject = Subject(self._whole, self._failure, self._suspects)
-        for progress in shrink(subject, self._oracle, SHRINK_PASSES):
+        # A trial that hangs takes longer than one that fails.
+        at_once = PASSES_AROUND_GRAPH if self._failure.kind == HANG else ()
+        for progress in shrink(subject, self._oracle, SHRINK_PASSES, at_once):
             self._keep(progress.candidate)
             if progress.text:
                 self._say(progress.text)
@@ -304,12 +298,10 @@ class Investigation:
         """Locate the failure in the smallest graph, where little is left to be wrong."""
         self._oracle.deadline = math.inf
         self._oracle.stage = ""
-        short, self._oracle.forks.seconds = self._oracle.forks.seconds, self._longest()
         if self._failure.kind in (WRONG, NAN):
             self._locate_wrong_result()
         else:
-            self._locate_failure(short)
-        self._oracle.forks.seconds = short
+            self._locate_failure()
         if self._found.is_right_with_torch_compile and not self._location.is_known:
             how = _ONLY_IN_PACKAGE if self._location.kernel else ""
             self._location = replace(self._location, stage=stages.WRAPPER, how=how)
@@ -328,10 +320,11 @@ class Investigation:
             self._location = close.location
         self._take_evidence(close.memory)
 
-    def _locate_failure(self, seconds: float) -> None:
+    def _locate_failure(self) -> None:
         """Of an error, a crash or a hang."""
-        self._is_shown_by(self._oracle.failure(self._smallest, label=" in full"))
-        self._oracle.forks.seconds = seconds
+        with self._patience.to_be_sure():
+            final = self._oracle.failure(self._smallest, label=" in full")
+        self._is_shown_by(final)
         self._location = locate_error(self._smallest, self._failure, self._oracle.forks)
 
     def _is_shown_by(self, final: Failure | None) -> bool:
@@ -400,15 +393,3 @@ _ONLY_IN_PACKAGE = (
 def _is_in_kernel(failure: Failure) -> bool:
     """Whether a kernel never returns, rather than the compiler."""
     return failure.kind == HANG and failure.stage == stages.RUNTIME
-
-
-def _is_again(again: Failure, first: Failure) -> bool:
-    """Whether the graph alone shows what the program showed.
-
-    An exception has to be the same one: the graph may not be one that Dynamo takes. A kernel that
-    Triton refuses may be refused with another exception, depending on which process compiles it.
-    """
-    if first.kind == again.kind == ERROR and first.stage == again.stage == stages.TRITON_COMPILE:
-        return True
-    is_alike = first.kind != ERROR and again.kind == first.kind
-    return is_alike or again.is_same_as(first)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from inductoscope.doctor.failure import Failure
+from inductoscope.doctor.failure import ERROR, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.memory_evidence import may_depend_on_memory
 from inductoscope.doctor.search.plain_compile import compiled_plainly
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.flows import PLAIN
 
 
@@ -34,3 +35,15 @@ def ways_to_show(whole: Candidate, flow: str, failure: Failure) -> Iterator[Way]
     if may_depend_on_memory(whole, failure):
         text = "it may depend on what lies in memory; trying with NaN around every buffer"
         yield Way(text, replace(compiled_plainly(alone), guarded=True))
+
+
+def is_again(again: Failure, first: Failure) -> bool:
+    """Whether the graph alone shows what the program showed.
+
+    An exception has to be the same one: the graph may not be one that Dynamo takes. A kernel that
+    Triton refuses may be refused with another exception, depending on which process compiles it.
+    """
+    if first.kind == again.kind == ERROR and first.stage == again.stage == stages.TRITON_COMPILE:
+        return True
+    is_alike = first.kind != ERROR and again.kind == first.kind
+    return is_alike or again.is_same_as(first)

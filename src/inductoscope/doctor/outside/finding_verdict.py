@@ -95,7 +95,12 @@ def _stage(found: Found) -> str:
         return telling.stage if telling is not None else stages.LOWERING
     if not stage and telling is not None:
         return telling.stage
+    if found.failure.kind == f.HANG and any(_CPP_BUILDER in name for name in found.functions):
+        return stages.CPP_COMPILE  # Entered in the stage that needs what is compiled.
     return stage
+
+
+_CPP_BUILDER = "(torch/_inductor/cpp_builder.py:"
 
 
 def _most_telling_axis(found: Found) -> SuppressingAxis | None:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inductoscope.doctor.outside.program import ProgramRun
+from inductoscope.hangs.watch.evidence import MOST_ROUNDS
 from inductoscope.model.entities import Recording
 from inductoscope.model.fold import load
 from inductoscope.processes.dumps import StackFrame, parse_dump, threads_in
@@ -16,8 +17,6 @@ from inductoscope.vocabulary.stages import RUNTIME
 
 # The fewest stacks from which a common function can be named.
 _FEWEST_LOOKS = 4
-# The most rounds of fusion that torch makes, with some to spare.
-_MOST_ROUNDS = 20
 
 
 @dataclass(frozen=True)
@@ -90,7 +89,7 @@ def _function_of(run: ProgramRun, recording: Recording, stacks: str, functions: 
 def _functions_that_return(recording: Recording) -> tuple[str, ...]:
     """Functions that were seen to return repeatedly: their caller is the one that loops."""
     rounds = (round_.number for graph in recording.graphs for round_ in graph.rounds)
-    return ("fuse_nodes_once",) if max(rounds, default=0) > _MOST_ROUNDS else ()
+    return ("fuse_nodes_once",) if max(rounds, default=0) > MOST_ROUNDS else ()
 
 
 def looping_function(stacks: str, *, returns: tuple[str, ...] = ()) -> str:

@@ -165,7 +165,7 @@ def failure_of_answer(answer: ForkAnswer) -> Failure | None:
             text = f"kernel {kernel} did not return: {text}"
             at = answer.launched_at
             return Failure(HANG, text, stage=stages.RUNTIME, function=kernel, entered_at=at)
-        if answer.seconds - answer.entered_at < answer.seconds / 2:
+        if not answer.is_stuck and answer.seconds - answer.entered_at < answer.seconds / 2:
             stage = ""  # It had only just entered it, so it may be slow and not hang.
         return Failure(HANG, text, stage=stage, detail=detail, entered_at=answer.entered_at)
     if answer.signal is not None:

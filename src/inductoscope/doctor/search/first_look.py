@@ -28,10 +28,10 @@ from inductoscope.doctor.search.wrong_result_location import (
 
 # What is looked at, by name, and what was seen.
 _Items = dict[str, "Candidate | Work"]
-_Answers = dict[str, "Failure | ForkAnswer | None"]
+_Seen = dict[str, "Failure | ForkAnswer | None"]
 
 _ITSELF, _OWN_KERNELS, _NODES_APART, _MEMORY = "itself", "own kernels", "nodes apart", "memory"
-_PLACES = ("compile", "decompositions", "before Inductor", "custom operators")
+_PLACES = ("a compile", "what is decomposed", "before Inductor", "custom operators")
 
 
 @dataclass
@@ -65,7 +65,7 @@ def look_at(
         items = {_OWN_KERNELS: own, **items}
     if apart is not None:
         items[_NODES_APART] = apart.candidate
-    answers: _Answers = {}
+    answers: _Seen = {}
     for name, answer in _as_known(oracle, items):
         answers[name] = answer
         if name == _NODES_APART and apart is not None:
@@ -95,7 +95,7 @@ def _as_known(
         yield names[number], answer
 
 
-def _tell_own_kernel(answers: _Answers, on_place: Callable[[Failure, Location], None]) -> None:
+def _tell_own_kernel(answers: _Seen, on_place: Callable[[Failure, Location], None]) -> None:
     itself, own = answers[_ITSELF], answers[_OWN_KERNELS]
     if isinstance(itself, Failure) and isinstance(own, ForkAnswer):
         location = location_of_answer(own)
@@ -103,7 +103,7 @@ def _tell_own_kernel(answers: _Answers, on_place: Callable[[Failure, Location], 
             on_place(itself, location)
 
 
-def _note_place(found: FirstLook | CloseLook, answers: _Answers) -> None:
+def _note_place(found: FirstLook | CloseLook, answers: _Seen) -> None:
     itself = answers[_ITSELF]
     found.failure = None if isinstance(itself, ForkAnswer) else itself
     known = (answers[name] for name in _PLACES)
@@ -126,7 +126,7 @@ def look_closely(candidate: Candidate, failure: Failure, oracle: Oracle) -> Clos
     memory = memory_work(candidate, failure)
     if memory is not None:
         items[_MEMORY] = memory
-    answers: _Answers = dict(_as_known(oracle, items, label=" in full"))
+    answers: _Seen = dict(_as_known(oracle, items, label=" in full"))
     _note_place(found, answers)
     of_memory = answers.get(_MEMORY)
     if isinstance(of_memory, ForkAnswer):

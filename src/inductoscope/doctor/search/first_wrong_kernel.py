@@ -17,7 +17,8 @@ from inductoscope.doctor.compare.kernels import KernelWatch
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import ForkAnswer, Forks, PipeWriter, Work
+from inductoscope.doctor.search.fork_pipe import PipeWriter
+from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (

@@ -24,16 +24,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.search.fork_pipe import PipeWriter, send
+from inductoscope.doctor.search.hang_limits import ForkProgress, HangPatience
 from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.model.position import OpenStages, ProcessPosition
 from inductoscope.processes.ending import end_fork
 from inductoscope.processes.own_limits import die_with_parent, limit_resources, own_memory
 from inductoscope.processes.status import cpu_seconds, delayed_seconds, group_members
-from inductoscope.recording.codec import encode
-from inductoscope.recording.events.base import Event, written_fields
+from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.checking import KernelLaunched
-from inductoscope.recording.events.code import NativeEnd, NativeStart
-from inductoscope.recording.events.compiling import CompileFailed, StageEnd, StageStart
+from inductoscope.recording.events.compiling import StageStart
 from inductoscope.recording.events.reading import Entry, read_entry
 
 Work = Callable[[], Any]
@@ -67,6 +67,8 @@ class ForkAnswer:
     error: str = ""
     signal: int | None = None
     timed_out: bool = False
+    # Ended before its time was over, because it got nowhere.
+    is_stuck: bool = False
     is_done: bool = False
     entries: list[Entry[Event]] = field(default_factory=list)
     started: float = 0.0
@@ -106,6 +108,15 @@ class _RunningFork:
     text: bytes = b""
     # Since when it and all its children have been idle.
     idle_since: float | None = None
+    progress: ForkProgress = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.progress = ForkProgress(self.started)
+
+    def take(self, data: bytes) -> None:
+        """What it has sent."""
+        self.text += data
+        self.progress.take(data)
 
 
 class Forks:
@@ -118,6 +129,8 @@ class Forks:
         self.workers = min(most, WORKERS_ON_GPU) if uses_gpu else most
         self.seconds = seconds
         self.uses_gpu = uses_gpu
+        # While a hang is searched for: ends forks that get nowhere, long before their time is over.
+        self.patience: HangPatience | None = None
         self.count = 0
 
     def ask(self, work: Work, *, seconds: float | None = None) -> ForkAnswer:
@@ -185,8 +198,12 @@ class Forks:
         for reading, child in list(running.items()):
             data = os.read(reading, 1 << 16) if reading in ready else None
             if data:
-                child.text += data
-            late = _is_late(child, now, limit)
+                child.take(data)
+            others = [other.progress for other in running.values() if other is not child]
+            stuck = self.patience is not None and self.patience.is_over(
+                child.pid, child.progress, others, now
+            )
+            late = stuck or _is_late(child, now, limit)
             if data == b"" or late:
                 selector.unregister(reading)
                 del running[reading]
@@ -194,7 +211,9 @@ class Forks:
                 used = _use_of(child.pid) if late else None
                 status = end_fork(child.pid) if late else _wait(child.pid)
                 answer = _answer(child, status, late=late)
-                answer.used = used
+                answer.used, answer.is_stuck = used, stuck
+                if self.patience is not None and answer.is_done:
+                    self.patience.learn(child.progress)
                 yield child.number, answer
 
 
@@ -297,47 +316,6 @@ def _wait(pid: int) -> int:
 
 
 # --- in the child ---------------------------------------------------------------------------------
-
-
-class PipeWriter:
-    """Replaces the recording's stream in a fork: sends the parent what says where the fork is."""
-
-    stopped: str | None = None
-    KINDS = (StageStart, StageEnd, CompileFailed, NativeStart, NativeEnd, KernelLaunched)
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-        self._texts: dict[str, str] = {}
-
-    def emit(self, event: Event) -> None:
-        """Send an event if the parent wants events of this kind."""
-        if isinstance(event, self.KINDS):
-            fields = {
-                name: self._texts.get(str(value), value)
-                for name, value in written_fields(event).items()
-            }
-            # Parent and child share this clock.
-            send(self._descriptor, {"kind": event.kind, "t": time.monotonic(), **fields})
-
-    def note(self, **what: Any) -> None:
-        """Tell the parent something that is no event."""
-        send(self._descriptor, {"kind": "note", "t": time.monotonic(), **what})
-
-    def payload(self, text: str) -> str:
-        """Keep a text until the event that refers to it is sent."""
-        key = f"payload {len(self._texts)}"
-        self._texts[key] = text[:20000]
-        return key
-
-    def close(self) -> None:
-        """Nothing to close."""
-
-
-def send(descriptor: int, event: dict[str, Any]) -> None:
-    """Write one event to the parent."""
-    data = json.dumps(event, default=encode).encode() + b"\n"
-    while data:
-        data = data[os.write(descriptor, data) :]
 
 
 def _be_child(work: Work, writing: int, *, uses_gpu: bool) -> None:

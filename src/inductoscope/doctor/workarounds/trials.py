@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from inductoscope.doctor.compare.values import copy_values
+from inductoscope.doctor.failure import ERROR, HANG, SIGNAL
 from inductoscope.doctor.handover import Found, GraphWorkaround
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axis import Axis
@@ -51,7 +52,9 @@ def try_workarounds(
                 working.append((proposal, answer.result.get("seconds")))
         if working:
             break
-    plain = oracle.forks.ask(_timed(candidate)).result if working and working[0][1] else None
+    ends_without = found.failure.kind not in (HANG, SIGNAL, ERROR)
+    can_compare = ends_without and working and working[0][1]
+    plain = oracle.forks.ask(_timed(candidate)).result if can_compare else None
     return [
         GraphWorkaround(each.text, each.code, seconds / plain if seconds and plain else None)
         for each, seconds in working

@@ -25,6 +25,8 @@ class Patience:
     in_call: float | None = None
     # Once eager has returned from that call: this many times what it took, at least `in_stage`.
     times_eager: float = 20.0
+    # Where a native compiler is at work: seconds in which no process uses the processor at all.
+    idle: float | None = None
     # How many times as long a process gets that others keep from the processor.
     when_starved: float = 5.0
 
@@ -49,4 +51,4 @@ def patience_of_run(seconds: float | None) -> Patience:
 
 def patience_of_doctor(seconds: float) -> Patience:
     """For the doctor, which ends a program that stalls in the compiler or in compiled code."""
-    return Patience(in_stage=seconds, in_call=5 * seconds, when_starved=4.0)
+    return Patience(in_stage=seconds, in_call=5 * seconds, idle=seconds / 3, when_starved=4.0)

@@ -13,6 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.hangs.watch.classify import classify
+from inductoscope.hangs.watch.evidence import (
+    Stillness,
+    is_stuck_by_itself,
+    sooner,
+    waits_for_compiler,
+)
 from inductoscope.hangs.watch.following import FollowedStream, Streams
 from inductoscope.hangs.watch.frames import mark, user_frame
 from inductoscope.hangs.watch.judgement import StallDiagnosis
@@ -72,6 +78,7 @@ class _Group:
     used: float
     compilers: frozenset[tuple[int, float]] = frozenset()
     samples: list[Tree] = field(default_factory=list)
+    still: Stillness = field(default_factory=Stillness)
     early: Stacks | None = None
     stall: Stall | None = None
     judged: float = 0.0
@@ -95,6 +102,7 @@ class _Group:
     def starts_again(self) -> None:
         """Note that it has just made progress."""
         self.samples.clear()
+        self.still.starts_again()
         self.moved, self.used = time.monotonic(), cpu_seconds(self.pid)
         self.early = None
 
@@ -143,6 +151,8 @@ class StallWatcher:
             self._groups[stream.path] = _Group(stream, stream.moved, cpu_seconds(stream.pid))
         group = self._groups[stream.path]
         limit = self._patience.limit(stream.position)
+        if limit is not None:
+            limit = sooner(limit, stream.position, group.still, self._patience)
         what = self._movement(group, streams, limit)
         if what:
             if group.stall is not None:
@@ -161,7 +171,10 @@ class StallWatcher:
         if quiet < self._patience.when_starved * limit and _is_starved(group, limit):
             return
         stall = self._judge(group, quiet, limit)
-        if stall is not None and _is_news(group.stall, stall):
+        is_early = limit == self._patience.idle and waits_for_compiler(group.stream.position)
+        if stall is not None and is_early and not is_stuck_by_itself(stall.judgement):
+            group.still.starts_again()
+        elif stall is not None and _is_news(group.stall, stall):
             self._count += 1
             group.stall = stall = replace(stall, number=self._count)
             yield stall
@@ -172,7 +185,7 @@ class StallWatcher:
         if latest > group.moved:
             return "new events were recorded"
         quiet = time.monotonic() - group.moved
-        if limit is None or quiet < limit / 2:
+        if limit is None or quiet < self._look_from(group, limit):
             return ""
         last = group.samples[-1].time if group.samples else 0.0
         if time.monotonic() - last < min(_SAMPLE_EVERY, limit / 4):
@@ -182,9 +195,16 @@ class StallWatcher:
         new = compilers - group.compilers if group.samples else frozenset()
         group.compilers = compilers
         group.samples = [*group.samples[:1], tree]
+        group.still.look(tree)
         if not group.is_inside and group.early is None:
             group.early = read_stacks(group.pid)
         return "a new compiler started" if new else ""
+
+    def _look_from(self, group: _Group, limit: float) -> float:
+        """After how many seconds without progress to look at the processes."""
+        if self._patience.idle is None or not waits_for_compiler(group.stream.position):
+            return limit / 2
+        return min(limit / 2, self._patience.idle / 5)
 
     def _is_elsewhere(self, group: _Group, streams: list[FollowedStream]) -> bool:
         """Whether the process only waits for other processes that are followed themselves.
@@ -227,11 +247,17 @@ def _is_news(known: Stall | None, found: Stall) -> bool:
 
 
 def _is_starved(group: _Group, limit: float) -> bool:
-    """Whether other processes keep it from the processor: it is ready to run but hardly runs."""
-    status = read_status(group.pid)
-    if status is None or status.state != "R":
-        return False
-    return status.cpu_seconds - group.used < limit / 2
+    """Whether others keep it, or the compiler it waits for, from the processor.
+
+    Such a process is ready to run but hardly runs.
+    """
+    compilers = group.samples[-1].compilers if group.samples else ()
+    since = {group.pid: group.used, **{compiler.pid: 0.0 for compiler in compilers}}
+    found = ((read_status(pid), used) for pid, used in since.items())
+    return any(
+        status is not None and status.state == "R" and status.cpu_seconds - used < limit / 2
+        for status, used in found
+    )
 
 
 def _is_worker(stream: FollowedStream) -> bool:

@@ -24,3 +24,6 @@ SHRINK_PASSES: tuple[ShrinkPass, ...] = (
     constants.PASS,
     inputs.PASS,
 )
+
+# Those that change how the graph is called, and not what is in it.
+PASSES_AROUND_GRAPH = SHRINK_PASSES[SHRINK_PASSES.index(settings.PASS) :]

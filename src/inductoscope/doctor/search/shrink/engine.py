@@ -26,16 +26,44 @@ class ShrinkProgress:
 
 
 def shrink(
-    subject: Subject, oracle: Oracle, passes: Sequence[ShrinkPass]
+    subject: Subject,
+    oracle: Oracle,
+    passes: Sequence[ShrinkPass],
+    at_once: Sequence[ShrinkPass] = (),
 ) -> Iterator[ShrinkProgress]:
-    """Apply all passes, one after the other."""
+    """Apply all passes, one after the other; the last ones first all at once, if they are given."""
     subject = replace(subject, in_fork=lambda work: oracle.forks.ask(work).result)
     for shrink_pass in passes:
+        if at_once and shrink_pass is at_once[0]:
+            yield ShrinkProgress(subject.candidate, "trying the simplest settings and inputs")
+            simplest = shrink_at_once(subject, oracle, at_once)
+            if simplest is not None:
+                yield ShrinkProgress(simplest)
+                return
         if shrink_pass.applies(subject.candidate):
             text = shrink_pass.text.format(size=subject.candidate.size)
             yield ShrinkProgress(subject.candidate, text)
             subject = replace(subject, candidate=apply_pass(shrink_pass, subject, oracle))
     yield ShrinkProgress(subject.candidate)
+
+
+def shrink_at_once(
+    subject: Subject, oracle: Oracle, passes: Sequence[ShrinkPass]
+) -> Candidate | None:
+    """What the passes come to if the failure needs nothing that they change; None if it does.
+
+    One trial instead of several, for a failure of which every trial takes long.
+    """
+    for shrink_pass in passes:
+        if shrink_pass.applies(subject.candidate):
+            gate = _Gate(shrink_pass, subject.failure, oracle, subject.candidate)
+            try:
+                simpler = drive(shrink_pass.propose(subject), gate.first_simpler) or gate.smallest
+            except Exception:
+                continue  # It gets its turn, if this comes to nothing.
+            subject = replace(subject, candidate=simpler)
+    found = oracle.first([subject.candidate], subject.failure)
+    return None if found is None else subject.candidate
 
 
 def apply_pass(shrink_pass: ShrinkPass, subject: Subject, oracle: Oracle) -> Candidate:
@@ -63,6 +91,14 @@ class _Gate:
         if found is not None:
             self.smallest = simpler[found] or self.smallest
         return found
+
+    def first_simpler(self, batch: Batch) -> int | None:
+        """The number of the first simpler candidate, untried."""
+        for number, item in enumerate(batch):
+            if item is not None and self._is_simpler(item):
+                self.smallest = item
+                return number
+        return None
 
     def _is_simpler(self, candidate: Candidate) -> bool:
         measure = self.shrink_pass.measure
