@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 
 from inductoscope.hangs.logs.lines import FoundEvents, find_events
-from inductoscope.hangs.logs.text import LONGEST, clean
+from inductoscope.hangs.logs.text import LONGEST, clean, is_clean
 
 BLOCK = 4 << 20
 # How far ahead a record or a traceback may reach.
@@ -37,6 +37,8 @@ def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> It
 
 
 def _find(data: bytes, end: int) -> FoundEvents:
+    if is_clean(data):
+        return find_events(data, end)  # A copy would cost as much as the search.
     head = clean(data[:end])
     return find_events(head + clean(data[end : end + AHEAD]), len(head))
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inductoscope.hangs.logs.origin import Origin
 from inductoscope.hangs.logs.records import Record
@@ -18,8 +19,7 @@ _MOST_KERNELS = 200
 _AFTERWARDS = ("gc",)
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """A phase: when it began, and its end if it has one."""
 
     name: str

@@ -304,7 +304,7 @@ class ProgramFold:
 
     def _crashed(self, line: Line, origin: Origin, sure: bool) -> None:
         if self.last_crash is None:
-            failure = LoggedStack(origin.line, line.label, origin.line, line.text[:200], ())
+            failure = LoggedStack(line.label, 1, line.text[:200], ())
             self.take_failure(SeenFailure(failure, origin, sure))
 
     @property

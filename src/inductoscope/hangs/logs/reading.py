@@ -19,7 +19,6 @@ from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, op
 from inductoscope.hangs.logs.fold import LogFold
 from inductoscope.hangs.logs.lines import FoundEvents
 from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.hangs.logs.tracebacks import LoggedStack
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
@@ -97,11 +96,8 @@ def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[FoundEvents]
 
 
 def _take(fold: LogFold, found: FoundEvents, file: ReadFile) -> None:
-    for event in found.events:
-        if isinstance(event, LoggedStack):
-            fold.take(event.moved(file.lines), file.path)
-        else:
-            fold.take(event._replace(line=event.line + file.lines), file.path)
+    for line, event in found.events:
+        fold.take(event, file.path, file.lines + line)
     file.lines += found.lines
     file.torch_lines += found.torch_lines
 
