@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from inductoscope.hangs.logs.lines import FoundEvents, find_events
 from inductoscope.hangs.logs.text import LONGEST, clean, is_clean
 
-BLOCK = 4 << 20
+BLOCK = 1 << 20
 # How far ahead a record or a traceback may reach.
 AHEAD = 1 << 18
 

@@ -54,14 +54,15 @@ class LogFold:
             self._take(*passed)
 
     def _take(self, event: Event, file: str, line: int) -> None:
-        if isinstance(event, LoggedStack) or (isinstance(event, Line) and not event.module):
-            self._take_unmarked(event, file, line)
-            return
-        program = self._program(event)
-        origin = Origin(program.program, file, line, event.time, event.compile_id)
         if isinstance(event, Record):
-            program.take_record(event, origin)
+            program = self._by_label[event.label] = self._program(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
+            program.phases.take(event, origin)
+        elif isinstance(event, LoggedStack) or not event.module:
+            self._take_unmarked(event, file, line)
         else:
+            program = self._program_of_line(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
             program.take_line(event, origin)
             if event.level == "E" and event.module.startswith(_LAUNCHER):
                 self._take_exit(event, origin)
@@ -130,11 +131,16 @@ class LogFold:
         if program is None:
             program = self._adopted(event) or self._new(Program(self.log, *key))
             self._current[key] = program
-        elif isinstance(event, Line) and self._begins_anew(program, event):
+        return program
+
+    def _program_of_line(self, line: Line) -> ProgramFold:
+        program = self._program(line)
+        if self._begins_anew(program, line):
+            key = (line.label, line.process)
             program = self._new(Program(self.log, *key, program.program.run + 1))
             self._current[key] = program
-        if not isinstance(event, Line) or event.pattern or event.level in "EC":
-            self._by_label[event.label] = program
+        if line.pattern or line.level in "EC":
+            self._by_label[line.label] = program
         return program
 
     def _new(self, name: Program) -> ProgramFold:

@@ -18,6 +18,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 from inductoscope.hangs.logs.headerless_lines import COLLECTIVE, PRINTED, may_stand_before
+from inductoscope.hangs.logs.passed_phases import without_passed_phases
 from inductoscope.hangs.logs.payloads import outside_payloads
 from inductoscope.hangs.logs.records import RECORD, Record, end_of_payload, read_record
 from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
@@ -85,7 +86,7 @@ def find_events(data: bytes, end: int) -> FoundEvents:
     found += [*finder.last_lines(), *finder.other_lines()]
     found.sort(key=itemgetter(0))
     events, line, place = list[tuple[int, Event]](), 1, 0
-    for position, event in found:
+    for position, event in without_passed_phases(found):
         line += data.count(b"\n", place, position)
         place = position
         events.append((line, event))
