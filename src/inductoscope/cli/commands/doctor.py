@@ -118,10 +118,8 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.alarm import read_alarm
     from inductoscope.doctor.outside.examination import Doctor, Request
-    from inductoscope.doctor.outside.long_run import LongRun
     from inductoscope.doctor.outside.program import RunLimits
     from inductoscope.doctor.sentinel.options import SentinelOptions
-    from inductoscope.doctor.verdict import read_verdict
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.progress import ProgressLine
@@ -132,7 +130,7 @@ def command(
         raise UsageError("--resume continues in the folder it names. Remove --output.")
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
-    known = read_verdict(resume) if resume else None
+    known = _known_verdict(resume) if resume else None
     if known is not None and not known.partial:
         # It is finished: running it again could only lose what is known.
         progress = ProgressLine(quiet=quiet)
@@ -155,6 +153,8 @@ def command(
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
     if sentinel:
+        from inductoscope.doctor.outside.long_run import LongRun
+
         doctor = LongRun(request, SentinelOptions(overhead / 100, stop=stop), progress.say)
         doctor.run()
     else:
@@ -165,6 +165,12 @@ def command(
         except KeyboardInterrupt:
             verdict = doctor.interrupted()
     _hand_over(_better_of(verdict, known, folder), json_path, can_resume=not sentinel)
+
+
+def _known_verdict(folder: Path) -> Verdict | None:
+    from inductoscope.doctor.verdict import read_verdict
+
+    return read_verdict(folder)
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:
