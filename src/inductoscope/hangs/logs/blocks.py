@@ -57,7 +57,8 @@ class _Buffer:
     def fill(self) -> bool:
         """Read a block and what it needs ahead; True at the end of the log."""
         pieces: list[bytes] = []
-        missing = BLOCK + AHEAD - len(self.data)
+        # One line may fill the buffer and end in what is ahead: then more is read all the same.
+        missing = max(1, BLOCK + AHEAD - len(self.data))
         while missing > 0:
             piece = self._next()
             if not piece:
