@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import inductoscope
-from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
+from inductoscope.capture.scope_variables import RECORDING_VARIABLE
 from inductoscope.doctor.alarm import read_alarms
 from inductoscope.doctor.compare.values import same_generators
 from inductoscope.doctor.inside.kept_call import in_precision

@@ -17,7 +17,8 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.schedule import read_schedule
 from inductoscope.views.page.contents import Contents
-from inductoscope.views.report.show import STAGE_VIEWS, ShowSelection, choose_view
+from inductoscope.views.report.selected import STAGE_VIEWS
+from inductoscope.views.report.show import ShowSelection, choose_view
 from support.examples import inductoscope
 from support.programs import Outcome, Workplace
 

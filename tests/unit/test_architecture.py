@@ -21,7 +21,7 @@ from inductoscope.cli import COMMANDS
 from inductoscope.model.building import HANDLERS, READ_ELSEWHERE
 from inductoscope.recording.events.catalogue import KINDS
 from inductoscope.views.report import frame_stages, graph_stages, inductor_stages
-from inductoscope.views.report.show import STAGE_VIEWS
+from inductoscope.views.report.selected import STAGE_VIEWS
 from inductoscope.vocabulary.stages import SHOWN
 from inductoscope.vocabulary.torch_names import Hook
 from support.source import FILES, ROOT, nodes_of, tree_of

@@ -16,8 +16,10 @@ from inductoscope.errors import InductoscopeError, ToolFailure, UnreadableRecord
 from inductoscope.model.fold import load
 from inductoscope.version import __version__
 from support.examples import inductoscope, stored
+from support.logged import HANG
 
 CHAIN = stored("relu_add_sum")
+PACKAGE = Path(__file__).resolve().parents[1] / "data" / "packages" / "small.pt2"
 
 
 # --- help is instant ------------------------------------------------------------------------------
@@ -30,7 +32,7 @@ def modules_after(*words: str) -> set[str]:
         f"sys.argv = ['inductoscope', *{list(words)!r}]\n"
         "from inductoscope.cli import main\n"
         "try: main()\n"
-        "except SystemExit: pass\n"
+        "except SystemExit as end: assert end.code in (None, 0, 1), end.code\n"
         "print(*sorted({name.partition('.')[0] for name in sys.modules}), file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -44,9 +46,30 @@ def test_help_imports_neither_torch_nor_rich(words: tuple[str, ...]) -> None:
     assert not found & {"torch", "triton", "numpy", "rich"}
 
 
-def test_reading_a_recording_imports_no_torch() -> None:
-    found = modules_after("show", str(CHAIN), "--op", "relu", "--json", "-")
-    assert "rich" in found
+READING = {
+    "show": ("show", CHAIN),
+    "show --op": ("show", CHAIN, "--op", "relu", "--json", "-"),
+    "show --stage": ("show", CHAIN, "--stage", "passes"),
+    "show --list": ("show", "--list"),
+    "report": ("report", CHAIN, "--output", "page.html"),
+    "diff": ("diff", CHAIN, stored("training_step")),
+    "fusion": ("fusion", CHAIN),
+    "bounds": ("bounds", CHAIN),
+    "export": ("export", CHAIN, "--to", "exported"),
+    "explain": ("explain", "lowering"),
+    "logs": ("logs", HANG),
+    "recordings": ("recordings",),
+    "aoti": ("aoti", "--json", "-", PACKAGE),
+}
+
+
+@pytest.mark.parametrize("what", READING)
+def test_reading_imports_no_torch(
+    what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = modules_after(*map(str, READING[what]))
+    assert "inductoscope" in found
     assert not found & {"torch", "triton", "numpy"}
 
 

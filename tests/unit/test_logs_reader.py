@@ -21,6 +21,7 @@ from inductoscope.hangs.choices.log_choices import analyse_answers
 from inductoscope.hangs.logs import blocks, reading
 from inductoscope.hangs.logs.answer import Kind
 from inductoscope.hangs.logs.applicability import judge
+from inductoscope.hangs.logs.blocks import AHEAD, BLOCK
 from inductoscope.hangs.logs.files import find_logs
 from inductoscope.hangs.logs.text import label_of
 from inductoscope.views.report.logs import logs_view
@@ -254,6 +255,13 @@ def test_small_blocks_give_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     expected = view_of(path, 1)
     monkeypatch.setattr(blocks, "BLOCK", 10_000)
     assert view_of(path, 1) == expected
+
+
+@pytest.mark.parametrize("size", [BLOCK, 2 * BLOCK - AHEAD + 1000, 2 * BLOCK, 9 * BLOCK])
+def test_a_line_as_long_as_a_block_is_passed_over(tmp_path: Path, size: int) -> None:
+    path = tmp_path / "log"
+    path.write_bytes(b"x" * size + b"\n" + hang().bytes)
+    assert is_the_hang(path)
 
 
 def test_an_endless_line_takes_little_memory(tmp_path: Path) -> None:

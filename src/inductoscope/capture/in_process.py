@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from inductoscope.capture.hooks import HOOKS
-from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
 from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.scope_variables import RECORDING_VARIABLE
 from inductoscope.capture.uncaught import record_uncaught
 from inductoscope.errors import UsageError
 from inductoscope.recording.location import create_recording

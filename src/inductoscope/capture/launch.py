@@ -18,20 +18,22 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inductoscope.capture import private_cache
-from inductoscope.capture.hooks.workers import RECORDING_VARIABLE, with_scope
 from inductoscope.capture.module_lookup import is_missing
 from inductoscope.capture.scope import describe_launcher
-from inductoscope.capture.tidying import tidy_run
+from inductoscope.capture.scope_variables import RECORDING_VARIABLE, with_scope
 from inductoscope.errors import ToolFailure, UsageError
-from inductoscope.model.entities import Ending
 from inductoscope.model.process_name import OPTIONS_WITH_VALUE
 from inductoscope.recording.events.process import Exited, Launched
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import discard_recording
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
+
+if TYPE_CHECKING:
+    from inductoscope.model.entities import Ending
 
 _WATCHED = {
     signal.SIGINT,
@@ -163,6 +165,8 @@ def run_recorded(
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     ending = record_ending(stream, child.pid, status, time.monotonic() - started)
+    from inductoscope.capture.tidying import tidy_run
+
     tidy_run(folder)
     return ending
 
@@ -183,6 +187,8 @@ def start_or_discard(
 
 def ending_from(status: int, seconds: float, by_tool: str = "") -> Ending:
     """How a command ended. `status` is Popen's."""
+    from inductoscope.model.entities import Ending
+
     return Ending(
         exit_code=128 - status if status < 0 else status,
         signal=-status if status < 0 else None,

@@ -27,7 +27,6 @@ from inductoscope.recording.layout import (
     STREAMS,
     VERDICT,
 )
-from inductoscope.recording.stream_reader import open_ordinary
 
 _SOURCES = (".py", ".cpp", ".h", ".cu", ".hip")
 # What AOTInductor hands to the program; beside it are its weights, kernels and metadata.
@@ -105,6 +104,8 @@ def _holds_package(place: Path) -> bool:
 
 def _named_sources(folder: Path) -> Iterator[str]:
     """Files of the cache that an event, the verdict or a text of the doctor names."""
+    from inductoscope.recording.stream_reader import open_ordinary
+
     runs = (folder, *(folder / EXAMINATION).glob("run-*"))
     streams = (path for run in runs for path in (run / STREAMS).glob(f"*{STREAM_SUFFIX}"))
     for text in (*streams, folder / VERDICT, *(folder / EXAMINATION).glob("*.*")):

@@ -12,7 +12,6 @@ import contextlib
 import functools
 import hashlib
 import importlib
-import importlib.metadata
 import os
 import shutil
 import sys
@@ -133,6 +132,8 @@ def _answer(compiler: str, question: str, path: str | None = None) -> Path | Non
     place = shutil.which(compiler, path=path) if compiler else None
     if place is None:
         return None
+    import importlib.metadata
+
     with contextlib.suppress(OSError, importlib.metadata.PackageNotFoundError):
         found = os.stat(place)
         torch = importlib.metadata.version("torch")

@@ -9,10 +9,10 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.capture.scope_variables import RECORDING_VARIABLE, with_scope
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.torch_names import Hook, TorchName, Wrap
 
@@ -20,15 +20,6 @@ TORCH_NAMES = {
     "torch._inductor.autotune_process": (),
     "torch._inductor.compile_worker.subproc_pool": (),
 }
-
-RECORDING_VARIABLE = "INDUCTOSCOPE_RECORDING"
-BOOTSTRAP = Path(__file__).resolve().parent.parent / "bootstrap"
-
-
-def with_scope(environment: dict[str, str]) -> dict[str, str]:
-    """An environment with the scope's start-up hook in front of PYTHONPATH."""
-    paths = [str(BOOTSTRAP), *filter(None, [environment.get("PYTHONPATH")])]
-    return {**environment, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _with_scope_for_workers(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -124,10 +124,8 @@ def command(
     from inductoscope.capture.launch import resolve_command
     from inductoscope.doctor.alarm import read_alarm
     from inductoscope.doctor.outside.examination import Doctor, Request
-    from inductoscope.doctor.outside.long_run import LongRun
     from inductoscope.doctor.outside.program import RunLimits
     from inductoscope.doctor.sentinel.options import SentinelOptions
-    from inductoscope.doctor.verdict import read_verdict
     from inductoscope.errors import UsageError
     from inductoscope.recording.location import command_of, create_recording
     from inductoscope.views.report.progress import ProgressLine
@@ -138,7 +136,7 @@ def command(
         raise UsageError("--resume continues in the folder it names. Remove --output.")
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
-    known = read_verdict(resume) if resume else None
+    known = _known_verdict(resume) if resume else None
     if known is not None and not known.partial:
         # It is finished: running it again could only lose what is known.
         progress = ProgressLine(quiet=quiet)
@@ -163,6 +161,8 @@ def command(
     progress = ProgressLine(quiet=quiet)
     doctor: Doctor | LongRun
     if sentinel:
+        from inductoscope.doctor.outside.long_run import LongRun
+
         doctor = LongRun(request, SentinelOptions(overhead / 100, stop=stop), progress.say)
         doctor.run()
     else:
@@ -181,6 +181,12 @@ def _write_so_far(verdict: Verdict, json_path: str | None) -> None:
 
     if json_path and json_path != "-":
         replace_json(verdict.as_data(), json_path)
+
+
+def _known_verdict(folder: Path) -> Verdict | None:
+    from inductoscope.doctor.verdict import read_verdict
+
+    return read_verdict(folder)
 
 
 def _better_of(verdict: Verdict, known: Verdict | None, folder: Path) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -78,6 +79,7 @@ def command(
     """
     from inductoscope.views.report.terminal import write_json
 
+    gc.disable()  # A short life, and much that lives as long: nothing to collect.
     if list_all:
         view, render = _list_recordings()
     else:

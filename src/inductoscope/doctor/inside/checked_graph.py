@@ -143,9 +143,8 @@ class CheckedGraph:
             return
         self.calls += 1
         if self.calls > self.instructions.calls:
-            if self.calls == self.instructions.calls + 1:
-                SCOPE.emit(CallsUnchecked(compile=self.compile_id))
-            return
+            is_first = self.calls == self.instructions.calls + 1
+            return SCOPE.emit(CallsUnchecked(compile=self.compile_id)) if is_first else None
         needed = size_in_bytes(arguments)
         if not has_room_for_copies(arguments):
             self._check_large(arguments, needed)

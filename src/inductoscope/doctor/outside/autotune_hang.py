@@ -16,7 +16,8 @@ from inductoscope.hangs.choices.choice_filter import write_filter
 from inductoscope.hangs.choices.contrast import ChoiceCondition
 from inductoscope.hangs.choices.filters import VARIABLE, assignment_for, pattern_for, snippet_for
 from inductoscope.hangs.choices.kernel_files import KernelFiles
-from inductoscope.hangs.choices.stuck_choices import StuckChoices, compiled_choices, stuck_choices
+from inductoscope.hangs.choices.sorted_choices import StuckChoices
+from inductoscope.hangs.choices.stuck_choices import compiled_choices, stuck_choices
 from inductoscope.hangs.logs.choice import Choice
 from inductoscope.kernels.alone import KernelTrial, TrialRequest, try_alone
 from inductoscope.kernels.file import KernelFile

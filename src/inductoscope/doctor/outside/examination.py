@@ -7,12 +7,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from inductoscope.capture import private_cache
-from inductoscope.capture.tidying import remove_headers, tidy_examination
 from inductoscope.doctor.alarm import read_alarm
-from inductoscope.doctor.handover import Found, bytes_of_finding, read_found
 from inductoscope.doctor.instructions import (
     FINDING,
     FOLDER,
@@ -20,23 +20,19 @@ from inductoscope.doctor.instructions import (
     OWN_VARIABLES,
     Instructions,
 )
-from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
-from inductoscope.doctor.outside.answers import Answers
-from inductoscope.doctor.outside.common_verdicts import known_so_far
-from inductoscope.doctor.outside.hypotheses import verdict_of_first
-from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
-from inductoscope.doctor.outside.issue import issue_text
 from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
-from inductoscope.doctor.outside.program_case import ProgramCase
-from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.outside.runs import Runs, Say
-from inductoscope.doctor.outside.stall_evidence import add_diagnosis
-from inductoscope.doctor.outside.trail import trail_or_nothing
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.step_times import StepClock
-from inductoscope.doctor.verdict import Verdict, keep_verdict
-from inductoscope.model.entities import Ending
 from inductoscope.vocabulary import verdicts as v
+
+# What is needed once the program runs is imported then, while that loads torch.
+if TYPE_CHECKING:
+    from inductoscope.doctor.handover import Found
+    from inductoscope.doctor.outside.answers import Answers
+    from inductoscope.doctor.outside.program_case import ProgramCase
+    from inductoscope.doctor.outside.proof import Proof
+    from inductoscope.doctor.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -57,6 +53,13 @@ class Request:
     hand_over: Callable[[Verdict], None] = lambda verdict: None
 
 
+def _import_judges() -> None:
+    """What judges a program, imported while that loads torch: the first words come sooner."""
+    import inductoscope.doctor.outside.common_verdicts
+    import inductoscope.doctor.outside.hypotheses
+    import inductoscope.doctor.outside.trail  # noqa: F401
+
+
 class Doctor:
     """One examination."""
 
@@ -65,17 +68,8 @@ class Doctor:
         self._say = say
         self._started = time.monotonic()
         self._is_over = False
-        listener = Listener(say, self._follow, is_over=lambda: self._is_over)
+        listener = Listener(say, _import_judges, self._follow, is_over=lambda: self._is_over)
         self._runs = Runs(request.command, request.folder, request.limits, listener)
-        self._proof = Proof(
-            FreshProcesses(self._plain_environment(), self._runs.place, times=request.proofs),
-            self._runs.place,
-            say,
-            times=request.proofs,
-            with_workaround=request.with_workaround,
-            on_shown=self._tell,
-        )
-        self._answers = Answers(say, self._hand_over_so_far, self._started)
         # What was written of a finding when it was last read.
         self._seen = b""
         self._latest: Found | None = None
@@ -83,8 +77,30 @@ class Doctor:
         # None until the program has been run once.
         self._case: ProgramCase | None = None
 
+    @cached_property
+    def _proof(self) -> Proof:
+        from inductoscope.doctor.outside.proof import Proof
+
+        request = self._request
+        return Proof(
+            FreshProcesses(self._plain_environment(), self._runs.place, times=request.proofs),
+            self._runs.place,
+            self._say,
+            times=request.proofs,
+            with_workaround=request.with_workaround,
+            on_shown=self._tell,
+        )
+
+    @cached_property
+    def _answers(self) -> Answers:
+        from inductoscope.doctor.outside.answers import Answers
+
+        return Answers(self._say, self._hand_over_so_far, self._started)
+
     def examine(self) -> Verdict:
         """The whole job."""
+        from inductoscope.capture.tidying import remove_headers, tidy_examination
+
         try:
             verdict = self._examine()
             verdict = self._finished(verdict, self._found)
@@ -98,6 +114,8 @@ class Doctor:
 
     def _follow(self) -> None:
         """While something is investigated: prove what is known of it, and tell that."""
+        from inductoscope.doctor.handover import bytes_of_finding, read_found
+
         place = self._runs.looking_in / FOLDER
         written = bytes_of_finding(place)
         if written == self._seen:
@@ -137,6 +155,10 @@ class Doctor:
         with self._clock.step("the first run of the program, and what was found in it"):
             first = self._runs.first(instructions)
         self._tell_all()
+        from inductoscope.doctor.handover import read_found
+        from inductoscope.doctor.outside.hypotheses import verdict_of_first
+        from inductoscope.doctor.outside.program_case import ProgramCase
+
         found = read_found(first.folder / FOLDER)
         if found is None and (first.folder / FOLDER / FUNCTION_SCRIPT).exists():
             self._proof.fresh.start()
@@ -150,6 +172,11 @@ class Doctor:
 
     def _examine_kept_call(self, kept: Path, instructions: Instructions) -> Verdict:
         """What an alarm of the sentinel is about: proven if one call shows it, otherwise likely."""
+        from inductoscope.doctor.handover import read_found
+        from inductoscope.doctor.outside.alarm_verdict import failure_of_alarm, verdict_on_alarm
+        from inductoscope.doctor.outside.hypotheses import verdict_of_first
+        from inductoscope.doctor.outside.program_case import ProgramCase
+
         alarm = read_alarm(kept)
         instructions = replace(
             instructions,
@@ -183,6 +210,10 @@ class Doctor:
 
     def interrupted(self) -> Verdict:
         """The verdict after Ctrl-C: what is known so far, marked as partial."""
+        from inductoscope.doctor.handover import read_found
+        from inductoscope.doctor.outside.alarm_verdict import verdict_on_alarm
+        from inductoscope.doctor.outside.common_verdicts import known_so_far
+
         found = self._found or read_found(self._runs.looking_in / FOLDER)
         kept = self._request.kept
         if kept is not None and (found is None or not found.reproduces):
@@ -198,6 +229,9 @@ class Doctor:
         """What is known of a first run that was interrupted."""
         if self._case is not None:
             return self._case
+        from inductoscope.doctor.outside.program_case import ProgramCase
+        from inductoscope.model.entities import Ending
+
         ended = ProgramRun(
             Ending(130, None, time.monotonic() - self._started),
             self._runs.looking_in,
@@ -209,6 +243,12 @@ class Doctor:
 
     def _finished(self, verdict: Verdict, found: Found | None) -> Verdict:
         """The verdict with the fields that every verdict has."""
+        from inductoscope.doctor.outside.hypotheses.two_cpp_libraries import note_copies
+        from inductoscope.doctor.outside.issue import issue_text
+        from inductoscope.doctor.outside.stall_evidence import add_diagnosis
+        from inductoscope.doctor.outside.trail import trail_or_nothing
+        from inductoscope.doctor.verdict import keep_verdict
+
         if verdict.verdict == v.HANG:
             add_diagnosis(verdict, self._request.folder)
         if self._case is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from inductoscope.capture import private_cache
 from inductoscope.capture.launch import environment_for, record_ending, start_or_discard
@@ -26,11 +26,6 @@ from inductoscope.doctor.instructions import (
     STOPPED,
     Instructions,
 )
-from inductoscope.doctor.outside.checked_so_far import CheckedSoFar
-from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
-from inductoscope.hangs.watch.patience import patience_of_doctor
-from inductoscope.hangs.watch.stall import Stall, StallWatcher
-from inductoscope.model.entities import Ending
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks
@@ -39,6 +34,11 @@ from inductoscope.processes.status import is_alive
 from inductoscope.recording.events.process import Launched
 from inductoscope.recording.privacy import without_secrets
 from inductoscope.recording.writer import StreamWriter
+
+# What watches and judges a program is imported once that runs, while it loads torch itself.
+if TYPE_CHECKING:
+    from inductoscope.hangs.watch.stall import Stall
+    from inductoscope.model.entities import Ending
 
 Say = Callable[[str], None]
 
@@ -118,6 +118,8 @@ class Listener:
     """Who wants to know how a run goes on."""
 
     say: Say
+    # Called once the program has started.
+    program_runs: Callable[[], None] = _do_nothing
     # Called again and again while something that was found is investigated.
     investigation_runs: Callable[[], None] = _do_nothing
     # Whether the examination is over, so that a run on another thread has to end.
@@ -161,6 +163,7 @@ def run_program(
         stream.emit(Launched(pid=child.pid, command=tuple(without_secrets(command))))
         why = _Why.INTERRUPTED
         try:
+            listener.program_runs()
             why = _watch(child, folder, limits, listener, started, is_checked=instructions.inside)
         finally:
             end_child(child)
@@ -248,6 +251,11 @@ def _watch(
     is_checked: bool,
 ) -> _Why:
     """Wait; pass on what the program's side says; end it if it stalls or takes too long."""
+    from inductoscope.doctor.outside.checked_so_far import CheckedSoFar
+    from inductoscope.doctor.outside.stall_evidence import keep_diagnosis
+    from inductoscope.hangs.watch.patience import patience_of_doctor
+    from inductoscope.hangs.watch.stall import Stall, StallWatcher
+
     progress = ProgressFile(folder / FOLDER / PROGRESS, listener.say)
     watcher = StallWatcher(folder, patience_of_doctor(limits.stall))
     checked, said = CheckedSoFar(folder), time.monotonic()

@@ -22,7 +22,6 @@ from inductoscope.doctor.outside.program import (
     run_program,
 )
 from inductoscope.errors import ToolFailure
-from inductoscope.model.fold import load
 from inductoscope.recording.layout import CACHE
 from inductoscope.recording.location import create_recording
 
@@ -98,6 +97,8 @@ class Runs:
             run = self._run_base(instructions, self._new_folder())
         self._usual_seconds = 60 + 5 * run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
+        from inductoscope.model.fold import load
+
         self.uses_packages = any(each.flow for each in load(run.folder).compiles)
         return run
 
@@ -197,6 +198,8 @@ class Runs:
 
 def _refuse_incomplete(run: ProgramRun) -> None:
     """A program that could not be recorded proves nothing."""
+    from inductoscope.model.fold import load
+
     for process in load(run.folder).processes:
         if process.stopped:
             raise ToolFailure(

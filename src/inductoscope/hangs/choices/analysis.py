@@ -7,14 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from inductoscope.hangs.choices.causes import Cause, likely_causes
 from inductoscope.hangs.choices.choice_filter import ChoiceFilter, filter_for
 from inductoscope.hangs.choices.contrast import ChoiceCondition, contrast
 from inductoscope.hangs.choices.kernel_files import KernelFiles
-from inductoscope.hangs.choices.stuck_choices import StuckChoices
+from inductoscope.hangs.choices.sorted_choices import StuckChoices
 from inductoscope.hangs.choices.suspects import Suspect
-from inductoscope.kernels.file import KernelFile
+
+if TYPE_CHECKING:
+    from inductoscope.kernels.file import KernelFile
 
 _MOST_NAMES = 8
 

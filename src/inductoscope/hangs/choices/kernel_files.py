@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.hangs.choices.suspects import Suspect
 from inductoscope.hangs.logs.choice import Choice
-from inductoscope.kernels.file import KernelFile, read_kernel_file
+
+if TYPE_CHECKING:
+    from inductoscope.kernels.file import KernelFile
 
 _LARGEST = 1 << 20
 
@@ -50,6 +53,8 @@ class KernelFiles:
 
 
 def _try(path: str) -> KernelFile | None:
+    from inductoscope.kernels.file import read_kernel_file
+
     try:
         return read_kernel_file(path)
     except InductoscopeError:

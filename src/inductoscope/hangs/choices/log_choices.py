@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from inductoscope.hangs.choices.analysis import Analysis, Analyst
 from inductoscope.hangs.choices.choice_filter import ChoiceFilter
-from inductoscope.hangs.choices.stuck_choices import choices_of
+from inductoscope.hangs.choices.sorted_choices import choices_of
 from inductoscope.hangs.logs.answer import Answer
 from inductoscope.hangs.logs.groups import Group
 

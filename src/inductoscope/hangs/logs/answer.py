@@ -83,7 +83,8 @@ def choice_evidence(state: ChoiceState, words: str) -> LogLine | None:
 def failure_evidence(seen: SeenFailure, frame: int = -1) -> tuple[LogLine, ...]:
     """The traceback, with the frame that shows where it was."""
     failure, origin = seen.failure, seen.origin
-    found = [LogLine(f"{origin.file}:{failure.last_line}", shortened(failure.error or "(cut)"))]
+    last_line = origin.line + failure.lines - 1
+    found = [LogLine(f"{origin.file}:{last_line}", shortened(failure.error or "(cut)"))]
     if failure.frames:
         where = failure.frames[frame]
         text = f"in {where.function}, {shorten(where.file)}:{where.line}"

@@ -12,9 +12,9 @@ import zlib
 from collections.abc import Callable, Iterator
 
 from inductoscope.hangs.logs.lines import FoundEvents, find_events
-from inductoscope.hangs.logs.text import LONGEST, clean
+from inductoscope.hangs.logs.text import LONGEST, clean, is_clean
 
-BLOCK = 4 << 20
+BLOCK = 1 << 20
 # How far ahead a record or a traceback may reach.
 AHEAD = 1 << 18
 
@@ -37,6 +37,8 @@ def read_events(read: Read, *, stop: int | None = None, damage: list[str]) -> It
 
 
 def _find(data: bytes, end: int) -> FoundEvents:
+    if is_clean(data):
+        return find_events(data, end)  # A copy would cost as much as the search.
     head = clean(data[:end])
     return find_events(head + clean(data[end : end + AHEAD]), len(head))
 
@@ -55,7 +57,8 @@ class _Buffer:
     def fill(self) -> bool:
         """Read a block and what it needs ahead; True at the end of the log."""
         pieces: list[bytes] = []
-        missing = BLOCK + AHEAD - len(self.data)
+        # One line may fill the buffer and end in what is ahead: then more is read all the same.
+        missing = max(1, BLOCK + AHEAD - len(self.data))
         while missing > 0:
             piece = self._next()
             if not piece:

@@ -40,50 +40,54 @@ class LogFold:
         """In the order of their first lines."""
         return [program for program in self._all if not program.is_empty]
 
-    def take(self, event: Event, file: str) -> None:
-        """Take the next event."""
-        for passed, where in self._numbers.pass_on(event, file):
-            self._take(passed, where)
+    def take(self, event: Event, file: str, line: int) -> None:
+        """Take the next event, which is on this line of the file."""
+        if self._numbers.has_none(event):
+            self._take(event, file, line)
+            return
+        for passed in self._numbers.pass_on(event, file, line):
+            self._take(*passed)
 
     def finish(self) -> None:
         """The log has ended."""
-        for event, file in self._numbers.rest():
-            self._take(event, file)
+        for passed in self._numbers.rest():
+            self._take(*passed)
 
-    def _take(self, event: Event, file: str) -> None:
-        if isinstance(event, LoggedStack) or (isinstance(event, Line) and not event.module):
-            self._take_unmarked(event, file)
-            return
-        program = self._program(event)
-        origin = Origin(program.program, file, event.line, event.time, event.compile_id)
+    def _take(self, event: Event, file: str, line: int) -> None:
         if isinstance(event, Record):
-            program.take_record(event, origin)
+            program = self._by_label[event.label] = self._program(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
+            program.phases.take(event, origin)
+        elif isinstance(event, LoggedStack) or not event.module:
+            self._take_unmarked(event, file, line)
         else:
+            program = self._program_of_line(event)
+            origin = Origin(program.program, file, line, event.time, event.compile_id)
             program.take_line(event, origin)
             if event.level == "E" and event.module.startswith(_LAUNCHER):
                 self._take_exit(event, origin)
 
-    def _take_unmarked(self, event: LoggedStack | Line, file: str) -> None:
+    def _take_unmarked(self, event: LoggedStack | Line, file: str, line: int) -> None:
         """Take what has no header, and so names no process."""
         if isinstance(event, Line) and event.pattern == ASIDE:
-            self._aside[event.label] = (file, event.line)
+            self._aside[event.label] = (file, line)
             return
         if isinstance(event, LoggedStack) and event.is_of_launcher and self.programs:
             return  # It says that a program ended, and those that did are here.
         writers = self._writers(event.label)
         program = writers[0] if len(writers) == 1 else self._fitting(event, writers)
-        origin = Origin(program.program, file, event.line)
+        origin = Origin(program.program, file, line)
         sure = len(writers) == 1
         if isinstance(event, LoggedStack):
             program.take_failure(
-                SeenFailure(event, origin, sure), aside=self._is_aside(event, file)
+                SeenFailure(event, origin, sure), aside=self._is_aside(event, origin)
             )
         else:
             program.take_printed(event, origin, sure=sure)
 
-    def _is_aside(self, failure: LoggedStack, file: str) -> bool:
-        before, line = self._aside.get(failure.label, ("", 0))
-        announced = before == file and 0 < failure.line - line <= 3
+    def _is_aside(self, failure: LoggedStack, origin: Origin) -> bool:
+        file, line = self._aside.get(failure.label, ("", 0))
+        announced = file == origin.file and 0 < origin.line - line <= 3
         return announced or failure.is_of_thread or failure.is_of_worker
 
     def _writers(self, label: str) -> list[ProgramFold]:
@@ -127,11 +131,16 @@ class LogFold:
         if program is None:
             program = self._adopted(event) or self._new(Program(self.log, *key))
             self._current[key] = program
-        elif isinstance(event, Line) and self._begins_anew(program, event):
+        return program
+
+    def _program_of_line(self, line: Line) -> ProgramFold:
+        program = self._program(line)
+        if self._begins_anew(program, line):
+            key = (line.label, line.process)
             program = self._new(Program(self.log, *key, program.program.run + 1))
             self._current[key] = program
-        if not isinstance(event, Line) or event.pattern or event.level in "EC":
-            self._by_label[event.label] = program
+        if line.pattern or line.level in "EC":
+            self._by_label[line.label] = program
         return program
 
     def _new(self, name: Program) -> ProgramFold:

@@ -14,10 +14,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import NamedTuple
 
 from inductoscope.hangs.logs.headerless_lines import COLLECTIVE, PRINTED, may_stand_before
-from inductoscope.hangs.logs.records import Record, read_record
+from inductoscope.hangs.logs.passed_phases import without_passed_phases
+from inductoscope.hangs.logs.payloads import outside_payloads
+from inductoscope.hangs.logs.records import RECORD, Record, end_of_payload, read_record
 from inductoscope.hangs.logs.text import HEADER, LONGEST, decode, is_prefix, label_of, text_of_line
 from inductoscope.hangs.logs.tracebacks import LoggedStack, find_failures, prefix_of
 from inductoscope.vocabulary.line_meanings import LineMeaning
@@ -48,7 +51,6 @@ _FAILED_CHOICE = b" for benchmark choice "
 class Line(NamedTuple):
     """One line of torch's. `pattern` is the head of the pattern that it fits, or empty."""
 
-    line: int
     label: str
     process: int
     level: str
@@ -66,9 +68,9 @@ Event = Line | Record | LoggedStack
 
 @dataclass(frozen=True)
 class FoundEvents:
-    """What a piece of a log holds, in the order of its lines, and how many lines it has."""
+    """What a piece of a log holds, each with its line, and how many lines it has."""
 
-    events: list[Event]
+    events: list[tuple[int, Event]]
     lines: int
     torch_lines: int
 
@@ -80,19 +82,16 @@ def find_events(data: bytes, end: int) -> FoundEvents:
     far a stage got.
     """
     finder = _Finder(data, end)
-    events = [*finder.torch_lines(), *finder.last_lines(), *finder.other_lines()]
-    numbered = sorted(events, key=lambda found: found[0])
-    return FoundEvents(
-        list(_numbered(data, numbered)), data.count(b"\n", 0, end), finder.number_of_torch_lines
-    )
-
-
-def _numbered(data: bytes, found: list[tuple[int, Event]]) -> Iterator[Event]:
-    line, place = 1, 0
-    for position, event in found:
+    found = [*finder.records(), *finder.torch_lines()]
+    found += [*finder.last_lines(), *finder.other_lines()]
+    found.sort(key=itemgetter(0))
+    events, line, place = list[tuple[int, Event]](), 1, 0
+    for position, event in without_passed_phases(found):
         line += data.count(b"\n", place, position)
         place = position
-        yield event.moved(line - 1) if isinstance(event, LoggedStack) else event._replace(line=line)
+        events.append((line, event))
+    lines = line - 1 + data.count(b"\n", place, end)
+    return FoundEvents(events, lines, finder.number_of_torch_lines)
 
 
 class _Header(NamedTuple):
@@ -110,12 +109,21 @@ _Key = tuple[str, bytes, bytes | None, bool]
 
 
 class _Finder:
+    """Searches the text outside payloads; the places that it gives are those in the log."""
+
     def __init__(self, data: bytes, end: int) -> None:
-        self._data = data
-        self._end = end
+        self._outside = outside_payloads(data, end)
+        self._log, self._data, self._end, self._place, self._records = self._outside
         self._last: dict[_Key, tuple[re.Match[bytes], int, bytes]] = {}
         self._error: tuple[str, bytes, bytes] | None = None
-        self.number_of_torch_lines = 0
+        self.number_of_torch_lines = len(self._records)
+
+    def records(self) -> Iterator[tuple[int, Event]]:
+        """Records with nothing before them on their lines; others are among torch's lines."""
+        for head, end in self._records:
+            record = read_record(self._log, head, end, "")
+            if record is not None:
+                yield head.start(1), record
 
     def torch_lines(self) -> Iterator[tuple[int, Event]]:
         """Lines with a pattern, records, and errors; the others are counted, the last ones kept."""
@@ -134,15 +142,19 @@ class _Finder:
                 continue
             count += 1
             if kind > _PLAIN:
-                yield from self._marked(match, start, header)
+                event = self._marked(match, header)
+                if event is not None:
+                    yield self._place(start), event
                 continue
             if data[header.level] in b"EC":
-                yield from self._error_line(match, start, header)
+                line = self._error_line(match, header)
+                if line is not None:
+                    yield self._place(start), line
             else:
                 self._keep(match, header)
             length = place - start + 1 if start else 0
             same = data[start - 1 : place] if start else b""
-        self.number_of_torch_lines = count
+        self.number_of_torch_lines += count
 
     def _header(self, start: int, place: int) -> _Header | None:
         """Where the parts of the header before `place` are; None if it is not torch's."""
@@ -154,13 +166,15 @@ class _Finder:
         label = "" if level == start else self._label(start, level)
         return None if label is None else _Header(level, process, module, place, label)
 
-    def _marked(
-        self, match: re.Match[bytes], start: int, header: _Header
-    ) -> Iterator[tuple[int, Event]]:
+    def _marked(self, match: re.Match[bytes], header: _Header) -> Event | None:
         self._error = (header.label, self._data[header.level : header.process], match[1])
-        event = self._event(match, header.level, header.label)
-        if event is not None:
-            yield start, event
+        if match[5] is None:
+            return self._line(match, header.level, header.label)
+        head = RECORD.match(self._log, self._place(header.level))
+        if head is None:
+            return None
+        end = end_of_payload(self._log, head.end())
+        return read_record(self._log, head, end, header.label)
 
     def _keep(self, match: re.Match[bytes], header: _Header) -> None:
         """Keep the last message of each compile, by its first line, which says most."""
@@ -175,24 +189,16 @@ class _Finder:
         for (label, *_), (match, level, _) in self._last.items():
             line = self._line(match, level, label)
             if line is not None:
-                yield match.start(), line
+                yield self._place(match.start()), line
 
-    def _event(self, match: re.Match[bytes], level: int, label: str) -> Event | None:
-        if match[5] is None:
-            return self._line(match, level, label)
-        header = HEADER.match(self._data, level)
-        return read_record(self._data, header, match.start(5), label) if header else None
-
-    def _error_line(
-        self, match: re.Match[bytes], start: int, header: _Header
-    ) -> Iterator[tuple[int, Event]]:
+    def _error_line(self, match: re.Match[bytes], header: _Header) -> Line | None:
         """The first line of an error."""
         error = (header.label, self._data[header.level : header.process], match[1])
-        if error != self._error:
-            self._error = error
-            line = self._line(match, header.level, header.label)
-            if line is not None and line.pattern != FAILED_CHOICE:
-                yield start, line
+        if error == self._error:
+            return None
+        self._error = error
+        line = self._line(match, header.level, header.label)
+        return line if line is not None and line.pattern != FAILED_CHOICE else None
 
     def _failed_choices(self) -> Iterator[tuple[int, Event]]:
         """The last lines of messages of several lines, which name the choice that failed."""
@@ -204,12 +210,12 @@ class _Finder:
             if match and header and match[4] is None and data[header.level] == 69:
                 line = self._line(match, header.level, header.label)
                 if line is not None:
-                    yield start, line
+                    yield self._place(start), line
             place = data.find(_FAILED_CHOICE, place + 1, self._end)
 
     def other_lines(self) -> Iterator[tuple[int, Event]]:
         """Tracebacks, and lines without a header."""
-        yield from find_failures(self._data, self._end)
+        yield from find_failures(self._outside)
         yield from self._failed_choices()
         for head in _PRINTED:
             yield from self._printed(head)
@@ -222,7 +228,7 @@ class _Finder:
             if prefix is not None and may_stand_before(head, prefix):
                 text = text_of_line(self._data, place)
                 label = label_of(prefix) if is_prefix(prefix) or head == COLLECTIVE else ""
-                yield start, Line(0, label, 0, "", "", "", "", head, text)
+                yield self._place(start), Line(label, 0, "", "", "", "", head, text)
             place = self._data.find(head.encode(), place + 1, self._end)
 
     def _label(self, start: int, level: int) -> str | None:
@@ -237,7 +243,6 @@ class _Finder:
             return None
         pattern, text = self._pattern_and_text(match)
         return Line(
-            0,
             label,
             int(header[3][:18]),
             decode(header[1]),

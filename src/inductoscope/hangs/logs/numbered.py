@@ -15,30 +15,38 @@ _NUMBER = re.compile(r"(\d{1,6}):\s*")
 _ENOUGH, _FEW = 40, 4
 
 
+# An event, its file, and its line there.
+_Placed = tuple[Event, str, int]
+
+
 class LineNumbers:
     """Passes events on, without the numbers of lines; at first it holds them back to see."""
 
     def __init__(self) -> None:
-        self._held: list[tuple[Event, str]] = []
+        self._held: list[_Placed] = []
         self._grown = 0
         self._last = -1
         self._found: bool | None = None
 
-    def pass_on(self, event: Event, file: str) -> Iterator[tuple[Event, str]]:
+    def has_none(self, event: Event) -> bool:
+        """Whether an event without a number can be taken at once."""
+        return not event.label and not self._held
+
+    def pass_on(self, event: Event, file: str, line: int) -> Iterator[_Placed]:
         """The events that can be judged now, in order."""
         if self._found is None:
             self._look_at(event)
-            self._held.append((event, file))
+            self._held.append((event, file, line))
             if self._found is None and self._grown:
                 return
             yield from self._release()
         else:
-            yield self._without_number(event), file
+            yield self._without_number(event), file, line
 
-    def rest(self) -> Iterator[tuple[Event, str]]:
+    def rest(self) -> Iterator[_Placed]:
         """What is still held back when the log ends."""
         if self._held:
-            processes = {getattr(event, "process", 0) for event, _ in self._held} - {0}
+            processes = {getattr(event, "process", 0) for event, _, _ in self._held} - {0}
             self._found = self._grown >= _FEW and len(processes) == 1
         yield from self._release()
 
@@ -54,9 +62,9 @@ class LineNumbers:
         if self._grown >= _ENOUGH:
             self._found = True
 
-    def _release(self) -> Iterator[tuple[Event, str]]:
+    def _release(self) -> Iterator[_Placed]:
         held, self._held = self._held, []
-        yield from ((self._without_number(event), file) for event, file in held)
+        yield from ((self._without_number(event), file, line) for event, file, line in held)
 
     def _without_number(self, event: Event) -> Event:
         number = _NUMBER.match(event.label) if self._found else None

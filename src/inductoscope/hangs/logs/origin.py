@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -23,8 +24,7 @@ class Program:
         return f"{name}, run {self.run}" if self.run > 1 else name
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """One line: its place, who wrote it, when, and for which compile."""
 
     program: Program

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from inductoscope.hangs.logs.origin import Origin
 from inductoscope.hangs.logs.records import Record
 
 _MOST_COMPILES = 64
 _MOST_KERNELS = 200
-_AFTERWARDS = ("gc",)
+# Not where a compile was cut short.
+AFTERWARDS = ("gc",)
 
 
-@dataclass(frozen=True)
-class Phase:
+class Phase(NamedTuple):
     """A phase: when it began, and its end if it has one."""
 
     name: str
@@ -44,11 +45,9 @@ class TracedCompile:
     # The last phase that held no other.
     innermost: Phase | None = None
     outputs: list[str] = field(default_factory=list)
-    artifacts: int = 0
     metrics: dict[str, str] = field(default_factory=dict)
     metrics_at: Origin | None = None
     last: Origin | None = None
-    last_at: float = 0.0
 
     @property
     def failure(self) -> str:
@@ -82,7 +81,6 @@ class PhaseFold:
         self.records += 1
         compile_ = self._compile(record.compile_id)
         compile_.last = origin
-        compile_.last_at = record.seconds or compile_.last_at
         if record.kind == "begin":
             compile_.open.append(Phase(record.name, origin, record.seconds))
             self._leaf[record.compile_id] = True
@@ -95,8 +93,6 @@ class PhaseFold:
             compile_.metrics = dict(record.values)
             compile_.metrics_at = origin
             self.finished += 1
-        else:
-            compile_.artifacts += 1
 
     def _compile(self, compile_id: str) -> TracedCompile:
         compile_ = self._compiles.get(compile_id)
@@ -116,13 +112,17 @@ class PhaseFold:
                 return
 
     def _end(self, compile_: TracedCompile, record: Record, origin: Origin) -> None:
-        names = [phase.name for phase in compile_.open]
-        if record.name not in names:
-            return  # It began before the log does.
-        place = len(names) - 1 - names[::-1].index(record.name)
-        phase = compile_.open[place]
-        del compile_.open[place:]
-        if self._leaf.get(record.compile_id) and record.name not in _AFTERWARDS:
+        open_ = compile_.open
+        if open_ and open_[-1].name == record.name:
+            phase = open_.pop()
+        else:
+            names = [phase.name for phase in open_]
+            if record.name not in names:
+                return  # It began before the log does.
+            place = len(names) - 1 - names[::-1].index(record.name)
+            phase = open_[place]
+            del open_[place:]
+        if self._leaf.get(record.compile_id) and record.name not in AFTERWARDS:
             compile_.innermost = Phase(
                 phase.name, phase.began, phase.began_at, origin, record.seconds
             )

@@ -12,7 +12,6 @@ from inductoscope.hangs.logs.headerless_lines import ASSEMBLER_KILLED, COLLECTIV
 from inductoscope.hangs.logs.lines import SETTING, Line, pattern_of
 from inductoscope.hangs.logs.origin import Origin, Program
 from inductoscope.hangs.logs.phases import PhaseFold
-from inductoscope.hangs.logs.records import Record
 from inductoscope.hangs.logs.tracebacks import LoggedStack
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.line_meanings import LineMeaning
@@ -272,10 +271,6 @@ class ProgramFold:
 
     # --- others -----------------------------------------------------------------------------------
 
-    def take_record(self, record: Record, origin: Origin) -> None:
-        """Take a record of a trace."""
-        self.phases.take(record, origin)
-
     def take_failure(self, seen: SeenFailure, *, aside: bool = False) -> None:
         """Take a stack that Python printed; `aside` if it does not end the program."""
         if aside:
@@ -304,7 +299,7 @@ class ProgramFold:
 
     def _crashed(self, line: Line, origin: Origin, sure: bool) -> None:
         if self.last_crash is None:
-            failure = LoggedStack(origin.line, line.label, origin.line, line.text[:200], ())
+            failure = LoggedStack(line.label, 1, line.text[:200], ())
             self.take_failure(SeenFailure(failure, origin, sure))
 
     @property

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import pickle
 import sys
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -19,11 +19,11 @@ from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, op
 from inductoscope.hangs.logs.fold import LogFold
 from inductoscope.hangs.logs.lines import FoundEvents
 from inductoscope.hangs.logs.program import ProgramFold
-from inductoscope.hangs.logs.tracebacks import LoggedStack
 
 if TYPE_CHECKING:
-    from concurrent.futures import Future
+    from multiprocessing.connection import Connection
     from multiprocessing.context import BaseContext
+    from multiprocessing.process import BaseProcess
 
 # Below this size a second process costs more than it saves.
 PIECE = 16 << 20
@@ -97,11 +97,8 @@ def _fold(logs: list[Log], read: Callable[[str, ReadFile], Iterator[FoundEvents]
 
 
 def _take(fold: LogFold, found: FoundEvents, file: ReadFile) -> None:
-    for event in found.events:
-        if isinstance(event, LoggedStack):
-            fold.take(event.moved(file.lines), file.path)
-        else:
-            fold.take(event._replace(line=event.line + file.lines), file.path)
+    for line, event in found.events:
+        fold.take(event, file.path, file.lines + line)
     file.lines += found.lines
     file.torch_lines += found.torch_lines
 
@@ -129,21 +126,71 @@ def _read_file(path: str, damage: list[str], cores: int) -> Iterator[FoundEvents
 
 
 def _read_in_pieces(path: str, size: int, damage: list[str], cores: int) -> Iterator[FoundEvents]:
-    """Read pieces with several processes, a few ahead of the fold, which takes them in order."""
-    from concurrent.futures import ProcessPoolExecutor
+    """Read pieces with several processes, each a few ahead of the fold, which takes them in order.
 
-    bounds = _bounds(path, size)
-    pieces = itertools.pairwise(bounds)
-    waiting: deque[Future[tuple[list[FoundEvents], list[str]]]] = deque()
-    with ProcessPoolExecutor(cores, mp_context=_context()) as pool:
-        while True:
-            while len(waiting) < cores + 1 and (piece := next(pieces, None)) is not None:
-                waiting.append(pool.submit(read_piece, path, *piece))
-            if not waiting:
-                return
-            found, problems = waiting.popleft().result()
+    Each reads every so many-th piece and writes what it found to its pipe, which holds it back
+    when the fold is slower. No pool: its threads would take turns with the fold.
+    """
+    pieces = list(itertools.pairwise(_bounds(path, size)))
+    context = _context()
+    readers = [_start(context, path, pieces[first::cores]) for first in range(cores)]
+    try:
+        for number in range(len(pieces)):
+            found, problems = _receive(readers[number % cores][1])
             damage += problems
             yield from found
+    finally:
+        for process, pipe in readers:
+            pipe.close()
+            process.terminate()
+            process.join()
+
+
+def _start(
+    context: BaseContext, path: str, pieces: list[tuple[int, int]]
+) -> tuple[BaseProcess, Connection]:
+    receiver, sender = context.Pipe(duplex=False)
+    arguments = (sender, path, pieces)
+    process: BaseProcess = context.Process(target=_send_pieces, args=arguments)  # type: ignore[attr-defined]
+    process.daemon = True
+    process.start()
+    sender.close()
+    return process, receiver
+
+
+def _send_pieces(pipe: Connection, path: str, pieces: list[tuple[int, int]]) -> None:
+    with contextlib.suppress(BrokenPipeError):
+        for piece in pieces:
+            try:
+                pipe.send_bytes(_packed(*read_piece(path, *piece)))
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                pipe.send_bytes(pickle.dumps(error))
+
+
+def _packed(found: list[FoundEvents], damage: list[str]) -> bytes:
+    """As plain tuples, which are pickled several times faster."""
+    plain = [
+        ([(line, type(event), tuple(event)) for line, event in f.events], f.lines, f.torch_lines)
+        for f in found
+    ]
+    return pickle.dumps((plain, damage), pickle.HIGHEST_PROTOCOL)
+
+
+def _receive(pipe: Connection) -> tuple[list[FoundEvents], list[str]]:
+    try:
+        received = pickle.loads(pipe.recv_bytes())
+    except EOFError:
+        raise OSError("a process that read it was ended") from None
+    if isinstance(received, OSError):
+        raise received
+    plain, damage = received
+    found = [
+        FoundEvents([(line, kind._make(event)) for line, kind, event in events], *counts)
+        for events, *counts in plain
+    ]
+    return found, damage
 
 
 def _context() -> BaseContext:

@@ -12,31 +12,37 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from typing import NamedTuple
 
-from inductoscope.hangs.logs.text import LONGEST, decode
+from inductoscope.hangs.logs.text import HEADER, LONGEST, decode
 
+# The groups of a header, then the key.
+RECORD = re.compile(
+    HEADER.pattern + rb'(?: \[[^\]\s]*\d/\d[^\]\s]*\])?(?: \[__\w+\])? ?\{"(\w+)": '
+)
 _FRAME = re.compile(rb'"frame_id": (\d+), "frame_compile_id": (\d+)(?:, "attempt": (\d+))?')
 _AUTOGRAD = re.compile(rb'"compiled_autograd_id": (\d+)')
 _RANK = re.compile(rb'"rank": (\d+)')
-_KEY = re.compile(rb'\{"(\w+)": ')
+_DIGEST = b', "has_payload"'
 _COMPILE_ID = re.compile(rb'"compile_id": "([^"\n]*)"')
-_EVENT_NAME = re.compile(rb'\n\t"name": "((?:[^"\\\n]|\\.)*)"')
-_EVENT_KIND = re.compile(rb'\n\t"ph": "(\w)"|\n(?!\t)')
-_EVENT_TIME = re.compile(rb'\n\t"ts": ([\d.]+)')
+_EVENT_NAME = re.compile(
+    rb'\n\t"name": "([^"\\\n]*(?:\\.[^"\\\n]*)*)"(?:,\s*\n\t"ts": (\d{1,18}(?:\.\d{1,9})?))?'
+)
+_EVENT_KIND = b'\n\t"ph": "'
+_PAYLOAD_END = re.compile(rb"\n(?!\t)")
 _ARTIFACT = re.compile(rb'"name": "([^"\n]*)"')
 _FILE = re.compile(rb'"filename": "([^"\n]*)"')
 _VALUE = re.compile(
     rb'"(fail_type|fail_reason|has_guarded_code|co_name|co_filename|co_firstlineno)": '
     rb'(?:"((?:[^"\\\n]|\\.)*)"|(\w+))'
 )
-_EVENTS = {b"B": "begin", b"E": "end"}
+_EVENTS = {b'B"': "begin", b'E"': "end"}
 
 
 class Record(NamedTuple):
     """One record: `kind` is begin or end of a phase, or the key that torch gave it."""
 
-    line: int
     label: str
     process: int
     time: str
@@ -47,58 +53,76 @@ class Record(NamedTuple):
     values: tuple[tuple[str, str], ...] = ()
 
 
-def read_record(data: bytes, header: re.Match[bytes], start: int, label: str) -> Record | None:
-    """The record whose JSON begins at `start`; None if we do not use its kind."""
-    key = _KEY.match(data, start)
-    reader = _KINDS.get(key[1]) if key else None
-    if key is None or reader is None:
+def end_of_payload(data: bytes, start: int) -> int:
+    """Where the first line ends that begins no line of a payload, from `start` on a line."""
+    end = _PAYLOAD_END.search(data, start)
+    return end.start() if end else len(data)
+
+
+def read_record(data: bytes, head: re.Match[bytes], end: int, label: str) -> Record | None:
+    """The record with this head and a payload up to `end`; None if we do not use its kind."""
+    key = head[6]
+    reader = _KINDS.get(key)
+    if reader is None:
         return None
+    start = head.end()
     stop = data.find(b"\n", start, start + LONGEST)
-    stop = stop if stop >= 0 else min(len(data), start + LONGEST)
-    found = reader(data, start, stop)
+    if stop < 0:
+        stop = min(len(data), start + LONGEST)
+    found = reader(data, start, stop, end)
     if found is None:
         return None
     kind, name, seconds, values = found
-    rank = _RANK.search(data, start, stop)
+    digest = data.rfind(_DIGEST, start, stop)
+    rank, compile_id = _written_by(data[start : digest if digest > 0 else stop])
+    if compile_id is None:
+        inside = _COMPILE_ID.search(data, start, min(len(data), stop + 500))
+        compile_id = decode(inside[1]) if inside else ""
     return Record(
-        line=0,
-        label=label or (f"rank {decode(rank[1])}" if rank else ""),
-        process=int(header[3][:18]),
-        time=decode(header[2]),
-        compile_id=_compile_id(data, start, stop),
-        kind=kind or decode(key[1]),
-        name=name,
-        seconds=seconds,
-        values=values,
+        label or rank,
+        int(head[3][:18]),
+        head[2].decode(),
+        compile_id,
+        kind or decode(key),
+        name,
+        seconds,
+        values,
     )
 
 
-def _compile_id(data: bytes, start: int, stop: int) -> str:
-    frame = _FRAME.search(data, start, stop)
-    if frame is not None:
-        attempt = f"_{decode(frame[3])}" if frame[3] not in (None, b"0") else ""
-        autograd = _AUTOGRAD.search(data, start, stop)
-        before = f"!{decode(autograd[1])}/" if autograd else ""
-        return f"{before}{decode(frame[1])}/{decode(frame[2])}{attempt}"
-    inside = _COMPILE_ID.search(data, start, min(len(data), stop + 500))
-    return decode(inside[1]) if inside else ""
+# The events of a compile follow each other, and differ in nothing else on their line.
+@lru_cache(maxsize=64)
+def _written_by(json: bytes) -> tuple[str, str | None]:
+    """The rank and the compile id."""
+    found = _RANK.search(json) if b'"rank": ' in json else None
+    rank = f"rank {decode(found[1])}" if found else ""
+    frame = _FRAME.search(json)
+    if frame is None:
+        return rank, None
+    attempt = f"_{decode(frame[3])}" if frame[3] not in (None, b"0") else ""
+    autograd = _AUTOGRAD.search(json)
+    before = f"!{decode(autograd[1])}/" if autograd else ""
+    return rank, f"{before}{decode(frame[1])}/{decode(frame[2])}{attempt}"
 
 
 _Read = tuple[str, str, float, tuple[tuple[str, str], ...]]
-_Reader = Callable[[bytes, int, int], "_Read | None"]
+_Reader = Callable[[bytes, int, int, int], "_Read | None"]
 
 
-def _event(data: bytes, start: int, stop: int) -> _Read | None:
-    limit = stop + LONGEST
-    kind = _EVENT_KIND.search(data, stop, limit)
-    name = _EVENT_NAME.search(data, stop, min(limit, stop + 400))
-    if kind is None or name is None or kind[1] not in _EVENTS:
+def _event(data: bytes, start: int, stop: int, end: int) -> _Read | None:
+    limit = end if end < stop + LONGEST else stop + LONGEST
+    place = data.find(_EVENT_KIND, stop, limit)
+    name = _EVENT_NAME.search(data, stop, stop + 400)
+    if place < 0 or name is None or name.end() > end:
         return None
-    time = _EVENT_TIME.search(data, name.end(), name.end() + 40)
-    return _EVENTS[kind[1]], decode(name[1]), float(time[1][:20]) / 1e6 if time else 0.0, ()
+    place += len(_EVENT_KIND)
+    kind = _EVENTS.get(data[place : place + 2])
+    if kind is None:
+        return None
+    return kind, decode(name[1]), float(name[2]) / 1e6 if name[2] else 0.0, ()
 
 
-def _metrics(data: bytes, start: int, stop: int) -> _Read:
+def _metrics(data: bytes, start: int, stop: int, _end: int) -> _Read:
     values = tuple(
         (decode(found[1]), decode(found[2] if found[2] is not None else found[3]))
         for found in _VALUE.finditer(data, start, stop)
@@ -107,14 +131,14 @@ def _metrics(data: bytes, start: int, stop: int) -> _Read:
 
 
 def _named(expression: re.Pattern[bytes]) -> _Reader:
-    def read(data: bytes, start: int, stop: int) -> _Read:
+    def read(data: bytes, start: int, stop: int, _end: int) -> _Read:
         found = expression.search(data, start, stop)
         return "", decode(found[1]) if found else "", 0.0, ()
 
     return read
 
 
-def _plain(data: bytes, start: int, stop: int) -> _Read:
+def _plain(_data: bytes, _start: int, _stop: int, _end: int) -> _Read:
     return "", "", 0.0, ()
 
 

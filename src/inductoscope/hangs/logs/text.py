@@ -34,6 +34,11 @@ _LABEL = re.compile(_MARK + rb" *" + _PREFIX % (_ANY_NAME + _NAME))
 _COLOUR = re.compile(rb"\x1b\[[0-9;?]*[A-Za-z]|\x1b\][^\x07\n]*\x07")
 
 
+def is_clean(data: bytes) -> bool:
+    """Whether there are no colours and no NULs."""
+    return b"\x1b" not in data and b"\0" not in data
+
+
 def clean(data: bytes) -> bytes:
     """The bytes without colours and NULs; line ends stay where they are."""
     if b"\x1b" in data:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from inductoscope.hangs.logs.payloads import Outside
 from inductoscope.hangs.logs.text import HEADER, decode, has_label, label_of
 from inductoscope.processes.dumps import FORMATS, DumpFormat, StackFrame
 
@@ -22,6 +23,7 @@ _REACH = 1 << 17
 _LONGEST_PREFIX = 200
 _LONGEST_HEAD = 400
 _MOST_FRAMES = 60
+_TAB = 9
 
 # These raise nothing themselves: an exception out of one of them is a signal that was handled.
 _BLOCKING = {
@@ -39,11 +41,10 @@ DUMP = "a dump of the stack"
 
 
 class LoggedStack(NamedTuple):
-    """One stack: where it begins and ends in the log, and its last frames, innermost last."""
+    """One stack: how many lines of the log it spans, and its last frames, innermost last."""
 
-    line: int
     label: str
-    last_line: int
+    lines: int
     error: str
     frames: tuple[StackFrame, ...]
 
@@ -75,32 +76,30 @@ class LoggedStack(NamedTuple):
         begins = bool(self.frames) and _place(self.frames[0]) == ("process.py", "_bootstrap")
         return begins and not any("torch/_" in frame.file for frame in self.frames)
 
-    def moved(self, lines: int) -> LoggedStack:
-        """The same so many lines further down."""
-        return self._replace(line=self.line + lines, last_line=self.last_line + lines)
-
 
 def _place(frame: StackFrame) -> tuple[str, str]:
     return re.split(r"[/\\]", frame.file)[-1], frame.function
 
 
-def find_failures(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
-    """Every stack that begins before `end`, with the place of its line; lines count from 1."""
-    yield from _tracebacks(data, end)
-    yield from _dumps(data, end)
+def find_failures(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    """Every stack outside payloads, with the place of its first line in the log."""
+    yield from _tracebacks(outside)
+    yield from _dumps(outside)
 
 
 # --- tracebacks -----------------------------------------------------------------------------------
 
 
-def _tracebacks(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
+def _tracebacks(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    log, data, end, place_in_log, _ = outside
     place = data.find(_BEGIN, 0, end + len(_BEGIN))
     while 0 <= place < end:
         start = data.rfind(b"\n", 0, place) + 1
         prefix = prefix_of(data, start, place)
         after = place + len(_BEGIN)
         if prefix is not None and data[after : after + 1] in (b"", b"\r", b"\n"):
-            yield start, _read(data[start : start + _REACH], prefix)
+            first = place_in_log(start)
+            yield first, _read(log[first : first + _REACH], prefix)
         place = data.find(_BEGIN, place + 1, end + len(_BEGIN))
 
 
@@ -126,8 +125,8 @@ def _read(text: bytes, prefix: bytes) -> LoggedStack:
             frames.append(StackFrame(decode(frame[3]), decode(frame[1]), int(frame[2][:9])))
         elif not content[:1].isspace():
             error = decode(content[:2000]).rstrip("\r")
-            return LoggedStack(1, label, number, error, tuple(frames[-_MOST_FRAMES:]))
-    return LoggedStack(1, label, len(lines), "", tuple(frames[-_MOST_FRAMES:]))
+            return LoggedStack(label, number, error, tuple(frames[-_MOST_FRAMES:]))
+    return LoggedStack(label, len(lines), "", tuple(frames[-_MOST_FRAMES:]))
 
 
 def _content(line: bytes, prefix: bytes, further: int) -> bytes | None:
@@ -162,7 +161,8 @@ def _alike(prefix: bytes) -> re.Pattern[bytes]:
 _OUTERMOST = ("<module>", "_run_module_as_main", "_run_code", "_start")
 
 
-def _dumps(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
+def _dumps(outside: Outside) -> Iterator[tuple[int, LoggedStack]]:
+    log, data, end, place_in_log, _ = outside
     for format_ in FORMATS:
         begin = format_.begin.encode()
         place = data.find(begin, 0, end)
@@ -171,11 +171,12 @@ def _dumps(data: bytes, end: int) -> Iterator[tuple[int, LoggedStack]]:
             # One character per byte, so that its length is known whatever the bytes are.
             before = data[max(start, place - _LONGEST_HEAD) : place].decode("latin-1")
             head = format_.thread.search(before)
-            if head is not None:
+            if head is not None and data[start] != _TAB:
+                first = place_in_log(start)
                 prefix = data[start : place - len(head[0])]
-                found = _read_dump(data[start : start + _REACH], prefix, format_)
+                found = _read_dump(log[first : first + _REACH], prefix, format_)
                 if found is not None:
-                    yield start, found
+                    yield first, found
             place = data.find(begin, place + 1, end)
 
 
@@ -194,4 +195,4 @@ def _read_dump(text: bytes, prefix: bytes, format_: DumpFormat) -> LoggedStack |
         last = number
     if not frames or frames[-1].function not in _OUTERMOST:
         return None
-    return LoggedStack(1, label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))
+    return LoggedStack(label_of(prefix), last, DUMP, tuple(reversed(frames[:_MOST_FRAMES])))

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from inductoscope.capture.hooks.workers import RECORDING_VARIABLE
+from inductoscope.capture.scope_variables import RECORDING_VARIABLE
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.hangs.watch.classify import classify
 from inductoscope.hangs.watch.ending import EndedProcesses, end_stuck

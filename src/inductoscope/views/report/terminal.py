@@ -63,12 +63,30 @@ class Printer:
         What is wrapped begins below the column of the text that is given.
         """
         shown = visible(text)
+        if self._is_one_plain_line(shown, style, indent):
+            self._write(" " * indent + shown[:column] + shown[column:].rstrip())
+            return
         first, indent = Text(" " * indent + shown[:column], style=style), indent + column
         rest = Text(shown[column:], style=style)
         for piece in rest.wrap(self._console, max(20, self.width - indent)) or [Text("")]:
             piece.rstrip()
             self._console.print(first + piece, soft_wrap=True)
             first = Text(" " * indent)
+
+    def _is_one_plain_line(self, shown: str, style: str, indent: int) -> bool:
+        """Whether there is nothing to colour and nothing to wrap, as of most lines."""
+        is_plain = not style or self._console.color_system is None
+        # Then it has as many columns as characters.
+        return (
+            is_plain
+            and shown.isascii()
+            and shown.isprintable()
+            and indent + len(shown) <= self.width
+        )
+
+    def _write(self, line: str) -> None:
+        self._console.file.write(line + "\n")
+        self._console.file.flush()
 
     def heading(self, text: str) -> None:
         """A line that begins a part."""
