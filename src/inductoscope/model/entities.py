@@ -17,14 +17,19 @@ Texts are not held: a digest names the payload, and `Recording.payload` reads it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.settings import Settings
 from inductoscope.model.tuning import Autotune
 from inductoscope.model.uncaught import UncaughtException
+
+
+Made = TypeVar("Made")
+# Of a graph, some megabytes each: the schedules, the graphs and the memory of sixty graphs.
+_MOST_KEPT = 256
 
 
 class Payloads(Protocol):
@@ -356,6 +361,17 @@ class Recording:
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
+    # What was made of payloads, the latest last.
+    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` makes, made once for all who ask for the same key one after the other."""
+        kept = self._kept
+        made: Made = kept.pop(key) if key in kept else make()
+        kept[key] = made
+        if len(kept) > _MOST_KEPT:
+            del kept[next(iter(kept))]
+        return made
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""

@@ -55,9 +55,13 @@ class GraphMemory:
 
 def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -> GraphMemory:
     """The memory of a graph; from shapes alone where an older recording says no more."""
-    lists = [members(recording.data(digest)) for digest in graph.memory]
-    if not lists:
+    if not graph.memory:
         return GraphMemory(_rooms_from_shapes(recording, compile_, graph), is_recorded=False)
+    return recording.once(("memory", graph.memory), lambda: _recorded(recording, graph))
+
+
+def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:
+    lists = [members(recording.data(digest)) for digest in graph.memory]
     rooms: dict[str, Room] = {}
     symbols: dict[str, SizeSymbol] = {}
     replaced: dict[str, str] = {}

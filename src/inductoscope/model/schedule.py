@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
@@ -63,7 +64,7 @@ class ScheduledNode:
     # not recorded.
     computes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[ScheduledNode, ...]:
         """The single nodes inside a fused one; itself where it is single."""
         return tuple(leaf for part in self.parts for leaf in part.leaves) or (self,)
@@ -71,8 +72,7 @@ class ScheduledNode:
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
     """The scheduler nodes under a digest, in order."""
-    data = recording.data(digest)
-    return tuple(_nodes(data))
+    return recording.once(("schedule", digest), lambda: tuple(_nodes(recording.data(digest))))
 
 
 def _nodes(data: Any) -> Iterator[ScheduledNode]:

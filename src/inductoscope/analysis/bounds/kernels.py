@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from inductoscope.analysis.bounds.bodies import read_body
@@ -48,14 +48,25 @@ class JudgedGraph:
 
 
 def judge_recording(
-    recording: Recording, *, points: int = MOST_POINTS, seconds: float = MOST_SECONDS
+    recording: Recording,
+    *,
+    points: int = MOST_POINTS,
+    seconds: float = MOST_SECONDS,
+    index_types: bool = True,
 ) -> Iterator[JudgedGraph]:
-    """Every graph that was compiled, in order. One that came from a cache has no loop bodies."""
+    """Every graph that was compiled, in order. One that came from a cache has no loop bodies.
+
+    `index_types`: whether its kernels' types of indices are judged, too.
+    """
     until = time.monotonic() + seconds
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             if graph.scheduled_after or graph.scheduled_before:
-                yield judge_graph(recording, compile_, graph, points=points, until=until)
+                judged = judge_graph(recording, compile_, graph, points=points, until=until)
+                if index_types:
+                    narrow = _narrow_kernels(recording, compile_, graph, judged.memory, until)
+                    judged = replace(judged, index_types=narrow)
+                yield judged
 
 
 def judge_index_types(
@@ -88,7 +99,7 @@ def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expre
 def judge_graph(
     recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
 ) -> JudgedGraph:
-    """The accesses of one graph."""
+    """The accesses of one graph, without its types of indices."""
     memory = read_memory(recording, compile_, graph)
     sizes, purse = AdmittedSizes(memory), Purse(points, until)
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
@@ -107,8 +118,7 @@ def judge_graph(
     ]
     with_body = {kernels.get(leaf.name, "") for leaf in leaves if leaf.body}
     others = tuple(k.name for k in graph.kernels if k.name not in with_body)
-    narrow = _narrow_kernels(recording, compile_, graph, memory, until)
-    return JudgedGraph(compile_, graph, memory, tuple(judged), others, narrow)
+    return JudgedGraph(compile_, graph, memory, tuple(judged), others)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -222,19 +222,27 @@ class GraphWork:
             for name in kernel.nodes
             for buffer in (self._leaves[name].buffers if name in self._leaves else ())
         }
-        elsewhere = {
-            buffer.origin
-            for name, leaf in self._leaves.items()
-            for buffer in leaf.buffers
-            if name not in kernel.nodes
-        }
         # A loop computes a product element by element: that is in its body.
         leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
         if graph is None or (leaves and all(leaf.body for leaf in leaves)):
             return []
-        names = [n for n in dict.fromkeys(kernel.origins) if n in own or n not in elsewhere]
+        inside = set(kernel.nodes)
+        names = [
+            n
+            for n in dict.fromkeys(kernel.origins)
+            if n in own or self._makers.get(n, inside) <= inside
+        ]
         nodes = [graph.node(name) for name in names]
         return [node for node in nodes if node is not None and is_matrix_operation(node)]
+
+    @cached_property
+    def _makers(self) -> dict[str, set[str]]:
+        """The scheduler nodes that write each operation's results."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, leaf in self._leaves.items():
+            for buffer in leaf.buffers:
+                found[buffer.origin].add(name)
+        return found
 
     def _operations(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int, dict[str, int]]:
         total, functions = 0, Counter[str]()
