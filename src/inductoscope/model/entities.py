@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol, TypeVar
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
@@ -136,6 +137,14 @@ class Kernel:
     lines: tuple[tuple[str, str, str], ...] = ()
     # The same with the number of the line, from 1; empty in old recordings.
     numbered: tuple[tuple[str, str, int], ...] = ()
+
+    @cached_property
+    def numbers_by_step(self) -> dict[tuple[str, str], list[int]]:
+        """The numbers of its lines, by scheduler node and operation."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for node, operation, number in self.numbered:
+            found.setdefault((node, operation), []).append(number)
+        return found
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import ast
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -150,21 +150,33 @@ class _Indices:
 
 def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
     """The lines of a loop body that have these names."""
-    wanted = frozenset(names)
-    return tuple(Step(name, line.strip()) for name, line in named_lines(body) if name in wanted)
+    known = _steps_by_name(body)
+    found = [numbered for name in dict.fromkeys(names) for numbered in known.get(name, ())]
+    return tuple(step for _, step in sorted(found, key=lambda numbered: numbered[0]))
+
+
+@lru_cache(maxsize=4096)
+def _steps_by_name(body: str) -> dict[str, list[tuple[int, Step]]]:
+    found: dict[str, list[tuple[int, Step]]] = {}
+    for number, (name, line) in enumerate(named_lines(body)):
+        found.setdefault(name, []).append((number, Step(name, line.strip())))
+    return found
 
 
 _BLOCK = re.compile(r"def (\w+)\(")
 
 
-def named_lines(source: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=4096)
+def named_lines(source: str) -> tuple[tuple[str, str], ...]:
     """The lines of a loop body, each after the name that it gives, with its part of the body."""
     block = ""
+    found = []
     for line in source.split("\n"):
-        begins = _BLOCK.match(line)
+        begins = _BLOCK.match(line) if line.startswith("def ") else None
         if begins:
             block = "" if begins[1] == "body" else f"{begins[1]}."
-        yield block + line.strip().partition(" = ")[0], line
+        found.append((block + line.strip().partition(" = ")[0], line))
+    return tuple(found)
 
 
 _FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")

@@ -36,7 +36,7 @@ def check(recording: Recording) -> Iterator[Finding]:
     """One finding per kernel and buffer."""
     seen = set()
     judged_graphs = judge_recording(
-        recording, points=_POINTS, seconds=_SECONDS, index_types=False
+        recording, points=_POINTS, seconds=_SECONDS, only_accesses_in_doubt=True
     )
     for judged in judged_graphs:
         for access in judged.accesses:
