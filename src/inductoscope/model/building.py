@@ -21,6 +21,7 @@ from inductoscope.model.uncaught import UncaughtException, uncaught
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.values import filled
 
 OfGraph = TypeVar("OfGraph", bound=Event)
 
@@ -238,7 +239,8 @@ def _cached_graph(stream: Stream, event: graphs.GraphFromCache) -> None:
 
 
 def _lowering(stream: Stream, event: graphs.NodeLowered) -> None:
-    item = E.LoweredNode(
+    item = filled(
+        E.LoweredNode,
         node=event.node,
         target=event.target,
         ir=event.ir,

@@ -31,6 +31,7 @@ from inductoscope.model.uncaught import UncaughtException
 Made = TypeVar("Made")
 # Of a graph, some megabytes each: the schedules, the graphs and the memory of sixty graphs.
 _MOST_KEPT = 256
+_MOST_TEXTS_KEPT, _LONGEST_TEXT_KEPT = 50_000, 20_000
 
 
 class Payloads(Protocol):
@@ -373,6 +374,9 @@ class Recording:
     # What was made of payloads, the latest last.
     _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
+    # Loop bodies and kernels, for which many ask.
+    _texts: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` makes, made once for all who ask for the same key one after the other."""
         kept = self._kept
@@ -384,7 +388,12 @@ class Recording:
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""
-        return (self.payloads.payload(digest) or "") if digest else ""
+        if digest not in self._texts:
+            text = (self.payloads.payload(digest) or "") if digest else ""
+            if not 0 < len(text) <= _LONGEST_TEXT_KEPT or len(self._texts) >= _MOST_TEXTS_KEPT:
+                return text
+            self._texts[digest] = text
+        return self._texts[digest]
 
     def data(self, digest: str) -> Any:
         """The data under a digest; None where it is missing."""

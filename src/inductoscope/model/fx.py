@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.modules import Module, modules_in
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 from inductoscope.vocabulary.frames import Frame, frames_in, innermost_users
 
 Item = TypeVar("Item")
@@ -110,7 +110,8 @@ def graph_from(data: Any) -> FxGraph | None:
 def _node(
     item: dict[str, Any], stacks: list[tuple[Frame, ...]], modules: list[tuple[Module, ...]]
 ) -> FxNode:
-    return FxNode(
+    return filled(
+        FxNode,
         name=str(item.get("name", "")),
         op=str(item.get("op", "")),
         target=str(item.get("target", "")),

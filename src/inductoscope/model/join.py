@@ -28,7 +28,6 @@ class GraphJoin:
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
-        self._texts: dict[str, str] = {}
         self._known_leaves: dict[str, tuple[list[ScheduledNode], list[ScheduledNode]]] = {}
 
     @cached_property
@@ -96,10 +95,8 @@ class GraphJoin:
         return {name: _inner(item) for name, item in self.lowered.items()}
 
     def text(self, digest: str) -> str:
-        """A text of the recording, read once."""
-        if digest not in self._texts:
-            self._texts[digest] = self.recording.payload(digest)
-        return self._texts[digest]
+        """A text of the recording."""
+        return self.recording.payload(digest)
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
         """The scheduler nodes that compute an operation, before fusion.

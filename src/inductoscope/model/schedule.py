@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,8 @@ def _nodes(data: Any) -> Iterator[ScheduledNode]:
 def _node(item: dict[str, Any]) -> ScheduledNode:
     sizes = item.get("sizes")
     buffers = item.get("buffers")
-    return ScheduledNode(
+    return filled(
+        ScheduledNode,
         name=str(item.get("name", "")),
         kind=str(item.get("class", "")),
         ir=str(item.get("ir", "")),
@@ -119,7 +120,8 @@ def _indirect(found: Mapping[str, Any]) -> IndirectIndex:
 
 def _buffer(item: Any) -> Buffer:
     found = item if isinstance(item, dict) else {}
-    return Buffer(
+    return filled(
+        Buffer,
         name=str(found.get("name", "")),
         users=texts(found.get("users")),
         origin=str(found.get("origin") or ""),

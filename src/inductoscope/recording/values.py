@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
 
 _DEEPEST = 100
 _MOST_DIGITS = 25
@@ -64,6 +66,16 @@ _DIGITS = bytes(ord("0") if chr(byte).isdecimal() else 0 for byte in range(128))
 _LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
 
 
+def filled(kind: type[Kind], /, **fields: Any) -> Kind:
+    """A frozen dataclass with all of its fields: the same as calling it, in a fraction of the time.
+
+    A frozen dataclass sets its fields one by one, which is what reading a recording would mostly do.
+    """
+    made = object.__new__(kind)
+    made.__dict__.update(fields)
+    return made
+
+
 def text(value: Any) -> str:
     """Any value as text; empty for None."""
     return "" if value is None else str(value)
@@ -111,8 +123,15 @@ def objects(value: Any) -> tuple[dict[str, Any], ...]:
 
 def rows(value: Any, columns: tuple[Callable[[Any], Any], ...]) -> tuple[tuple[Any, ...], ...]:
     """A table: the rows that have as many entries as there are columns."""
+    as_written = [_WRITTEN_AS.get(column) for column in columns]
     return tuple(
-        tuple(column(entry) for column, entry in zip(columns, row, strict=True))
+        tuple(row)
+        if [type(entry) for entry in row] == as_written
+        else tuple(column(entry) for column, entry in zip(columns, row, strict=True))
         for row in (value if isinstance(value, list) else [])
         if isinstance(row, list) and len(row) == len(columns)
     )
+
+
+# The types that these leave as they are.
+_WRITTEN_AS: dict[Callable[[Any], Any], type] = {str: str, whole: int}

@@ -122,9 +122,7 @@ class Contents:
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
         if self._graphs:
             found["names"] = lambda: PageTable.of(NamedThing, named_things(self._joins))
-            found["modules"] = lambda: module_tree(
-                self._recording, self._graphs, self._profile.seconds
-            )
+            found["modules"] = lambda: module_tree(self._joins, self._profile.seconds)
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
@@ -148,7 +146,7 @@ class Contents:
         if self._live:
             every = [k for _, graph in self._graphs for k in generated(graph)]
             return frozenset(k for k in every if k.language == "C++")
-        return frozenset(costliest(self._recording, self._assembly) if self._assembly else ())
+        return frozenset(costliest(self._joins, self._assembly) if self._assembly else ())
 
     @cached_property
     def _ledger(self) -> tuple[LedgerRow, ...]:

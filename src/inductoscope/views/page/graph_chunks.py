@@ -29,7 +29,7 @@ from inductoscope.views.page.chunk_contract import (
     ScheduleNode,
 )
 from inductoscope.views.page.panes import LinkedGraph, kernel_id
-from inductoscope.views.report.graph_stages import node_text
+from inductoscope.views.report.graph_stages import node_texts
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 # Forms in the order in which a kernel is compiled, with the language for highlighting.
@@ -198,7 +198,7 @@ def passes(join: GraphJoin) -> tuple[Pass, ...]:
 def _graph_text(graph: FxGraph | None) -> str:
     if graph is None:
         return "(the graph is missing from the recording)"
-    return "\n".join(node_text(node) for node in graph.nodes)
+    return "\n".join(node_texts(graph))
 
 
 # --- the schedule ---------------------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductoscope.model.counts import LIBRARY, generated
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.entities import Kernel, NativeCompile
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.profiling.kernels.work import GraphWork
@@ -19,34 +19,36 @@ def kernel_rows(joins: Sequence[GraphJoin], natives: NativeIndex) -> Iterator[Ke
     counted: set[int] = set()
     for number, join in enumerate(joins):
         graph = join.graph
-        moved = moved_bytes(join.recording, join.compile, graph)
+        moved = moved_bytes(join)
+        calls: dict[str, list[int | None]] = {}
+        for kernel, each in zip(graph.kernels, moved, strict=True):
+            calls.setdefault(kernel.name, []).append(each)
         for kernel in generated(graph):
             known = natives.of(kernel)
             fresh = tuple(native for native in known if id(native) not in counted)
             counted.update(map(id, fresh))
-            calls = [moved[at] for at, k in enumerate(graph.kernels) if k.name == kernel.name]
-            yield _kernel(number, join, kernel, _made(known, fresh), calls, fresh)
+            made = _made(known, fresh)
+            yield _kernel(number, join, kernel, made, calls[kernel.name], fresh)
         for at, kernel in enumerate(graph.kernels):
             if kernel.language == LIBRARY:
                 yield _kernel(number, join, kernel, "library call", [moved[at]], ())
 
 
-def moved_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> list[int | None]:
+def moved_bytes(join: GraphJoin) -> list[int | None]:
     """The bytes that each call of a graph has to move at least; None where that is not known."""
-    work = GraphWork(recording, compile_, graph)
-    return [work.of(kernel).bytes for kernel in graph.kernels]
+    work = GraphWork(join)
+    return [work.moved(kernel) for kernel in join.graph.kernels]
 
 
-def costliest(recording: Recording, count: int) -> list[Kernel]:
+def costliest(joins: Sequence[GraphJoin], count: int) -> list[Kernel]:
     """The C++ kernels that move the most bytes; those of which that is not known come last."""
     found: dict[str, tuple[int, Kernel]] = {}
-    for compile_ in recording.compiles:
-        for graph in compile_.inductor:
-            moved = moved_bytes(recording, compile_, graph)
-            for kernel, each in zip(graph.kernels, moved, strict=True):
-                if kernel.language == "C++":
-                    before, first = found.get(kernel.digest, (0, kernel))
-                    found[kernel.digest] = before + (each or 0), first
+    for join in joins:
+        work = GraphWork(join)
+        for kernel in join.graph.kernels:
+            if kernel.language == "C++":
+                before, first = found.get(kernel.digest, (0, kernel))
+                found[kernel.digest] = before + (work.moved(kernel) or 0), first
     ordered = sorted(found.values(), key=lambda pair: -pair[0])
     return [kernel for _, kernel in ordered[:count]]
 
@@ -76,7 +78,7 @@ def _kernel(
         language=kernel.language,
         graph=number,
         operations=", ".join(_operations(join, kernel)),
-        lines=join.recording.payload(kernel.digest).count("\n"),
+        lines=join.text(kernel.digest).count("\n"),
         bytes=sum(each for each in moved if each is not None) if any(moved) else None,
         seconds=round(sum(seconds), 3) if seconds else None,
         registers=_most(native.registers for native in natives),

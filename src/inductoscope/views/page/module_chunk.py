@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import Compile, Kernel
+from inductoscope.model.join import GraphJoin
 from inductoscope.model.modules import Module
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.panes import kernel_id
@@ -18,21 +19,20 @@ from inductoscope.views.page.profile_contract import (
     PageTable,
 )
 
-Graphs = Sequence[tuple[Compile, InductorGraph]]
 # Seconds of all measured calls, by the number of a graph and the place of a call in its wrapper.
 Seconds = Mapping[tuple[int, int], float]
 
 
-def module_tree(recording: Recording, graphs: Graphs, seconds: Seconds) -> ModuleTree:
+def module_tree(joins: Sequence[GraphJoin], seconds: Seconds) -> ModuleTree:
     """All modules that operations of graphs are part of, and the kernels of these graphs."""
     tree = GrowingTree()
     calls: list[_OwnedCall] = []
-    for number, (compile_, graph) in enumerate(graphs):
-        work = GraphWork(recording, compile_, graph)
-        owners = _owners(tree, number, compile_, work)
-        for at, kernel in enumerate(graph.kernels):
-            owner = _common(owners.get(id(kernel), ())) or tree.root(compile_)
-            moved = work.of(kernel).bytes
+    for number, join in enumerate(joins):
+        work = GraphWork(join)
+        owners = _owners(tree, number, join)
+        for at, kernel in enumerate(join.graph.kernels):
+            owner = _common(owners.get(id(kernel), ())) or tree.root(join.compile)
+            moved = work.moved(kernel)
             calls.append(_OwnedCall(owner, number, kernel, moved, seconds.get((number, at))))
     places = tree.places()
     return ModuleTree(
@@ -41,15 +41,13 @@ def module_tree(recording: Recording, graphs: Graphs, seconds: Seconds) -> Modul
     )
 
 
-def _owners(
-    tree: GrowingTree, number: int, compile_: Compile, work: GraphWork
-) -> dict[int, list[_Node]]:
+def _owners(tree: GrowingTree, number: int, join: GraphJoin) -> dict[int, list[_Node]]:
     """The modules that each kernel computes something of; sums of gradients are of none."""
     found: dict[int, list[_Node]] = {}
-    for node in work.join.final.calls if work.join.final else ():
-        module = tree.note(tree.root(compile_), node.modules, number)
+    for node in join.final.calls if join.final else ():
+        module = tree.note(tree.root(join.compile), node.modules, number)
         if node.modules:
-            for kernel in work.join.kernels(work.join.leaves(node)):
+            for kernel in join.kernels(join.leaves(node)):
                 found.setdefault(id(kernel), []).append(module)
     return found
 
