@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import ledger
-from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow
+from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.rules import diagnose
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import generated
@@ -48,10 +47,10 @@ from inductoscope.views.page.contract import (
     StageTime,
     TimelineHead,
 )
+from inductoscope.views.page.graph_summary import GraphSummary, summarise
 from inductoscope.views.page.kernel_rows import costliest, kernel_rows
 from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
-from inductoscope.views.page.names import named_things
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
 from inductoscope.views.page.stored_verdict import verdict_view
@@ -71,6 +70,31 @@ class Contents:
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
         self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
+        self._summaries: dict[int, GraphSummary] = {}
+
+    @property
+    def graphs(self) -> range:
+        """The numbers of the graphs."""
+        return range(len(self._graphs))
+
+    def summary(self, number: int) -> GraphSummary:
+        """What tables of all graphs need of one."""
+        if number not in self._summaries:
+            self._summaries[number] = summarise(number, self._joins[number])
+        return self._summaries[number]
+
+    def take_summary(self, number: int, summary: GraphSummary) -> None:
+        """What another process has made of a graph."""
+        self._summaries[number] = summary
+
+    @property
+    def _every_summary(self) -> list[GraphSummary]:
+        return [self.summary(number) for number in self.graphs]
+
+    @cached_property
+    def findings(self) -> tuple[PageFinding, ...]:
+        """What the rules have found."""
+        return tuple(_finding(finding) for finding in diagnose(self._recording))
 
     @cached_property
     def index(self) -> Index:
@@ -86,7 +110,7 @@ class Contents:
             finished=recording.ending is not None or not self._live,
             target=PageTarget(target, target_note(recording)) if target else None,
             program=_program(recording, live=self._live),
-            findings=tuple(_finding(finding) for finding in diagnose(recording)),
+            findings=self.findings,
             verdict=verdict_view(recording),
             notes=_notes(recording),
             stages=_stages(recording),
@@ -95,10 +119,13 @@ class Contents:
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
-            kernels=PageTable.of(KernelRow, kernel_rows(self._joins, self._natives)),
-            ledger=_ledger_head(self._ledger),
+            kernels=PageTable.of(
+                KernelRow,
+                kernel_rows(recording.graphs, self._every_summary, self._natives),
+            ),
+            ledger=_ledger_head(self._every_summary),
             autotune=_autotune(recording),
-            timeline=TimelineHead("timeline", len(self._timeline.spans)),
+            timeline=TimelineHead("timeline", len(self.timeline.spans)),
             names="names" if self._graphs else "",
             modules=ModulesHead(chunk="modules" if self._graphs else ""),
             profile=self._profile.head,
@@ -112,7 +139,7 @@ class Contents:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
         for number, join in enumerate(self._joins):
-            found.update(_chunks_of_graph(number, join, self._natives, self._assembled))
+            found.update(_chunks_of_graph(number, join, self._natives, self._forms(number)))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -120,26 +147,41 @@ class Contents:
             if package is not None:
                 found[f"package-{number}"] = _package(package)
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
-        if self._graphs:
-            found["names"] = lambda: PageTable.of(NamedThing, named_things(self._joins))
-            found["modules"] = lambda: module_tree(self._joins, self._profile.seconds)
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
-        """Chunks that the index needs too, so that making both costs no extra."""
+        """Chunks of what the index needs too, so that making both costs no extra."""
         numbers = _numbers(self._recording)
+        of_graphs: dict[str, Chunk] = {
+            "names": lambda: PageTable.of(
+                NamedThing, (named for each in self._every_summary for named in each.named)
+            ),
+            "modules": lambda: module_tree(
+                self._graphs, self._every_summary, self._profile.seconds
+            ),
+        }
         return {
-            "ledger": lambda: SharedTable.of(LedgerRow, self._ledger),
-            "timeline": lambda: run_chunks.timeline_view(self._timeline, numbers),
+            **(of_graphs if self._graphs else {}),
+            "ledger": lambda: SharedTable.joined(
+                LedgerRow, [each.ledger for each in self._every_summary]
+            ),
+            "timeline": lambda: run_chunks.timeline_view(self.timeline, numbers),
         }
 
-    @property
-    def compiles(self) -> bool:
-        """Whether chunks run compilers, and so take seconds."""
-        return len(self._assembled) > 1
+    @cached_property
+    def slow_chunks(self) -> list[str]:
+        """Those that run a compiler, and so take seconds."""
+        if not self._assembled:
+            return []
+        of_graphs = (self._forms(number) for number in self.graphs)
+        return [form.chunk for forms in of_graphs for form in forms if form.name == "asm"]
+
+    def _forms(self, number: int) -> list[graph_chunks.Form]:
+        graph = self._graphs[number][1]
+        return graph_chunks.forms_of(number, graph, self._natives, self._assembled)
 
     @cached_property
     def _assembled(self) -> frozenset[Kernel]:
@@ -147,10 +189,6 @@ class Contents:
             every = [k for _, graph in self._graphs for k in generated(graph)]
             return frozenset(k for k in every if k.language == "C++")
         return frozenset(costliest(self._joins, self._assembly) if self._assembly else ())
-
-    @cached_property
-    def _ledger(self) -> tuple[LedgerRow, ...]:
-        return ledger(self._recording)
 
     @cached_property
     def _profile(self) -> StoredProfile:
@@ -161,7 +199,8 @@ class Contents:
         return StoredMeasurements(Path(self._recording.path))
 
     @cached_property
-    def _timeline(self) -> Timeline:
+    def timeline(self) -> Timeline:
+        """When each process was in which stage."""
         return timeline(self._recording)
 
 
@@ -352,9 +391,8 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
 
 
 def _chunks_of_graph(
-    number: int, join: GraphJoin, natives: NativeIndex, assembled: Container[Kernel]
+    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
 ) -> dict[str, Chunk]:
-    forms = graph_chunks.forms_of(number, join.graph, natives, assembled)
     found: dict[str, Chunk] = {
         f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
         f"passes-{number}": lambda: graph_chunks.passes(join),
@@ -379,8 +417,8 @@ def _package(found: WrapperText) -> Chunk:
     return lambda: run_chunks.package(found)
 
 
-def _ledger_head(rows: Iterable[LedgerRow]) -> LedgerHead:
-    counts = Counter(row.outcome for row in rows)
+def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
+    counts = sum((each.outcomes for each in summaries), Counter[Outcome]())
     return LedgerHead("ledger", counts[FUSED], counts[REFUSED], counts[NEVER])
 
 

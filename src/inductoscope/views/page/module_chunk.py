@@ -7,10 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.model.entities import Compile, Kernel
-from inductoscope.model.join import GraphJoin
+from inductoscope.model.entities import Compile, InductorGraph, Kernel
 from inductoscope.model.modules import Module
-from inductoscope.profiling.kernels.work import GraphWork
+from inductoscope.views.page.graph_summary import GraphSummary
 from inductoscope.views.page.panes import kernel_id
 from inductoscope.views.page.profile_contract import (
     ModuleKernel,
@@ -19,37 +18,29 @@ from inductoscope.views.page.profile_contract import (
     PageTable,
 )
 
+Graphs = Sequence[tuple[Compile, InductorGraph]]
 # Seconds of all measured calls, by the number of a graph and the place of a call in its wrapper.
 Seconds = Mapping[tuple[int, int], float]
 
 
-def module_tree(joins: Sequence[GraphJoin], seconds: Seconds) -> ModuleTree:
+def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
     """All modules that operations of graphs are part of, and the kernels of these graphs."""
     tree = GrowingTree()
     calls: list[_OwnedCall] = []
-    for number, join in enumerate(joins):
-        work = GraphWork(join)
-        owners = _owners(tree, number, join)
-        for at, kernel in enumerate(join.graph.kernels):
-            owner = _common(owners.get(id(kernel), ())) or tree.root(join.compile)
-            moved = work.moved(kernel)
-            calls.append(_OwnedCall(owner, number, kernel, moved, seconds.get((number, at))))
+    for number, ((compile_, graph), summary) in enumerate(zip(graphs, summaries, strict=True)):
+        nodes = {
+            modules: tree.note(tree.root(compile_), modules, number, count)
+            for modules, count in summary.modules.items()
+        }
+        for at, (kernel, call) in enumerate(zip(graph.kernels, summary.calls, strict=True)):
+            owner = _common([nodes[modules] for modules in call.modules]) or tree.root(compile_)
+            spent = seconds.get((number, at))
+            calls.append(_OwnedCall(owner, number, kernel, call.moved, spent))
     places = tree.places()
     return ModuleTree(
         modules=PageTable.of(PageModule, tree.rows()),
         kernels=PageTable.of(ModuleKernel, _kernels(calls, places)),
     )
-
-
-def _owners(tree: GrowingTree, number: int, join: GraphJoin) -> dict[int, list[_Node]]:
-    """The modules that each kernel computes something of; sums of gradients are of none."""
-    found: dict[int, list[_Node]] = {}
-    for node in join.final.calls if join.final else ():
-        module = tree.note(tree.root(join.compile), node.modules, number)
-        if node.modules:
-            for kernel in join.kernels(join.leaves(node)):
-                found.setdefault(id(kernel), []).append(module)
-    return found
 
 
 @dataclass(eq=False)
@@ -91,8 +82,8 @@ class GrowingTree:
             self._roots[key] = _Node("", function or compile_.id, place)
         return self._roots[key]
 
-    def note(self, root: _Node, modules: Sequence[Module], graph: int) -> _Node:
-        """An operation of a graph is part of these modules; returns the innermost."""
+    def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int) -> _Node:
+        """So many operations of a graph are part of these modules; returns the innermost."""
         node = root
         for module in modules:
             if module.path == node.path:
@@ -103,7 +94,7 @@ class GrowingTree:
                 known = node.parts[module.path] = _Node(module.path, label, module.kind, node)
             node = known
         for above in node.line:
-            above.operations += 1
+            above.operations += count
             above.graphs.add(graph)
         return node
 
