@@ -161,7 +161,7 @@ class GraphJoin:
             leaf = self._final_leaves.get(name)
             if leaf is not None and leaf.computes:
                 found[name] = steps_called(self.text(leaf.body), leaf.computes.get(node.name, ()))
-            elif leaf is not None:
+            elif leaf is not None and leaf.body:
                 found[name] = self._matching_steps(node, leaf)
         return {name: steps for name, steps in found.items() if steps}
 

@@ -68,6 +68,8 @@ class Step:
     expression: str = ""
     # The same, as if no index in it had been computed.
     direct: str = ""
+    # Its place among the lines, from 0.
+    number: int = 0
 
     @property
     def gathers(self) -> bool:
@@ -100,7 +102,7 @@ def steps_of(source: str) -> tuple[Step, ...]:
     direct: dict[str, str] = {}
     steps: list[Step] = []
     indices = _Indices(source)
-    for name, line in named_lines(source):
+    for number, (name, line) in enumerate(named_lines(source)):
         text = line.strip()
         found = _parse(indices.written_plainly(text))
         expression = _expression(found[1], known) if found else None
@@ -110,7 +112,7 @@ def steps_of(source: str) -> tuple[Step, ...]:
             if indices.some_computed:
                 plain = (_expression(found[1], direct) or "").replace("load_indirect(", "load(", 1)
                 direct[found[0]] = _short(plain)
-            steps.append(Step(name, text, expression, plain))
+            steps.append(Step(name, text, expression, plain, number))
     return tuple(steps)
 
 
@@ -150,16 +152,17 @@ class _Indices:
 
 def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
     """The lines of a loop body that have these names."""
-    known = _steps_by_name(body)
-    found = [numbered for name in dict.fromkeys(names) for numbered in known.get(name, ())]
-    return tuple(step for _, step in sorted(found, key=lambda numbered: numbered[0]))
+    known = _numbers_by_name(body)
+    lines = named_lines(body)
+    numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
+    return tuple(Step(lines[n][0], lines[n][1].strip(), number=n) for n in numbers)
 
 
 @lru_cache(maxsize=4096)
-def _steps_by_name(body: str) -> dict[str, list[tuple[int, Step]]]:
-    found: dict[str, list[tuple[int, Step]]] = {}
-    for number, (name, line) in enumerate(named_lines(body)):
-        found.setdefault(name, []).append((number, Step(name, line.strip())))
+def _numbers_by_name(body: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, (name, _) in enumerate(named_lines(body)):
+        found.setdefault(name, []).append(number)
     return found
 
 

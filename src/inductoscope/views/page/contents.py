@@ -77,6 +77,11 @@ class Contents:
         """The numbers of the graphs."""
         return range(len(self._graphs))
 
+    @property
+    def operations(self) -> int:
+        """How many there are in all graphs."""
+        return sum(len(graph.lowered) for _, graph in self._graphs)
+
     def summary(self, number: int) -> GraphSummary:
         """What tables of all graphs need of one."""
         if number not in self._summaries:

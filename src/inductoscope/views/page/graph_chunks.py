@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
-from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.counts import calls_by_name, generated
 from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph
@@ -90,6 +89,8 @@ def _read(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[
 
 
 def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    from inductoscope.kernels.assembly import kernel_assembly
+
     try:
         made = kernel_assembly(recording, form.kernel)
     except InductoscopeError as error:

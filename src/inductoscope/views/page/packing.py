@@ -21,8 +21,8 @@ from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.graph_summary import GraphSummary
 from inductoscope.vocabulary.operator_names import with_usual_names
 
-# Making a few chunks takes less time than starting a process.
-_FEW_CHUNKS = 40
+# Making the chunks of so many operations takes less time than starting processes.
+_FEW_OPERATIONS = 1000
 _MOST_PROCESSES = 8
 # The fastest: a fifth more bytes than the usual level, in a third of the time.
 _LEVEL = 1
@@ -78,7 +78,8 @@ def _executor(contents: Contents) -> Executor | None:
     """Processes that share the loaded recording; None if not worthwhile or not possible."""
     cores = min(_MOST_PROCESSES, os.cpu_count() or 1)
     can_fork = "fork" in multiprocessing.get_all_start_methods()
-    is_quick = len(contents.chunks) < _FEW_CHUNKS and len(contents.slow_chunks) < 2
+    is_small = len(contents.graphs) < 2 or contents.operations < _FEW_OPERATIONS
+    is_quick = is_small and len(contents.slow_chunks) < 2
     if is_quick or cores < 2 or not can_fork:
         return None
     _inherited[:] = [contents]

@@ -13,7 +13,6 @@ from inductoscope.model.counts import LIBRARY, generated, library_calls
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
-from inductoscope.model.loops import named_lines
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
@@ -82,6 +81,8 @@ class LinkedGraph:
         # With the first and the last line of each in its pane; the first names it.
         self.kernels: list[tuple[Kernel, int, int]] = []
         self._kernel_places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        # The line that the loop body of each node begins at.
+        self._first_steps: dict[str, int] = {}
         self._fill()
 
     def _fill(self) -> None:
@@ -131,9 +132,9 @@ class LinkedGraph:
                 fused.add("  " + scheduler_text(scheduled_view(leaf)), leaf.name)
                 body = self._join.text(leaf.body)
                 if body:
-                    bodies.add(f"# {leaf.name}", leaf.name)
-                    for name, line in named_lines(body):
-                        bodies.add(line, (leaf.name, name))
+                    bodies.lines.append(f"# {leaf.name}")
+                    self._first_steps[leaf.name] = len(bodies.lines) + 1
+                    bodies.lines += body.split("\n")
 
     def _fill_kernels(self) -> None:
         pane = self.panes["kernel"]
@@ -172,7 +173,6 @@ class LinkedGraph:
             "ir": [node.name],
             "scheduler": [leaf.name for leaf in leaves],
             "fused": [leaf.name for leaf in leaves],
-            "loop-body": [(owner, step.name) for owner, found in steps.items() for step in found],
             "wrapper": [kernel.nodes for kernel in kernels],
         }
         leads: dict[str, Iterable[Any]] = {
@@ -181,6 +181,11 @@ class LinkedGraph:
             "wrapper": [kernel.nodes for kernel in others],
         }
         whole = [kernel for kernel in kernels if _is_whole(kernel, leaves)]
+        looped = {
+            LineNumber(self._first_steps[owner] + step.number)
+            for owner, found in steps.items()
+            for step in found
+        }
         own = self._lines_of_steps(kernels, steps).union(*map(self._whole_lines, whole))
         called = set().union(*(self._whole_lines(k) for k in others if k.language == LIBRARY))
         return Operation(
@@ -188,15 +193,15 @@ class LinkedGraph:
             label=node.target,
             module=node.modules[-1].path if node.modules else "",
             no_code=why_codeless(self._join, node),
-            lines=self._lines_by_pane(keys, own),
-            leads=self._lines_by_pane(leads, called),
+            lines=self._lines_by_pane(keys, {"loop-body": looped, "kernel": own}),
+            leads=self._lines_by_pane(leads, {"kernel": called}),
         )
 
     def _lines_by_pane(
-        self, keys: Mapping[str, Iterable[Any]], of_kernels: set[LineNumber]
+        self, keys: Mapping[str, Iterable[Any]], known: Mapping[str, set[LineNumber]]
     ) -> dict[str, tuple[LineNumber, ...]]:
         lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
-        lines["kernel"] = tuple(sorted(of_kernels))
+        lines |= {name: tuple(sorted(found)) for name, found in known.items()}
         return {name: lines[name] for name in LANGUAGES if lines.get(name)}
 
     def _is_in_aot(self, node: FxNode) -> bool:
