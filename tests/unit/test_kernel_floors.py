@@ -212,7 +212,9 @@ def test_a_kernel_reads_every_input_and_writes_every_output_once() -> None:
     recording = load(stored("relu_add_sum"))
     (compile_,) = recording.compiles
     (graph,) = compile_.inductor
-    works = [GraphWork(GraphJoin(recording, compile_, graph)).of(kernel) for kernel in graph.kernels]
+    works = [
+        GraphWork(GraphJoin(recording, compile_, graph)).of(kernel) for kernel in graph.kernels
+    ]
     # float32[10, 100] in, float32[10] out; relu, add and a sum of each element.
     assert [(work.read, work.written, work.operations) for work in works] == [(4000, 40, 3000)]
 

@@ -20,18 +20,13 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+from inductoscope.model.kept import Kept, Made
 from inductoscope.model.settings import Settings
 from inductoscope.model.tuning import Autotune
 from inductoscope.model.uncaught import UncaughtException
-
-
-Made = TypeVar("Made")
-# Of a graph, some megabytes each: the schedules, the graphs and the memory of sixty graphs.
-_MOST_KEPT = 256
-_MOST_TEXTS_KEPT, _LONGEST_TEXT_KEPT = 50_000, 20_000
 
 
 class Payloads(Protocol):
@@ -371,29 +366,15 @@ class Recording:
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
-    # What was made of payloads, the latest last.
-    _kept: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
-
-    # Loop bodies and kernels, for which many ask.
-    _texts: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
+    _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` makes, made once for all who ask for the same key one after the other."""
-        kept = self._kept
-        made: Made = kept.pop(key) if key in kept else make()
-        kept[key] = made
-        if len(kept) > _MOST_KEPT:
-            del kept[next(iter(kept))]
-        return made
+        """What `make` makes of payloads, made once for all who ask for the same key."""
+        return self._kept.once(key, make)
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""
-        if digest not in self._texts:
-            text = (self.payloads.payload(digest) or "") if digest else ""
-            if not 0 < len(text) <= _LONGEST_TEXT_KEPT or len(self._texts) >= _MOST_TEXTS_KEPT:
-                return text
-            self._texts[digest] = text
-        return self._texts[digest]
+        return self._kept.text(digest, self.payloads.payload) if digest else ""
 
     def data(self, digest: str) -> Any:
         """The data under a digest; None where it is missing."""

@@ -114,7 +114,7 @@ class GraphJoin:
         return self._divided(node)[1]
 
     def _divided(self, node: FxNode) -> tuple[list[ScheduledNode], list[ScheduledNode]]:
-        """Scheduler nodes with an operation among their origins: that compute it, and that do not."""
+        """The scheduler nodes with an operation among their origins: which compute it or do not."""
         if node.name not in self._known_leaves:
             divided: tuple[list[ScheduledNode], list[ScheduledNode]] = ([], [])
             for leaf in self._leaves_by_origin.get(node.name, ()):

@@ -343,4 +343,5 @@ _HANDLERS: dict[type[Event], Handler] = {
     BenchmarkStart: _benchmark_start,
     BenchmarkEnd: _benchmark_end,
 }
-_KINDS = frozenset(event.kind for event in (*_HANDLERS, Exited))
+_READ: tuple[type[Event], ...] = (*_HANDLERS, Exited)
+_KINDS = frozenset(event.kind for event in _READ)

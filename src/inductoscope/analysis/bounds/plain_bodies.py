@@ -39,7 +39,11 @@ def read_plain_body(text: str) -> PlainBody | None:
     """What a loop body does with memory; None where that takes more than a look."""
     ranges = _RANGES.findall(text)
     accesses = _ACCESS.findall(text)
-    if len(ranges) != 1 or text.count("def ") != 1 or len(_ANY_ACCESS.findall(text)) != len(accesses):
+    if (
+        len(ranges) != 1
+        or text.count("def ") != 1
+        or len(_ANY_ACCESS.findall(text)) != len(accesses)
+    ):
         return None
     lengths = {name: int(length) for name, length in _LENGTH.findall(ranges[0])}
     if len(lengths) != ranges[0].count(":"):

@@ -175,8 +175,10 @@ class GraphWork:
             room = self.memory.rooms.get(buffer)
             elements = None if room is None else self._elements(room.size, self.hints)
             width = self._widths.get(buffer)
-            known = elements is not None and width is not None
-            self._known_sizes[buffer] = elements * width if known else None
+            if elements is None or width is None:
+                self._known_sizes[buffer] = None
+            else:
+                self._known_sizes[buffer] = elements * width
         return self._known_sizes[buffer]
 
     @cached_property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import cached_property
@@ -11,7 +10,6 @@ from typing import Any
 
 from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.rules import diagnose
-from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import generated
 from inductoscope.model.entities import (
     Compile,
@@ -22,14 +20,12 @@ from inductoscope.model.entities import (
 )
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
-from inductoscope.model.target import left_out, recording_target, target_note, target_notes
+from inductoscope.model.target import recording_target, target_note
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.recorded import count_guards, recorded_package
 from inductoscope.packages.wrapper_text import WrapperText
-from inductoscope.recording.values import texts
 from inductoscope.version import __version__
-from inductoscope.views.explain import STAGES, stage_summary
-from inductoscope.views.page import graph_chunks, run_chunks
+from inductoscope.views.page import graph_chunks, index_head, run_chunks
 from inductoscope.views.page.buffers import buffer_rows
 from inductoscope.views.page.chunk_contract import BufferRow, NamedThing
 from inductoscope.views.page.contract import (
@@ -41,10 +37,7 @@ from inductoscope.views.page.contract import (
     PageFailure,
     PageFinding,
     PageGraph,
-    PageProgram,
     PageTarget,
-    Severity,
-    StageTime,
     TimelineHead,
 )
 from inductoscope.views.page.graph_summary import GraphSummary, summarise
@@ -54,9 +47,7 @@ from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
 from inductoscope.views.page.stored_verdict import verdict_view
-from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
-from inductoscope.vocabulary.frames import arrows
 
 Chunk = Callable[[], Any]
 
@@ -99,7 +90,7 @@ class Contents:
     @cached_property
     def findings(self) -> tuple[PageFinding, ...]:
         """What the rules have found."""
-        return tuple(_finding(finding) for finding in diagnose(self._recording))
+        return tuple(index_head.finding_view(finding) for finding in diagnose(self._recording))
 
     @cached_property
     def index(self) -> Index:
@@ -109,16 +100,16 @@ class Contents:
         return Index(
             schema=1,
             inductoscope=__version__,
-            title=_title(recording),
+            title=index_head.title(recording),
             recording=recording.path,
             live=self._live,
             finished=recording.ending is not None or not self._live,
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=_program(recording, live=self._live),
+            program=index_head.program(recording, live=self._live),
             findings=self.findings,
             verdict=verdict_view(recording),
-            notes=_notes(recording),
-            stages=_stages(recording),
+            notes=index_head.notes(recording),
+            stages=index_head.stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
                 _graph(number, recording, compile_, graph)
@@ -216,118 +207,6 @@ def _graphs(recording: Recording) -> list[tuple[Compile, InductorGraph]]:
 def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
     """The number of each graph, by its process and key."""
     return {(c.process, g.key): number for number, (c, g) in enumerate(_graphs(recording))}
-
-
-# --- the head -------------------------------------------------------------------------------------
-
-
-def _program(recording: Recording, *, live: bool) -> PageProgram:
-    return PageProgram(
-        command=" ".join(texts(recording.manifest.get("command"))),
-        torch=torch_version(recording),
-        python=next((p.python for p in recording.processes if p.python), ""),
-        started=_started(recording),
-        seconds=recording.ending.seconds if recording.ending else None,
-        ending=_ending(recording, live=live),
-    )
-
-
-def _title(recording: Recording) -> str:
-    words = texts(recording.manifest.get("command"))
-    scripts = [word for word in words if word.endswith(".py")]
-    return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
-
-
-def _started(recording: Recording) -> str:
-    created = recording.manifest.get("created")
-    if not isinstance(created, (int, float)):
-        return ""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _ending(recording: Recording, *, live: bool) -> str:
-    ending = recording.ending
-    if recording.manifest.get("recompiled_from"):
-        return "recompiled from recorded graphs"
-    if ending is None:
-        return "none so far" if live else "the recording has no end"
-    return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-
-
-def _told(finding: Finding) -> tuple[str, ...]:
-    """The line and how the program got there, then how it is known."""
-    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
-    return (*filter(None, (finding.code, stack)), *finding.evidence)
-
-
-def _finding(finding: Finding) -> PageFinding:
-    return PageFinding(
-        rule=finding.rule,
-        title=finding.title,
-        severity=_severity(finding),
-        confidence=finding.confidence,
-        text="\n".join(_told(finding)),
-        place=finding.source,
-        what_to_do=finding.advice,
-    )
-
-
-# Problems that cost time but keep the result correct.
-_SLOW = ("graph_breaks", "recompiles")
-
-
-def _severity(finding: Finding) -> Severity:
-    if not finding.is_problem:
-        return "note"
-    return "warning" if finding.rule in _SLOW else "error"
-
-
-_MOST_DAMAGE = 20
-
-
-def _notes(recording: Recording) -> tuple[str, ...]:
-    """What is missing, and why."""
-    notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
-    if len(recording.damage) > _MOST_DAMAGE:
-        notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
-    for process in recording.processes:
-        notes += [f"View off: {view}" for view in process.views_off]
-        notes += [f"A hook failed: {error}" for error in process.hook_errors]
-        if process.stopped:
-            notes.append(f"Process {process.pid} stopped recording: {process.stopped}")
-    notes += [f"Compile {name} was skipped: {why}" for name, why in left_out(recording)]
-    notes += [f"Compile {name}: {text}" for name, text in target_notes(recording)]
-    cached = [graph.key for graph in recording.graphs if graph.cached]
-    if cached:
-        notes.append(
-            f"{', '.join(cached[:8])} came from a cache: the stages before the kernels did not "
-            "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
-        )
-    cut_off = [graph.key for graph in recording.graphs if not graph.finished]
-    if cut_off and recording.ending is not None:
-        notes.append(
-            f"{', '.join(cut_off[:8])}: the compile did not get to its end, so there is nothing of "
-            "the stages that would have come next."
-        )
-    if recording.unknown_events:
-        kinds = ", ".join(recording.unknown_events)
-        notes.append(f"Skipped events of a newer version: {kinds}.")
-    return tuple(dict.fromkeys(notes))
-
-
-def _stages(recording: Recording) -> tuple[StageTime, ...]:
-    seconds: dict[str, float] = {}
-    for compile_ in recording.compiles:
-        for stage, spent in compile_.stage_seconds.items():
-            seconds[stage] = seconds.get(stage, 0.0) + spent
-    known = [stage.name for stage in STAGES if stage.name in seconds]
-    return tuple(
-        StageTime(name, round(seconds[name], 4), stage_summary(name))
-        for name in dict.fromkeys([*known, *seconds])
-    )
 
 
 # --- compiles, graphs and kernels -----------------------------------------------------------------

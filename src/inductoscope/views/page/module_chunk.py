@@ -82,7 +82,7 @@ class GrowingTree:
             self._roots[key] = _Node("", function or compile_.id, place)
         return self._roots[key]
 
-    def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int) -> _Node:
+    def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int = 1) -> _Node:
         """So many operations of a graph are part of these modules; returns the innermost."""
         node = root
         for module in modules:

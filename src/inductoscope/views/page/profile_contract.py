@@ -43,7 +43,6 @@ class SharedTable(Generic[Row]):
         columns = [_shared(map(attrgetter(key), rows)) for key in keys]
         return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
 
-
     @classmethod
     def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
         """The rows of all these tables, one after the other."""
