@@ -22,6 +22,7 @@ from inductoscope.views.page.chunk_contract import (
     LinkedPanes,
     PaneKernel,
     Pass,
+    Passes,
     Schedule,
     ScheduleEdge,
     ScheduleGroup,
@@ -181,18 +182,22 @@ def _facts(natives: Iterable[NativeCompile], calls: int) -> dict[str, float]:
 # --- passes ---------------------------------------------------------------------------------------
 
 
-def passes(join: GraphJoin) -> tuple[Pass, ...]:
+def passes(join: GraphJoin) -> Passes:
     """Passes that changed this graph, or the joint graph that it is part of."""
-    return tuple(
+    places: dict[str, int] = {}
+    found = [
         Pass(
             stage=change.stage,
             name=change.name,
             seconds=change.seconds,
-            before=_graph_text(join.read(change.before)),
-            after=_graph_text(join.read(change.after)),
+            before=places.setdefault(change.before, len(places)),
+            after=places.setdefault(change.after, len(places)),
         )
         for change in join.compile.passes
         if not change.graph or change.graph == join.graph.key
+    ]
+    return Passes(
+        texts=tuple(_graph_text(join.read(digest)) for digest in places), passes=tuple(found)
     )
 
 
