@@ -20,6 +20,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 
+from inductoscope.recording.values import filled
+
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
     ast.Sub: "sub",
@@ -155,7 +157,10 @@ def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
     known = _numbers_by_name(body)
     lines = named_lines(body)
     numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
-    return tuple(Step(lines[n][0], lines[n][1].strip(), number=n) for n in numbers)
+    return tuple(
+        filled(Step, name=lines[n][0], text=lines[n][1].strip(), expression="", direct="", number=n)
+        for n in numbers
+    )
 
 
 @lru_cache(maxsize=4096)

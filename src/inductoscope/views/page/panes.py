@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -59,12 +59,12 @@ class Pane:
 
     def add(self, text: str, *keys: Any, number: int | None = None) -> None:
         """Append one or more lines of text that belong to `keys`."""
-        for line in text.split("\n"):
-            if number is not None:
-                self.numbers[len(self.lines)] = number
-            self.lines.append(line)
-            for key in keys:
-                self.places[key].append(LineNumber(len(self.lines)))
+        first = len(self.lines) + 1
+        self.lines += text.split("\n")
+        if number is not None:
+            self.numbers[first - 1] = number
+        for key in keys:
+            self.places[key] += map(LineNumber, range(first, len(self.lines) + 1))
 
 
 class LinkedGraph:
@@ -150,7 +150,7 @@ class LinkedGraph:
         """The part that calls kernels; the kernels have a separate pane."""
         pane, calls = self.panes["wrapper"], self._wrapper
         for at, line in enumerate(calls.lines):
-            keys = [kernel.nodes for kernel in calls.kernels.get(at, ())]
+            keys = dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ()))
             pane.add(line, *keys, number=calls.first_line + at)
 
     def operations(self) -> tuple[Operation, ...]:
@@ -165,7 +165,7 @@ class LinkedGraph:
         kernels = self._join.kernels(leaves)
         others = [kernel for kernel in self._join.kernels(led_to) if kernel not in kernels]
         place = node.place
-        keys: dict[str, Iterable[Any]] = {
+        keys: dict[str, Sequence[Any]] = {
             "python": [(place.file, place.line)] if place else [],
             "dynamo": node.origins,
             "aot": [node.name] if self._is_in_aot(node) else node.origins,
@@ -175,7 +175,7 @@ class LinkedGraph:
             "fused": [leaf.name for leaf in leaves],
             "wrapper": [kernel.nodes for kernel in kernels],
         }
-        leads: dict[str, Iterable[Any]] = {
+        leads: dict[str, Sequence[Any]] = {
             "scheduler": [leaf.name for leaf in led_to],
             "fused": [leaf.name for leaf in led_to],
             "wrapper": [kernel.nodes for kernel in others],
@@ -198,11 +198,11 @@ class LinkedGraph:
         )
 
     def _lines_by_pane(
-        self, keys: Mapping[str, Iterable[Any]], known: Mapping[str, set[LineNumber]]
+        self, keys: Mapping[str, Sequence[Any]], known: Mapping[str, set[LineNumber]]
     ) -> dict[str, tuple[LineNumber, ...]]:
-        lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
-        lines |= {name: tuple(sorted(found)) for name, found in known.items()}
-        return {name: lines[name] for name in LANGUAGES if lines.get(name)}
+        lines = {name: self._lines(name, wanted) for name, wanted in keys.items() if wanted}
+        lines |= {name: tuple(sorted(found)) for name, found in known.items() if found}
+        return {name: found for name, found in lines.items() if found}
 
     def _is_in_aot(self, node: FxNode) -> bool:
         return bool(self.panes["aot"].places.get(node.name))
@@ -233,10 +233,11 @@ class LinkedGraph:
             found[kernel.name, kernel.nodes].append((first, last))
         return found
 
-    def _lines(self, name: str, keys: Iterable[Any]) -> tuple[LineNumber, ...]:
+    def _lines(self, name: str, keys: Sequence[Any]) -> tuple[LineNumber, ...]:
         places = self.panes[name].places
-        found = [line for key in keys for line in places.get(key, ())]
-        return tuple(sorted(set(found)) if len(found) > 1 else found)
+        if len(keys) == 1:  # Its lines are in order, and each is there once.
+            return tuple(places.get(keys[0], ()))
+        return tuple(sorted({line for key in keys for line in places.get(key, ())}))
 
     def views(self, missing: dict[str, str]) -> tuple[PagePane, ...]:
         """The panes as data; `missing` says why a pane is empty."""
