@@ -2,9 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useState } from "preact/hooks";
-import { readLedger, readLinkedPanes, readPasses, readSchedule, readTimeline } from "./chunks";
-import { readBuffersChunk } from "./contract";
-import { type Likely, useSource } from "./data";
+import { useSource } from "./data";
 import { generatedKernels } from "./graphs";
 import { Help } from "./help";
 import { type Route, address, useRoute } from "./route";
@@ -71,7 +69,6 @@ export function App(): JSX.Element {
   const view = VIEWS.find((one) => one.name === route.view) ?? VIEWS[0]!;
   const { index } = source;
   useEffect(() => globalKeys(() => setHelp(true)), []);
-  useEffect(() => source.prepare(lookedAtNext(index)), []);
   useEffect(() => {
     document.title = `${brief(index.title || "recording", 60)}: ${view.title}`;
   }, [index.title, view]);
@@ -92,20 +89,6 @@ export function App(): JSX.Element {
       <Help open={help} onClose={() => setHelp(false)} />
     </>
   );
-}
-
-/** What the views of the first graph and of the whole run show. */
-function lookedAtNext(index: Index): Likely[] {
-  const [graph] = index.graphs;
-  const ofGraph: Likely[] = graph
-    ? [
-        [graph.chunk, readLinkedPanes],
-        [graph.passes, readPasses],
-        [graph.schedule, readSchedule],
-        [graph.buffers, readBuffersChunk],
-      ]
-    : [];
-  return [[index.timeline.chunk, readTimeline], ...ofGraph, [index.ledger.chunk, readLedger]];
 }
 
 function focusMain(event: Event): void {

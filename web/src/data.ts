@@ -13,15 +13,7 @@ interface Entry {
   value?: unknown;
   error?: string;
   pending?: Promise<void>;
-  /** Whether a view waits for it; what was only prepared is not announced. */
-  awaited?: boolean;
 }
-
-/** A chunk that may be looked at next, and how to read it. */
-export type Likely = [name: string, read: (raw: unknown) => unknown];
-
-/** What takes longer to inflate is better waited for than in the way. */
-const LONGEST_PREPARED = 1_500_000;
 
 export type Chunk<Value> =
   | { state: "none" }
@@ -101,7 +93,6 @@ class Source {
     const entry = this.entries.get(name);
     if (!entry || entry.generation !== this.generation) this.request(name, read);
     const known = this.entries.get(name);
-    if (known) known.awaited = true;
     if (known?.value !== undefined) return { state: "ready", value: known.value as Value };
     return known?.error ? { state: "failed", error: known.error } : { state: "loading" };
   }
@@ -117,21 +108,7 @@ class Source {
       .catch((error: unknown) => {
         entry.error = error instanceof Missing ? error.message : `The part ${name} of this page is damaged.`;
       })
-      .then(() => {
-        if (entry.awaited) this.announce();
-      });
-  }
-
-  /** Read these one after the other whenever nobody waits for anything. A server is left alone. */
-  prepare(likely: Likely[]): void {
-    const [first, ...others] = likely;
-    if (!first || this.index.live) return;
-    whenIdle(() => {
-      const [name, read] = first;
-      const length = document.getElementById(`chunk-${name}`)?.textContent?.length ?? 0;
-      if (length > 0 && length < LONGEST_PREPARED && !this.entries.has(name)) this.request(name, read);
-      void (this.entries.get(name)?.pending ?? Promise.resolve()).then(() => this.prepare(others));
-    });
+      .then(() => this.announce());
   }
 
   /** A chunk for one look at it: it is not kept, so that a search over all of them needs no memory. */
@@ -144,13 +121,6 @@ class Source {
   private load(name: string): Promise<string> {
     return this.index.live ? loadFromServer(name) : loadFromPage(name);
   }
-}
-
-function whenIdle(act: () => void): void {
-  // The chunks come after the script.
-  if (document.readyState !== "complete") window.addEventListener("load", () => whenIdle(act), { once: true });
-  else if ("requestIdleCallback" in window) window.requestIdleCallback(act, { timeout: 2000 });
-  else setTimeout(act, 200);
 }
 
 class Missing extends Error {}
