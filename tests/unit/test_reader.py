@@ -321,9 +321,9 @@ def test_what_is_no_list_has_no_texts(value: object) -> None:
 )
 def test_depth_is_told_from_brackets_inside_of_texts(inner: str) -> None:
     """101 levels are too many, whatever brackets and quotes the texts on them hold."""
-    for levels in (99, 103):
+    for levels in (98, 103):
         text = f"[{inner}, " * levels + "0" + "]" * levels
-        if levels == 99:
+        if levels == 98:
             assert isinstance(values.parse(text), list)
             continue
         with pytest.raises(ValueError, match="nested too deeply"):
