@@ -2,8 +2,9 @@
 
 The program runs once, under the scope and with TORCH_TRACE. Then `inductoscope report` and tlparse
 (pip install tlparse) make their pages of it in turns, each in new processes; what counts is the
-middle run. The page is opened in Chromium, from disk, and the time until its first view is there is
-taken by the page's own clock.
+middle run. The page is opened in Chromium, from disk: the time until its first view is there, and
+the time of the slowest switch to another view, are taken by the page's own clock. What cannot be
+measured is said, and is null in the JSON.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
+import resource
 import statistics
 import subprocess
 import sys
@@ -20,12 +21,12 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench import page_speed
 from bench.peers import find_tlparse
 
-GOALS = {"build": 0.5, "first view": 1.0}
+GOALS = {"build": 0.5, **page_speed.GOALS}
 # In a folder of its own: beside a program, modules such as bench/profile.py hide those of Python.
 PROGRAM = Path(__file__).parent / "programs" / "many_kernels.py"
-CHROMIUM_OPTIONS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking"]
 
 
 def record(place: Path, kernels: int) -> None:
@@ -40,51 +41,34 @@ def record(place: Path, kernels: int) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-def seconds_of(command: list[str]) -> float:
-    """The seconds that a command takes."""
+def cost_of(command: list[str]) -> tuple[float, float]:
+    """The seconds that a command takes, and those that it and its children compute."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
     started = time.perf_counter()
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    return time.perf_counter() - started
+    seconds = time.perf_counter() - started
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return seconds, used
 
 
-def builds(place: Path, turns: int) -> dict[str, list[float]]:
-    """Both pages, in turns."""
+def builds(place: Path, turns: int) -> dict[str, list[tuple[float, float]]]:
+    """Both pages, in turns; nothing of tlparse where it is missing or fails."""
     ours = [sys.executable, "-m", "inductoscope", "report", str(place / "recording")]
     ours += ["-o", str(place / "report.html")]
-    trace = next((place / "trace").glob("*.log"))
-    tlparse = find_tlparse()
-    theirs = [str(tlparse), str(trace), "-o", str(place / "pages"), "--overwrite", "--no-browser"]
-    found: dict[str, list[float]] = {"inductoscope": [], "tlparse": []}
+    traces = sorted((place / "trace").glob("*.log"))
+    tlparse = find_tlparse() if traces else None
+    found: dict[str, list[tuple[float, float]]] = {"inductoscope": [], "tlparse": []}
     for _ in range(turns):
-        found["inductoscope"].append(seconds_of(ours))
+        found["inductoscope"].append(cost_of(ours))
         if tlparse:
-            found["tlparse"].append(seconds_of(theirs))
+            theirs = [tlparse, str(traces[0]), "-o", str(place / "pages")]
+            try:
+                found["tlparse"].append(cost_of([*theirs, "--overwrite", "--no-browser"]))
+            except (OSError, subprocess.CalledProcessError) as error:
+                print(f"tlparse fails: {error}", file=sys.stderr)
+                tlparse = None
     return found
-
-
-def first_views(page: Path, turns: int) -> list[float]:
-    """Seconds until the first view is there; empty where there is no browser."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        return []
-    if browser is None:
-        return []
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=browser, args=CHROMIUM_OPTIONS)
-        return [_first_view(chromium, page) for _ in range(turns)]
-
-
-def _first_view(chromium: Any, path: Path) -> float:
-    page = chromium.new_page()
-    page.goto(path.as_uri(), wait_until="commit")
-    page.wait_for_selector("h1")
-    milliseconds = page.evaluate(
-        "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? performance.now()"
-    )
-    page.close()
-    return float(milliseconds) / 1000
 
 
 def size_of(place: Path) -> int:
@@ -94,19 +78,31 @@ def size_of(place: Path) -> int:
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
+def ratio(ours: list[float], theirs: list[float]) -> float | None:
+    """Of the middle runs; None where the other has none."""
+    return statistics.median(ours) / statistics.median(theirs) if theirs else None
+
+
 def table(place: Path, kernels: int, turns: int) -> dict[str, Any]:
-    """Everything that is measured."""
-    record(place, kernels)
-    seconds = builds(place, turns)
-    middle = {name: statistics.median(found) for name, found in seconds.items() if found}
-    views = first_views(place / "report.html", turns)
+    """Everything that is measured of a run that both have recorded."""
+    costs = builds(place, turns)
+    seconds = {name: [cost[0] for cost in found] for name, found in costs.items()}
+    cpu_seconds = {name: [cost[1] for cost in found] for name, found in costs.items()}
+    missing = page_speed.why_not_measured()
+    page = place / "report.html"
     return {
         "kernels": kernels,
+        "goals": GOALS,
         "build seconds": seconds,
-        "build ratio": middle["inductoscope"] / middle["tlparse"] if "tlparse" in middle else None,
-        "page bytes": size_of(place / "report.html"),
-        "tlparse bytes": size_of(place / "pages"),
-        "first view seconds": views,
+        "build CPU seconds": cpu_seconds,
+        "build ratio": ratio(seconds["inductoscope"], seconds["tlparse"]),
+        "build CPU ratio": ratio(cpu_seconds["inductoscope"], cpu_seconds["tlparse"]),
+        "tlparse missing": "" if seconds["tlparse"] else "tlparse is not installed, or failed",
+        "page bytes": size_of(page),
+        "tlparse bytes": size_of(place / "pages") if seconds["tlparse"] else None,
+        "browser missing": missing,
+        "first view seconds": None if missing else page_speed.first_views(page, turns),
+        "switch seconds": None if missing else page_speed.switches(page, turns),
         "recording bytes": size_of(place / "recording"),
         "trace bytes": size_of(place / "trace"),
     }
@@ -116,15 +112,34 @@ def show(found: dict[str, Any]) -> None:
     """The table as text."""
     for name, runs in found["build seconds"].items():
         if runs:
-            spread = f"{min(runs):.1f} to {max(runs):.1f}"
-            print(f"{name:14} builds in {statistics.median(runs):5.1f} s ({spread})")
-    ours, theirs = found["page bytes"] / 1e6, found["tlparse bytes"] / 1e6
-    print(f"page           {ours:.1f} MB; tlparse {theirs:.1f} MB")
-    views = found["first view seconds"]
-    if views:
-        print(f"first view     {statistics.median(views):.2f} s (goal {GOALS['first view']:.1f} s)")
+            used = found["build CPU seconds"][name]
+            print(f"{name:14} builds in {_spread(runs)}, {_spread(used)} of CPU")
     if found["build ratio"] is not None:
         print(f"ratio          {found['build ratio']:.2f} of tlparse (goal {GOALS['build']})")
+        print(f"page           {_megabytes(found['page bytes'])}; ", end="")
+        print(f"tlparse {_megabytes(found['tlparse bytes'])}")
+    else:
+        print(f"No ratio: {found['tlparse missing']}.")
+        print(f"page           {_megabytes(found['page bytes'])}")
+    if found["browser missing"]:
+        print(f"The page was not opened: {found['browser missing']}.")
+        return
+    print(f"first view     {_spread(found['first view seconds'])} (goal {GOALS['first view']} s)")
+    name, worst = worst_switch(found["switch seconds"])
+    print(f"slowest switch {_spread(worst)}, to {name} (goal {GOALS['switch']} s)")
+
+
+def worst_switch(switches: dict[str, list[float]]) -> tuple[str, list[float]]:
+    """The view that takes longest to get to, by its middle turn."""
+    return max(switches.items(), key=lambda item: statistics.median(item[1]))
+
+
+def _spread(runs: list[float]) -> str:
+    return f"{statistics.median(runs):.2f} s ({min(runs):.2f} to {max(runs):.2f})"
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:.1f} MB"
 
 
 def main() -> None:
@@ -133,9 +148,16 @@ def main() -> None:
     parser.add_argument("--kernels", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--json", type=Path)
+    parser.add_argument(
+        "--place", type=Path, help="keep what is recorded in this folder, or use what is there"
+    )
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        found = table(Path(folder), asked.kernels, asked.turns)
+        place = (asked.place or Path(folder)).absolute()
+        if not (place / "recording").exists():
+            place.mkdir(parents=True, exist_ok=True)
+            record(place, asked.kernels)
+        found = table(place, asked.kernels, asked.turns)
     show(found)
     if asked.json:
         asked.json.parent.mkdir(parents=True, exist_ok=True)

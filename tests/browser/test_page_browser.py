@@ -271,7 +271,8 @@ def test_a_pass_that_changes_a_few_nodes_of_many_shows_these(browser: Any, tmp_p
     before = [f"%mul_{n} = aten.mul.Tensor(arg0_1, {n})" for n in range(1000)]
     after = [*before[:400], "%new = aten.neg.default(mul_399)", *before[401:]]
     after[600] = "%mul_600 = aten.mul.Tensor(new, 600)"
-    chunks["passes-0"][0].update(before="\n".join(before), after="\n".join(after))
+    chunks["passes-0"]["texts"] = ["\n".join(before), "\n".join(after)]
+    chunks["passes-0"]["passes"][0].update(before=0, after=1)
     guest = Visitor(browser, pages.write((index, chunks), tmp_path / "passes.html"))
     guest.visit("passes")
     assert guest.all(".diff-head .muted") == ["1 node removed, 1 node added, 1 node changed"]

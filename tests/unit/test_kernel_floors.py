@@ -13,6 +13,7 @@ from inductoscope.kernels.wrapper_code import exchange
 from inductoscope.model.entities import Ending
 from inductoscope.model.fold import load
 from inductoscope.model.fx import FxGraph, FxNode
+from inductoscope.model.join import GraphJoin
 from inductoscope.profiling.kernels import timed_wrappers
 from inductoscope.profiling.kernels.device_trace import (
     SiteRange,
@@ -211,7 +212,9 @@ def test_a_kernel_reads_every_input_and_writes_every_output_once() -> None:
     recording = load(stored("relu_add_sum"))
     (compile_,) = recording.compiles
     (graph,) = compile_.inductor
-    works = [GraphWork(recording, compile_, graph).of(kernel) for kernel in graph.kernels]
+    works = [
+        GraphWork(GraphJoin(recording, compile_, graph)).of(kernel) for kernel in graph.kernels
+    ]
     # float32[10, 100] in, float32[10] out; relu, add and a sum of each element.
     assert [(work.read, work.written, work.operations) for work in works] == [(4000, 40, 3000)]
 
@@ -231,7 +234,7 @@ def test_a_product_of_parts_reads_those_parts_and_not_the_whole_buffers() -> Non
 def test_products_of_a_recorded_step_read_their_operands() -> None:
     recording = load(stored("training_step"))
     works = [
-        GraphWork(recording, compile_, graph).of(kernel)
+        GraphWork(GraphJoin(recording, compile_, graph)).of(kernel)
         for compile_ in recording.compiles
         for graph in compile_.inductor
         for kernel in graph.kernels

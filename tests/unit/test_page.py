@@ -205,8 +205,12 @@ def test_the_scheduler_is_drawn_with_what_flows_along_its_edges() -> None:
 
 
 def test_passes_hold_the_graph_before_and_after() -> None:
-    for change in chunk("training_step", "passes-0"):
-        assert change["before"] != change["after"], change["name"]
+    found = chunk("training_step", "passes-0")
+    texts = found["texts"]
+    assert len(set(texts)) == len(texts), "each graph is there once"
+    assert found["passes"]
+    for change in found["passes"]:
+        assert texts[change["before"]] != texts[change["after"]], change["name"]
 
 
 def test_empty_panes_say_why() -> None:

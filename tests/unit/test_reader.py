@@ -314,3 +314,17 @@ def test_what_is_no_measured_number_counts_as_zero(value: object) -> None:
 def test_what_is_no_list_has_no_texts(value: object) -> None:
     assert values.texts(value) == ()
     assert values.texts([value]) == (str(value),)
+
+
+@pytest.mark.parametrize(
+    "inner", ['"]"', '"[{"', '"\\\\"', '"\\"["', '"\\\\\\"]"', "{}", '{"]": []}']
+)
+def test_depth_is_told_from_brackets_inside_of_texts(inner: str) -> None:
+    """101 levels are too many, whatever brackets and quotes the texts on them hold."""
+    for levels in (98, 103):
+        text = f"[{inner}, " * levels + "0" + "]" * levels
+        if levels == 98:
+            assert isinstance(values.parse(text), list)
+            continue
+        with pytest.raises(ValueError, match="nested too deeply"):
+            values.parse(text)

@@ -32,6 +32,16 @@ export function readFormText(raw: unknown): FormText {
   return { ...chunk, links };
 }
 
+export interface Pass extends Omit<contract.Pass, "before" | "after"> {
+  before: string;
+  after: string;
+}
+
+export function readPasses(raw: unknown): Pass[] {
+  const { texts, passes } = contract.readPassesChunk(raw);
+  return passes.map((pass) => ({ ...pass, before: texts[pass.before] ?? "", after: texts[pass.after] ?? "" }));
+}
+
 /** Edges lead from a node to another that is there. */
 export function readSchedule(raw: unknown): contract.Schedule {
   const chunk = contract.readScheduleChunk(raw);

@@ -597,16 +597,26 @@ export interface Pass {
   stage: string;
   name: string;
   seconds: number | null;
-  before: string;
-  after: string;
+  before: number;
+  after: number;
 }
 
 export const readPass = object<Pass>({
   stage: text,
   name: text,
   seconds: number,
-  before: text,
-  after: text,
+  before: count,
+  after: count,
+});
+
+export interface Passes {
+  texts: string[];
+  passes: Pass[];
+}
+
+export const readPasses = object<Passes>({
+  texts: texts,
+  passes: list(readPass),
 });
 
 export interface ScheduleNode {
@@ -1293,8 +1303,8 @@ export const readGraphChunk: Reader<GraphChunk> = readLinkedPanes;
 export type FormChunk = FormText;
 export const readFormChunk: Reader<FormChunk> = readFormText;
 
-export type PassesChunk = Pass[];
-export const readPassesChunk: Reader<PassesChunk> = list(readPass);
+export type PassesChunk = Passes;
+export const readPassesChunk: Reader<PassesChunk> = readPasses;
 
 export type ScheduleChunk = Schedule;
 export const readScheduleChunk: Reader<ScheduleChunk> = readSchedule;

@@ -146,10 +146,19 @@ async function chunkElement(name: string): Promise<HTMLElement | null> {
   return document.getElementById(`chunk-${name}`);
 }
 
-async function inflate(base64: string): Promise<string> {
+/** Newer browsers have a way without a text in between. */
+const FROM_BASE64 = (Uint8Array as { fromBase64?: (text: string) => Uint8Array<ArrayBuffer> }).fromBase64;
+
+function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
+  if (FROM_BASE64) return FROM_BASE64.call(Uint8Array, base64);
   const binary = atob(base64.trim());
   const packed = new Uint8Array(binary.length);
   for (let place = 0; place < binary.length; place += 1) packed[place] = binary.charCodeAt(place);
+  return packed;
+}
+
+async function inflate(base64: string): Promise<string> {
+  const packed = decodeBase64(base64);
   // Straight into the stream: a Blob would be read back through another process of the browser.
   const stream = new DecompressionStream("gzip");
   const writer = stream.writable.getWriter();

@@ -22,28 +22,27 @@ interface Row {
 const MARGIN = 3;
 
 export function diffNodes(before: string, after: string): NodeDiff {
-  const old = splitLines(before);
-  const now = splitLines(after);
-  const known = byName(old);
-  const left = byName(now);
-  const order = stayed(old.map(nameOf), now.map(nameOf));
+  const old = namedLines(before);
+  const now = namedLines(after);
+  const known = new Map(old.map(({ name, text }) => [name, text]));
+  const left = new Set(now.map(({ name }) => name));
+  const order = stayed(old, now);
   const count = { removed: 0, added: 0, changed: 0, moved: 0 };
   const rows: Row[] = [];
   let place = 0;
-  for (const line of now) {
-    const name = nameOf(line);
+  for (const { name, text } of now) {
     if (order.has(name)) place = removals(old, place, name, left, rows, count);
     const earlier = known.get(name);
     if (earlier === undefined) {
       count.added += 1;
-      rows.push({ text: line, kind: "added" });
-    } else if (earlier !== line) {
+      rows.push({ text, kind: "added" });
+    } else if (earlier !== text) {
       count.changed += 1;
-      rows.push({ text: earlier, kind: "removed" }, { text: line, kind: "added" });
-    } else if (order.has(name)) rows.push({ text: line, kind: "same" });
+      rows.push({ text: earlier, kind: "removed" }, { text, kind: "added" });
+    } else if (order.has(name)) rows.push({ text, kind: "same" });
     else {
       count.moved += 1;
-      rows.push({ text: line, kind: "moved" });
+      rows.push({ text, kind: "moved" });
     }
   }
   removals(old, place, null, left, rows, count);
@@ -52,37 +51,38 @@ export function diffNodes(before: string, after: string): NodeDiff {
 
 /** Nodes that are gone, up to the node that is called `name`. */
 function removals(
-  old: string[],
+  old: NamedLine[],
   start: number,
   name: string | null,
-  left: Map<string, string>,
+  left: Set<string>,
   rows: Row[],
   count: { removed: number },
 ): number {
   let place = start;
   for (; place < old.length; place += 1) {
     const line = old[place]!;
-    if (nameOf(line) === name) return place + 1;
-    if (left.has(nameOf(line))) continue;
+    if (line.name === name) return place + 1;
+    if (left.has(line.name)) continue;
     count.removed += 1;
-    rows.push({ text: line, kind: "removed" });
+    rows.push({ text: line.text, kind: "removed" });
   }
   return place;
 }
 
-/** The name that a line gives to a node; a line that gives none is its own name. */
-function nameOf(line: string): string {
-  return /^\s*(%?[\w.]+)\s*(?::[^=]*)?=/.exec(line)?.[1] ?? line;
+interface NamedLine {
+  /** The name that a line gives to a node; a line that gives none is its own name. */
+  name: string;
+  text: string;
 }
 
-function byName(lines: string[]): Map<string, string> {
-  return new Map(lines.map((line) => [nameOf(line), line]));
+function namedLines(graph: string): NamedLine[] {
+  return splitLines(graph).map((text) => ({ name: /^\s*(%?[\w.]+)\s*(?::[^=]*)?=/.exec(text)?.[1] ?? text, text }));
 }
 
 /** The nodes whose order is the same before and after: the longest increasing run of places. */
-function stayed(old: string[], now: string[]): Set<string> {
-  const places = new Map(old.map((name, place) => [name, place]));
-  const common = now.filter((name) => places.has(name));
+function stayed(old: NamedLine[], now: NamedLine[]): Set<string> {
+  const places = new Map(old.map(({ name }, place) => [name, place]));
+  const common = now.map(({ name }) => name).filter((name) => places.has(name));
   const tails: number[] = [];
   const previous: number[] = [];
   const value = (at: number): number => places.get(common[at]!)!;

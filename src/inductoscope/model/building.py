@@ -16,6 +16,7 @@ from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.counts import NO_CALLS
 from inductoscope.model.fusions import fused, fusion_pair, fusion_round
 from inductoscope.model.kernel import kernel
+from inductoscope.model.lowering import lowered
 from inductoscope.model.position import ProcessPosition
 from inductoscope.model.uncaught import UncaughtException, uncaught
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
@@ -237,18 +238,6 @@ def _cached_graph(stream: Stream, event: graphs.GraphFromCache) -> None:
     )
 
 
-def _lowering(stream: Stream, event: graphs.NodeLowered) -> None:
-    item = E.LoweredNode(
-        node=event.node,
-        target=event.target,
-        ir=event.ir,
-        made=event.made,
-        fallback=event.fallback,
-        seconds=event.seconds,
-    )
-    stream.graph_of(event).lists["lowered"].append(item)
-
-
 def _scheduler(stream: Stream, event: graphs.NodesScheduled) -> None:
     when = "before" if event.when == "before" else "after"
     stream.graph_of(event).fields[f"scheduled_{when}"] = event.payload
@@ -356,7 +345,7 @@ HANDLERS: dict[type[Event], Handler] = {
     graphs.InductorStart: _inductor_start,
     graphs.InductorEnd: _inductor_end,
     graphs.GraphFromCache: _cached_graph,
-    graphs.NodeLowered: _lowering,
+    graphs.NodeLowered: _listed("lowered", lowered),
     graphs.NodesScheduled: _scheduler,
     graphs.FusionRoundDone: _listed("rounds", fusion_round),
     graphs.PairConsidered: _listed("pairs", fusion_pair),

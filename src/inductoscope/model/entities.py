@@ -17,11 +17,13 @@ Texts are not held: a digest names the payload, and `Recording.payload` reads it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
+from inductoscope.model.kept import Kept, Made
 from inductoscope.model.settings import Settings
 from inductoscope.model.tuning import Autotune
 from inductoscope.model.uncaught import UncaughtException
@@ -131,6 +133,14 @@ class Kernel:
     lines: tuple[tuple[str, str, str], ...] = ()
     # The same with the number of the line, from 1; empty in old recordings.
     numbered: tuple[tuple[str, str, int], ...] = ()
+
+    @cached_property
+    def numbers_by_step(self) -> dict[tuple[str, str], list[int]]:
+        """The numbers of its lines, by scheduler node and operation."""
+        found: dict[tuple[str, str], list[int]] = {}
+        for node, operation, number in self.numbered:
+            found.setdefault((node, operation), []).append(number)
+        return found
 
 
 @dataclass(frozen=True)
@@ -356,10 +366,15 @@ class Recording:
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
+    _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` makes of payloads, made once for all who ask for the same key."""
+        return self._kept.once(key, make)
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""
-        return (self.payloads.payload(digest) or "") if digest else ""
+        return self._kept.text(digest, self.payloads.payload) if digest else ""
 
     def data(self, digest: str) -> Any:
         """The data under a digest; None where it is missing."""

@@ -46,7 +46,9 @@ def fold(reader: RecordingReader) -> E.Recording:
     streams: dict[str, Stream] = {}
     unknown: Counter[str] = Counter()
     for entry in reader.entries():
-        stream = streams.setdefault(entry.stream, Stream(entry.stream))
+        stream = streams.get(entry.stream)
+        if stream is None:
+            stream = streams[entry.stream] = Stream(entry.stream)
         stream.take(entry)
         if isinstance(entry.event, UnknownEvent):
             unknown[entry.kind] += 1

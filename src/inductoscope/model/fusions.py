@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from inductoscope.model.entities import Fusion, FusionPair, FusionRound
 from inductoscope.recording.events.graphs import FusionRoundDone, PairConsidered, PairFused
+from inductoscope.recording.values import filled
 
 
 def fusion_round(event: FusionRoundDone) -> FusionRound:
@@ -19,7 +20,8 @@ def fusion_round(event: FusionRoundDone) -> FusionRound:
 
 def fusion_pair(event: PairConsidered) -> FusionPair:
     """A pair that was considered. Old recordings have the first six fields only."""
-    return FusionPair(
+    return filled(
+        FusionPair,
         round=event.round,
         first=event.first,
         second=event.second,
@@ -35,7 +37,8 @@ def fusion_pair(event: PairConsidered) -> FusionPair:
 
 def fused(event: PairFused) -> Fusion:
     """Two nodes that became one."""
-    return Fusion(
+    return filled(
+        Fusion,
         round=event.round,
         first=event.first,
         second=event.second,

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, TypeVar
 
 from inductoscope.model.entities import Recording
 from inductoscope.model.modules import Module, modules_in
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 from inductoscope.vocabulary.frames import Frame, frames_in, innermost_users
 
 Item = TypeVar("Item")
@@ -30,7 +31,7 @@ class FxNode:
     # The modules whose code made it, the outermost first.
     modules: tuple[Module, ...] = ()
 
-    @property
+    @cached_property
     def place(self) -> Frame | None:
         """The user's own line: the innermost frame outside of torch and installed libraries."""
         return innermost_users(self.stack, lambda frame: frame.file)
@@ -59,9 +60,13 @@ class FxGraph:
 
     def node(self, name: str) -> FxNode | None:
         """The node called `name`."""
-        return next((node for node in self.nodes if node.name == name), None)
+        return self._by_name.get(name)
 
-    @property
+    @cached_property
+    def _by_name(self) -> dict[str, FxNode]:
+        return {node.name: node for node in reversed(self.nodes)}
+
+    @cached_property
     def calls(self) -> tuple[FxNode, ...]:
         """The nodes that compute something."""
         return tuple(
@@ -83,7 +88,7 @@ def bare_operation(target: str) -> str:
 
 def read_graph(recording: Recording, digest: str) -> FxGraph | None:
     """The graph under a digest; None where it is missing or damaged."""
-    return graph_from(recording.data(digest))
+    return recording.once(("graph", digest), lambda: graph_from(recording.data(digest)))
 
 
 def graph_from(data: Any) -> FxGraph | None:
@@ -105,7 +110,8 @@ def graph_from(data: Any) -> FxGraph | None:
 def _node(
     item: dict[str, Any], stacks: list[tuple[Frame, ...]], modules: list[tuple[Module, ...]]
 ) -> FxNode:
-    return FxNode(
+    return filled(
+        FxNode,
         name=str(item.get("name", "")),
         op=str(item.get("op", "")),
         target=str(item.get("target", "")),

@@ -28,8 +28,7 @@ class GraphJoin:
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.recording, self.compile, self.graph = recording, compile_, graph
-        self._texts: dict[str, str] = {}
-        self._graphs: dict[str, FxGraph | None] = {}
+        self._known_leaves: dict[str, tuple[list[ScheduledNode], list[ScheduledNode]]] = {}
 
     @cached_property
     def final(self) -> FxGraph | None:
@@ -38,9 +37,7 @@ class GraphJoin:
 
     def read(self, digest: str) -> FxGraph | None:
         """A graph of the recording, read once: what a pass leaves, the next one begins with."""
-        if digest not in self._graphs:
-            self._graphs[digest] = read_graph(self.recording, digest)
-        return self._graphs[digest]
+        return read_graph(self.recording, digest)
 
     @cached_property
     def before(self) -> tuple[ScheduledNode, ...]:
@@ -98,19 +95,15 @@ class GraphJoin:
         return {name: _inner(item) for name, item in self.lowered.items()}
 
     def text(self, digest: str) -> str:
-        """A text of the recording, read once."""
-        if digest not in self._texts:
-            self._texts[digest] = self.recording.payload(digest)
-        return self._texts[digest]
+        """A text of the recording."""
+        return self.recording.payload(digest)
 
     def leaves(self, node: FxNode) -> list[ScheduledNode]:
         """The scheduler nodes that compute an operation, before fusion.
 
         They have lines for it in their loop bodies, or make a buffer that holds its result.
         """
-        return [
-            leaf for leaf in self._leaves_by_origin.get(node.name, ()) if self._is_in(leaf, node)
-        ]
+        return self._divided(node)[0]
 
     def led_to(self, node: FxNode) -> list[ScheduledNode]:
         """The scheduler nodes that an operation merely led to.
@@ -118,8 +111,16 @@ class GraphJoin:
         torch lists it as an origin of nodes that read its result, and of those that take a view of
         something where it is one: a view computes nothing.
         """
-        listed = self._leaves_by_origin.get(node.name, ())
-        return [leaf for leaf in listed if not self._is_in(leaf, node)]
+        return self._divided(node)[1]
+
+    def _divided(self, node: FxNode) -> tuple[list[ScheduledNode], list[ScheduledNode]]:
+        """The scheduler nodes with an operation among their origins: which compute it or do not."""
+        if node.name not in self._known_leaves:
+            divided: tuple[list[ScheduledNode], list[ScheduledNode]] = ([], [])
+            for leaf in self._leaves_by_origin.get(node.name, ()):
+                divided[0 if self._is_in(leaf, node) else 1].append(leaf)
+            self._known_leaves[node.name] = divided
+        return self._known_leaves[node.name]
 
     def _is_in(self, leaf: ScheduledNode, node: FxNode) -> bool:
         computes = self._computes(leaf)
@@ -160,7 +161,7 @@ class GraphJoin:
             leaf = self._final_leaves.get(name)
             if leaf is not None and leaf.computes:
                 found[name] = steps_called(self.text(leaf.body), leaf.computes.get(node.name, ()))
-            elif leaf is not None:
+            elif leaf is not None and leaf.body:
                 found[name] = self._matching_steps(node, leaf)
         return {name: steps for name, steps in found.items() if steps}
 
@@ -178,11 +179,11 @@ class GraphJoin:
         of a variance is no result of any operation.
         """
         results = {node.name, *self._parts.get(node.name, ())}
-        own = self._own_expressions(node)
         return [
             buffer.name
             for buffer in leaf.buffers
-            if buffer.origin in results or (not buffer.origin and f"load({buffer.name})" in own)
+            if buffer.origin in results
+            or (not buffer.origin and f"load({buffer.name})" in self._own_expressions(node))
         ]
 
     @cached_property
@@ -217,24 +218,28 @@ class GraphJoin:
 
 def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
     """The numbers, from 1, of the kernel's lines that were written for loop body lines."""
-    names = {(owner, step.name) for owner, found in steps.items() for step in found}
-    numbered = kernel.numbered or _found_by_text(kernel.lines, source)
-    return {number for owner, operation, number in numbered if (owner, operation) in names}
+    known = kernel.numbers_by_step if kernel.numbered else _found_by_text(kernel.lines, source)
+    return {
+        number
+        for owner, found in steps.items()
+        for step in found
+        for number in known.get((owner, step.name), ())
+    }
 
 
 @lru_cache(maxsize=512)
 def _found_by_text(
     lines: tuple[tuple[str, str, str], ...], source: str
-) -> tuple[tuple[str, str, int], ...]:
+) -> dict[tuple[str, str], list[int]]:
     """Old recordings have no line numbers: a line is known only if its text occurs once."""
     numbers: dict[str, list[int]] = defaultdict(list)
     for number, text in enumerate(source.splitlines(), start=1):
         numbers[text.strip()].append(number)
-    return tuple(
-        (owner, operation, numbers[text][0])
-        for owner, operation, text in lines
-        if len(numbers.get(text, ())) == 1
-    )
+    found: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for owner, operation, text in lines:
+        if len(numbers.get(text, ())) == 1:
+            found[owner, operation].append(numbers[text][0])
+    return found
 
 
 def final_graph(compile_: Compile, graph: InductorGraph) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from inductoscope.model.entities import Kernel
 from inductoscope.recording.events.code import KernelDefined
+from inductoscope.recording.values import filled
 
 
 def kernel(event: KernelDefined) -> Kernel:
     """What the event says."""
-    return Kernel(
+    return filled(
+        Kernel,
         name=event.name,
         language=event.language,
         digest=event.payload,

@@ -16,9 +16,11 @@ import ast
 import hashlib
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache
+
+from inductoscope.recording.values import filled
 
 _OPERATORS: dict[type[ast.AST], str] = {
     ast.Add: "add",
@@ -68,6 +70,8 @@ class Step:
     expression: str = ""
     # The same, as if no index in it had been computed.
     direct: str = ""
+    # Its place among the lines, from 0.
+    number: int = 0
 
     @property
     def gathers(self) -> bool:
@@ -100,7 +104,7 @@ def steps_of(source: str) -> tuple[Step, ...]:
     direct: dict[str, str] = {}
     steps: list[Step] = []
     indices = _Indices(source)
-    for name, line in named_lines(source):
+    for number, (name, line) in enumerate(named_lines(source)):
         text = line.strip()
         found = _parse(indices.written_plainly(text))
         expression = _expression(found[1], known) if found else None
@@ -110,7 +114,7 @@ def steps_of(source: str) -> tuple[Step, ...]:
             if indices.some_computed:
                 plain = (_expression(found[1], direct) or "").replace("load_indirect(", "load(", 1)
                 direct[found[0]] = _short(plain)
-            steps.append(Step(name, text, expression, plain))
+            steps.append(Step(name, text, expression, plain, number))
     return tuple(steps)
 
 
@@ -150,21 +154,37 @@ class _Indices:
 
 def steps_called(body: str, names: Iterable[str]) -> tuple[Step, ...]:
     """The lines of a loop body that have these names."""
-    wanted = frozenset(names)
-    return tuple(Step(name, line.strip()) for name, line in named_lines(body) if name in wanted)
+    known = _numbers_by_name(body)
+    lines = named_lines(body)
+    numbers = sorted(number for name in dict.fromkeys(names) for number in known.get(name, ()))
+    return tuple(
+        filled(Step, name=lines[n][0], text=lines[n][1].strip(), expression="", direct="", number=n)
+        for n in numbers
+    )
+
+
+@lru_cache(maxsize=4096)
+def _numbers_by_name(body: str) -> dict[str, list[int]]:
+    found: dict[str, list[int]] = {}
+    for number, (name, _) in enumerate(named_lines(body)):
+        found.setdefault(name, []).append(number)
+    return found
 
 
 _BLOCK = re.compile(r"def (\w+)\(")
 
 
-def named_lines(source: str) -> Iterator[tuple[str, str]]:
+@lru_cache(maxsize=4096)
+def named_lines(source: str) -> tuple[tuple[str, str], ...]:
     """The lines of a loop body, each after the name that it gives, with its part of the body."""
     block = ""
+    found = []
     for line in source.split("\n"):
-        begins = _BLOCK.match(line)
+        begins = _BLOCK.match(line) if line.startswith("def ") else None
         if begins:
             block = "" if begins[1] == "body" else f"{begins[1]}."
-        yield block + line.strip().partition(" = ")[0], line
+        found.append((block + line.strip().partition(" = ")[0], line))
+    return tuple(found)
 
 
 _FLAT_CALL = re.compile(r"(\w+) = ops\.(\w+)\(([^()\[\]{}]*)\)")

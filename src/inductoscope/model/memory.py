@@ -10,7 +10,7 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import read_schedule
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,13 @@ class GraphMemory:
 
 def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -> GraphMemory:
     """The memory of a graph; from shapes alone where an older recording says no more."""
-    lists = [members(recording.data(digest)) for digest in graph.memory]
-    if not lists:
+    if not graph.memory:
         return GraphMemory(_rooms_from_shapes(recording, compile_, graph), is_recorded=False)
+    return recording.once(("memory", graph.memory), lambda: _recorded(recording, graph))
+
+
+def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:
+    lists = [members(recording.data(digest)) for digest in graph.memory]
     rooms: dict[str, Room] = {}
     symbols: dict[str, SizeSymbol] = {}
     replaced: dict[str, str] = {}
@@ -72,7 +76,8 @@ def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -
 
 def _room(item: Mapping[str, Any]) -> Room:
     itemsize = str(item.get("itemsize", ""))
-    return Room(
+    return filled(
+        Room,
         size=texts(item.get("size")),
         stride=texts(item.get("stride")),
         is_input=item.get("input") is True,

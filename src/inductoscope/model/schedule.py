@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class ScheduledNode:
     # not recorded.
     computes: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def leaves(self) -> tuple[ScheduledNode, ...]:
         """The single nodes inside a fused one; itself where it is single."""
         return tuple(leaf for part in self.parts for leaf in part.leaves) or (self,)
@@ -71,8 +72,7 @@ class ScheduledNode:
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
     """The scheduler nodes under a digest, in order."""
-    data = recording.data(digest)
-    return tuple(_nodes(data))
+    return recording.once(("schedule", digest), lambda: tuple(_nodes(recording.data(digest))))
 
 
 def _nodes(data: Any) -> Iterator[ScheduledNode]:
@@ -84,7 +84,8 @@ def _nodes(data: Any) -> Iterator[ScheduledNode]:
 def _node(item: dict[str, Any]) -> ScheduledNode:
     sizes = item.get("sizes")
     buffers = item.get("buffers")
-    return ScheduledNode(
+    return filled(
+        ScheduledNode,
         name=str(item.get("name", "")),
         kind=str(item.get("class", "")),
         ir=str(item.get("ir", "")),
@@ -119,7 +120,8 @@ def _indirect(found: Mapping[str, Any]) -> IndirectIndex:
 
 def _buffer(item: Any) -> Buffer:
     found = item if isinstance(item, dict) else {}
-    return Buffer(
+    return filled(
+        Buffer,
         name=str(found.get("name", "")),
         users=texts(found.get("users")),
         origin=str(found.get("origin") or ""),

@@ -56,9 +56,10 @@ def timeline(recording: Recording | RecordingReader, *, now: float | None = None
     reader = open_recording(Path(recording.path))
     streams: dict[str, _Stream] = {}
     exits: dict[int, float] = {}
-    for entry in reader.entries():
-        stream = streams.setdefault(entry.stream, _Stream(entry.stream))
-        stream.take(entry)
+    for entry in reader.entries(_KINDS):
+        if entry.stream not in streams:
+            streams[entry.stream] = _Stream(entry.stream)
+        streams[entry.stream].take(entry)
         if isinstance(entry.event, Exited):
             exits[entry.event.pid] = entry.time
     for stream in streams.values():
@@ -342,3 +343,5 @@ _HANDLERS: dict[type[Event], Handler] = {
     BenchmarkStart: _benchmark_start,
     BenchmarkEnd: _benchmark_end,
 }
+_READ: tuple[type[Event], ...] = (*_HANDLERS, Exited)
+_KINDS = frozenset(event.kind for event in _READ)

@@ -12,7 +12,7 @@ from inductoscope.model.entities import InductorGraph, Kernel, Recording
 from inductoscope.model.operator_names import called_names, scheduler_names
 from inductoscope.model.wrapper_calls import KernelCall, calls_by_line, run_function
 
-_CALLING = re.compile(r"\s*(?:class Runner|def call)\b")
+_CALLING = re.compile(r"^[ \t]*(?:class Runner|def call)\b", re.MULTILINE)
 _WORD = re.compile(r"[\w.]+")
 _PLAIN_WORD = re.compile(r"\w+")
 _MOST_LOOKED_AT = 32
@@ -37,10 +37,11 @@ def wrapper_lines(text: str, kernels: Sequence[Kernel]) -> WrapperLines:
         lines = tuple(run.text.splitlines())
         found = dict(_called_in_cpp(run.text, lines, kernels))
         return WrapperLines("cpp", run.first_line, lines, found)
-    every = text.splitlines()
-    start = next((n for n, line in enumerate(every) if _CALLING.match(line)), len(every))
-    lines = tuple(every[start:])
-    return WrapperLines("python", start + 1, lines, dict(_called_in_python(lines, kernels)))
+    calling = _CALLING.search(text)
+    start = calling.start() if calling else len(text)
+    lines = tuple(text[start:].splitlines())
+    first = text.count("\n", 0, start) + 1
+    return WrapperLines("python", first, lines, dict(_called_in_python(lines, kernels)))
 
 
 def kernels_by_line(recording: Recording, graph: InductorGraph) -> dict[int, Kernel]:

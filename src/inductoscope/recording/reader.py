@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,11 +43,14 @@ class RecordingReader:
     # Folders of payloads that are not links: checked once, not once per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def entries(self) -> Iterator[Entry[Event]]:
-        """All events, stream by stream, in the order in which each was written."""
+    def entries(self, kinds: Iterable[str] | None = None) -> Iterator[Entry[Event]]:
+        """All events, stream by stream, in the order in which each was written.
+
+        Of these `kinds`, if given, which takes a tenth; see `StreamReader.read`.
+        """
         for path in stream_paths(self.path):
             stream = StreamReader(path)
-            yield from stream.read()
+            yield from stream.read(kinds)
             self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:

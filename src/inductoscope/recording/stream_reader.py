@@ -9,13 +9,13 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry, parse_line
+from inductoscope.recording.events.reading import Entry, UnreadEvent, parse_line, time_unless_of
 from inductoscope.recording.layout import STOPPED_SUFFIX, STREAM_SUFFIX, STREAMS
 
 _LONGEST_LINE = 64 << 20
@@ -41,6 +41,7 @@ class StreamReader:
         self._position = 0
         self._line = 0
         self._in_long_line = False
+        self._kinds: frozenset[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -48,8 +49,13 @@ class StreamReader:
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 
-    def read(self) -> Iterator[Entry[Event]]:
-        """All entries up to the end of the file, where the last line may lack its line break."""
+    def read(self, kinds: Iterable[str] | None = None) -> Iterator[Entry[Event]]:
+        """All entries up to the end of the file, where the last line may lack its line break.
+
+        Of these `kinds`, if given; the others are passed over, and the last of them is an
+        `UnreadEvent`.
+        """
+        self._kinds = None if kinds is None else frozenset(kind.encode() for kind in kinds)
         return self._entries(is_over=True)
 
     def read_new(self) -> Iterator[Entry[Event]]:
@@ -62,6 +68,7 @@ class StreamReader:
         except OSError as error:
             self._report(self.path.name, f"cannot be read: {error.strerror}")
             return
+        last = 0.0
         with file:
             file.seek(self._position)
             while line := file.readline(_LONGEST_LINE + 1):
@@ -69,9 +76,17 @@ class StreamReader:
                 if not is_whole and not is_over and len(line) <= _LONGEST_LINE:
                     return
                 self._position += len(line)
+                if self._kinds is not None and is_whole and not self._in_long_line:
+                    time = time_unless_of(self._kinds, line)
+                    if time is not None:
+                        self._line += 1
+                        last = max(last, time)
+                        continue
                 entry = self._take(line, is_whole=is_whole)
                 if entry is not None:
                     yield entry
+        if last:
+            yield Entry(self.name, -1, last, UnreadEvent())
 
     def _take(self, line: bytes, *, is_whole: bool) -> Entry[Event] | None:
         if self._in_long_line:

@@ -9,7 +9,9 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
+
+Kind = TypeVar("Kind")
 
 _DEEPEST = 100
 _MOST_DIGITS = 25
@@ -26,24 +28,27 @@ def parse(text: str | bytes) -> Any:
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     # The depth is at most the number of brackets.
-    if data.count(b"{") + data.count(b"[") > _DEEPEST and _is_too_deep(value):
+    if data.count(b"{") + data.count(b"[") > _DEEPEST and _is_too_deep(data):
         raise ValueError("nested too deeply")
     return value
 
 
-def _is_too_deep(value: Any) -> bool:
-    level = [value] if isinstance(value, (dict, list)) else []
+def _is_too_deep(data: bytes) -> bool:
+    """Of valid JSON: what opens and closes is counted outside of texts, all levels at once."""
+    if b"\\" in data:
+        data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
+    # Two quotes side by side change nothing about what is inside of a text; then few are left.
+    marks = data.translate(None, _NO_MARKS).replace(b'""', b"")
+    level = b"".join(marks.split(b'"')[::2]).translate(_BRACKETS)
     for _ in range(_DEEPEST):
-        # JSON decodes to exactly these types.
-        level = [
-            child
-            for item in level
-            for child in (item.values() if type(item) is dict else item)
-            if type(child) is dict or type(child) is list
-        ]
+        level = level.replace(b"[]", b"")
         if not level:
             return False
     return True
+
+
+_NO_MARKS = bytes(byte for byte in range(256) if byte not in b'[]{}"')
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
 
 
 def _integer(digits: str) -> int | str:
@@ -62,6 +67,16 @@ _decode_carefully = json.JSONDecoder(
 ).decode
 _DIGITS = bytes(ord("0") if chr(byte).isdecimal() else 0 for byte in range(128)) + bytes(128)
 _LONG_NUMBER = b"0" * (_MOST_DIGITS + 1)
+
+
+def filled(kind: type[Kind], /, **fields: Any) -> Kind:
+    """A frozen dataclass with all of its fields: the same as calling it, in a fraction of the time.
+
+    Its own `__init__` sets one field after the other, which took most of the time of reading.
+    """
+    made = object.__new__(kind)
+    made.__dict__.update(fields)
+    return made
 
 
 def text(value: Any) -> str:
@@ -111,8 +126,15 @@ def objects(value: Any) -> tuple[dict[str, Any], ...]:
 
 def rows(value: Any, columns: tuple[Callable[[Any], Any], ...]) -> tuple[tuple[Any, ...], ...]:
     """A table: the rows that have as many entries as there are columns."""
+    as_written = [_WRITTEN_AS.get(column) for column in columns]
     return tuple(
-        tuple(column(entry) for column, entry in zip(columns, row, strict=True))
+        tuple(row)
+        if [type(entry) for entry in row] == as_written
+        else tuple(column(entry) for column, entry in zip(columns, row, strict=True))
         for row in (value if isinstance(value, list) else [])
         if isinstance(row, list) and len(row) == len(columns)
     )
+
+
+# The types that these leave as they are.
+_WRITTEN_AS: dict[Callable[[Any], Any], type] = {str: str, whole: int}

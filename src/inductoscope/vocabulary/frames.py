@@ -83,6 +83,7 @@ def is_own(file: str) -> bool:
     )
 
 
+@lru_cache(maxsize=4096)
 def is_users(file: str) -> bool:
     """Whether a file is the user's: not Python's, not installed, not generated, not ours."""
     place = _slashed(file)

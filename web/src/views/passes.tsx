@@ -2,8 +2,8 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
+import { type Pass, readPasses } from "../chunks";
 import { Code } from "../code";
-import { type Pass, readPassesChunk } from "../contract";
 import { useChunk } from "../data";
 import { GraphPicker, chosenGraph } from "../graphs";
 import { Listbox } from "../listbox";
@@ -22,7 +22,7 @@ export function Passes({ index, route }: { index: Index; route: Route }): JSX.El
 }
 
 function PassesOfGraph({ index, route, graph }: { index: Index; route: Route; graph: Graph }): JSX.Element {
-  const chunk = useChunk(graph.passes, readPassesChunk);
+  const chunk = useChunk(graph.passes, readPasses);
   return (
     <div class="fill">
       <h1>Passes</h1>

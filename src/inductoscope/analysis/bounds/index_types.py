@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 NARROW, WIDE = 32, 64
 # A number in the text itself takes on the width of what it is computed with.
 _ANY = 0
-_LARGEST = {NARROW: (1 << 31) - 1}
+LARGEST_NARROW = (1 << 31) - 1
+_LARGEST = {NARROW: LARGEST_NARROW}
 _LONGEST = 2_000_000
 _DEEPEST = 60
 _COUNTED = ("program_id", "num_programs", "arange")

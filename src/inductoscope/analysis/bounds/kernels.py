@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from inductoscope.analysis.bounds.bodies import read_body
@@ -16,8 +16,9 @@ from inductoscope.analysis.bounds.expressions import (
     NotUnderstood,
 )
 from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexType, judge_indices
-from inductoscope.analysis.bounds.index_types import NARROW, read_index_types
+from inductoscope.analysis.bounds.index_types import LARGEST_NARROW, NARROW, read_index_types
 from inductoscope.analysis.bounds.judging import BodyJudge, judge_body, judge_parts
+from inductoscope.analysis.bounds.plain_bodies import fits_plainly, is_plainly_inside
 from inductoscope.analysis.bounds.points import OutOfTime, Purse
 from inductoscope.analysis.bounds.polynomials import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
@@ -48,25 +49,43 @@ class JudgedGraph:
 
 
 def judge_recording(
-    recording: Recording, *, points: int = MOST_POINTS, seconds: float = MOST_SECONDS
+    recording: Recording,
+    *,
+    points: int = MOST_POINTS,
+    seconds: float = MOST_SECONDS,
+    only_accesses_in_doubt: bool = False,
 ) -> Iterator[JudgedGraph]:
-    """Every graph that was compiled, in order. One that came from a cache has no loop bodies."""
+    """Every graph that was compiled, in order. One that came from a cache has no loop bodies.
+
+    `only_accesses_in_doubt` leaves out bodies that plainly stay in their buffers, and index types.
+    """
     until = time.monotonic() + seconds
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             if graph.scheduled_after or graph.scheduled_before:
-                yield judge_graph(recording, compile_, graph, points=points, until=until)
+                judged = judge_graph(
+                    recording,
+                    compile_,
+                    graph,
+                    points=points,
+                    until=until,
+                    only_in_doubt=only_accesses_in_doubt,
+                )
+                if not only_accesses_in_doubt:
+                    narrow = tuple(_narrow_kernels(recording, compile_, graph, until))
+                    judged = replace(judged, index_types=narrow)
+                yield judged
 
 
 def judge_index_types(
     recording: Recording, *, seconds: float = MOST_SECONDS
 ) -> Iterator[tuple[JudgedGraph, JudgedIndexType]]:
-    """Every kernel that indexes with fewer than 64 bits; its accesses are not judged."""
+    """Every kernel whose indices of fewer than 64 bits are in doubt; accesses are not judged."""
     until = time.monotonic() + seconds
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             memory = read_memory(recording, compile_, graph)
-            found = _narrow_kernels(recording, compile_, graph, memory, until)
+            found = tuple(_narrow_kernels(recording, compile_, graph, until, only_in_doubt=True))
             judged = JudgedGraph(compile_, graph, memory, (), (), found)
             for kernel in found:
                 yield judged, kernel
@@ -86,9 +105,15 @@ def judged_indices(recording: Recording, graph: InductorGraph) -> Iterator[Expre
 
 
 def judge_graph(
-    recording: Recording, compile_: Compile, graph: InductorGraph, *, points: int, until: float
+    recording: Recording,
+    compile_: Compile,
+    graph: InductorGraph,
+    *,
+    points: int,
+    until: float,
+    only_in_doubt: bool = False,
 ) -> JudgedGraph:
-    """The accesses of one graph."""
+    """The accesses of one graph, without its types of indices."""
     memory = read_memory(recording, compile_, graph)
     sizes, purse = AdmittedSizes(memory), Purse(points, until)
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
@@ -99,6 +124,7 @@ def judge_graph(
         access
         for leaf in leaves
         if leaf.body
+        and not (only_in_doubt and is_plainly_inside(recording.payload(leaf.body), memory))
         for access in _judge_leaf(recording, leaf, kernels.get(leaf.name, ""), work)
     ]
     judged += [
@@ -107,8 +133,7 @@ def judge_graph(
     ]
     with_body = {kernels.get(leaf.name, "") for leaf in leaves if leaf.body}
     others = tuple(k.name for k in graph.kernels if k.name not in with_body)
-    narrow = _narrow_kernels(recording, compile_, graph, memory, until)
-    return JudgedGraph(compile_, graph, memory, tuple(judged), others, narrow)
+    return JudgedGraph(compile_, graph, memory, tuple(judged), others)
 
 
 @dataclass(frozen=True)
@@ -151,26 +176,30 @@ def _narrow_kernels(
     recording: Recording,
     compile_: Compile,
     graph: InductorGraph,
-    memory: GraphMemory,
     until: float,
-) -> tuple[JudgedIndexType, ...]:
+    *,
+    only_in_doubt: bool = False,
+) -> Iterator[JudgedIndexType]:
     """Kernels whose text has indices of 32 bits, judged."""
-    found = []
-    leaves: list[ScheduledNode] | None = None
+    memory = read_memory(recording, compile_, graph)
+    scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
+    leaves = {leaf.name: leaf for node in scheduled for leaf in node.leaves if leaf.body}
+    order = {name: number for number, name in enumerate(leaves)}
     for kernel in graph.kernels:
-        types = read_index_types(recording.payload(kernel.digest), kernel.language)
-        if types is None:
+        inside = [leaves[n] for n in sorted(order.keys() & kernel.nodes, key=order.__getitem__)]
+        if not inside or (only_in_doubt and _fits_plainly(recording, inside)):
             continue
-        if leaves is None:
-            scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
-            leaves = [leaf for node in scheduled for leaf in node.leaves if leaf.body]
-        inside = [leaf for leaf in leaves if leaf.name in kernel.nodes]
-        if inside:
+        types = read_index_types(recording.payload(kernel.digest), kernel.language)
+        if types is not None:
             bodies = partial(_indexed_bodies, recording, kernel, inside, Purse(0, until))
             is_checked = compile_.flow != AOT_INDUCTOR
             verdict = judge_indices(types, bodies, memory, guards_are_checked=is_checked)
-            found.append(JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins))
-    return tuple(found)
+            yield JudgedIndexType(kernel.name, NARROW, verdict, kernel.origins)
+
+
+def _fits_plainly(recording: Recording, leaves: list[ScheduledNode]) -> bool:
+    texts = [recording.payload(leaf.body) for leaf in leaves]
+    return fits_plainly(leaves, texts, LARGEST_NARROW)
 
 
 def _indexed_bodies(

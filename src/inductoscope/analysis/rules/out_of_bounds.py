@@ -35,7 +35,10 @@ _ADVICE = "'inductoscope bounds RECORDING --try' runs the graph at a size that b
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per kernel and buffer."""
     seen = set()
-    for judged in judge_recording(recording, points=_POINTS, seconds=_SECONDS):
+    judged_graphs = judge_recording(
+        recording, points=_POINTS, seconds=_SECONDS, only_accesses_in_doubt=True
+    )
+    for judged in judged_graphs:
         for access in judged.accesses:
             key = (judged.compile.id, judged.graph.key, access.kernel, access.buffer)
             if isinstance(access.verdict, Broken) and key not in seen:

@@ -14,6 +14,7 @@ What to do: `torch._inductor.config.split_reductions = False` computes it in one
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 from inductoscope.analysis.rules.finding import Finding
@@ -40,23 +41,31 @@ def split_in_two(
     nodes: tuple[ScheduledNode, ...],
 ) -> Iterator[tuple[ScheduledNode, ScheduledNode]]:
     """Kernels on a GPU of which the second only finishes the reduction of the first."""
-    for first in nodes:
-        for second in nodes:
-            if first is not second and _finishes(first, second):
-                yield first, second
+    on_gpu = [n for n in nodes if all(leaf.device.startswith("cuda") for leaf in n.leaves)]
+    makers: dict[str, dict[int, ScheduledNode]] = defaultdict(dict)
+    for node in on_gpu:
+        for part in _reductions(node):
+            for name in part.writes:
+                makers[name][id(node)] = node
+    order = {id(node): number for number, node in enumerate(nodes)}
+    found = {
+        (order[id(first)], order[id(second)])
+        for second in on_gpu
+        for last in _reductions(second)
+        # What it finishes has written all that it reads.
+        for first in makers.get(last.reads[0] if last.reads else "", {}).values()
+        if first is not second and any(_finishes(part, last) for part in _reductions(first))
+    }
+    for first_place, second_place in sorted(found):
+        yield nodes[first_place], nodes[second_place]
 
 
-def _finishes(first: ScheduledNode, second: ScheduledNode) -> bool:
-    both = (*first.leaves, *second.leaves)
-    if not all(leaf.device.startswith("cuda") for leaf in both):
-        return False
-    partial = [leaf for leaf in first.leaves if leaf.loops == "Reduction"]
-    last = [leaf for leaf in second.leaves if leaf.loops == "Reduction"]
-    return any(
-        leaf.reads and set(leaf.reads) <= set(part.writes) and set(leaf.origins) & set(part.origins)
-        for leaf in last
-        for part in partial
-    )
+def _reductions(node: ScheduledNode) -> list[ScheduledNode]:
+    return [leaf for leaf in node.leaves if leaf.loops == "Reduction"]
+
+
+def _finishes(part: ScheduledNode, last: ScheduledNode) -> bool:
+    return set(last.reads) <= set(part.writes) and bool(set(last.origins) & set(part.origins))
 
 
 def _finding(

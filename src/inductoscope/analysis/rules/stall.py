@@ -18,9 +18,6 @@ from typing import Any
 
 from inductoscope.analysis.rules.compile_error import was_interrupted
 from inductoscope.analysis.rules.finding import Finding
-from inductoscope.hangs.choices.analysis import analyse
-from inductoscope.hangs.choices.stuck_choices import stuck_choices
-from inductoscope.hangs.watch.live import kept_stalls
 from inductoscope.model.entities import Recording
 from inductoscope.recording import values
 from inductoscope.vocabulary import stages
@@ -30,6 +27,11 @@ from inductoscope.vocabulary.verdicts import Confidence
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding for each stall; one that resolved by itself is a note."""
     folder = Path(recording.path)
+    if not any(folder.glob("stall-*.json")):
+        return
+    # Most runs do not stall, and importing what watches them takes longer than all other rules.
+    from inductoscope.hangs.watch.live import kept_stalls
+
     interrupted = {c.id for c in recording.compiles if was_interrupted(c)}
     for stall in kept_stalls(folder):
         # Ctrl-C makes a program move, but resolves nothing.
@@ -39,6 +41,9 @@ def check(recording: Recording) -> Iterator[Finding]:
 
 
 def _finding(stall: dict[str, Any], folder: Path) -> Finding:
+    from inductoscope.hangs.choices.analysis import analyse
+    from inductoscope.hangs.choices.stuck_choices import stuck_choices
+
     judgement = values.members(stall.get("judgement"))
     moved, ended = values.members(stall.get("moved")), values.members(stall.get("ended"))
     stage = str(stall.get("stage") or stages.NO_STAGE)

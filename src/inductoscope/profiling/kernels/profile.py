@@ -12,6 +12,7 @@ from functools import cached_property
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.fx import FxNode
+from inductoscope.model.join import GraphJoin
 from inductoscope.model.wrapper_lines import kernels_by_call, kernels_by_line
 from inductoscope.profiling.kernels.kernel_times import (
     EVENTS,
@@ -174,7 +175,7 @@ class _LoadedGraph:
 
     def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
         self.compile, self.graph = compile_, graph
-        self.work = GraphWork(recording, compile_, graph)
+        self.work = GraphWork(GraphJoin(recording, compile_, graph))
         self._recording = recording
 
     @cached_property

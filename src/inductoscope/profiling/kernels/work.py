@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,7 +17,7 @@ from typing import Any
 
 from inductoscope.analysis.bounds.evaluation import NoValue, value_of
 from inductoscope.analysis.bounds.expressions import NotUnderstood, read_expression
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, read_memory
@@ -76,14 +76,14 @@ class KernelWork:
 class GraphWork:
     """The kernels of one graph, and what each of them has to do."""
 
-    def __init__(self, recording: Recording, compile_: Compile, graph: InductorGraph) -> None:
-        self.join = GraphJoin(recording, compile_, graph)
-        self._recording, self._compile, self._graph = recording, compile_, graph
+    def __init__(self, join: GraphJoin) -> None:
+        self.join = join
+        self._known_sizes: dict[str, int | None] = {}
 
     @cached_property
     def memory(self) -> GraphMemory:
         """What is known of sizes."""
-        return read_memory(self._recording, self._compile, self._graph)
+        return read_memory(self.join.recording, self.join.compile, self.join.graph)
 
     @cached_property
     def hints(self) -> dict[str, int]:
@@ -121,6 +121,10 @@ class GraphWork:
         return KernelWork(read, written, matrix, operations, functions, missing)
 
     # --- bytes ------------------------------------------------------------------------------------
+
+    def moved(self, kernel: Kernel) -> int | None:
+        """The bytes that one call has to move, with the sizes that it was compiled with."""
+        return KernelWork(*self._bytes(kernel, self.hints)).bytes
 
     def _bytes(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int | None, int | None]:
         nodes = [self._measured[name] for name in kernel.nodes if name in self._measured]
@@ -167,10 +171,15 @@ class GraphWork:
 
     def _whole(self, buffer: str) -> int | None:
         """Bytes of the whole buffer; None where they are not known."""
-        room = self.memory.rooms.get(buffer)
-        elements = None if room is None else self._elements(room.size, self.hints)
-        width = self._widths.get(buffer)
-        return None if elements is None or width is None else elements * width
+        if buffer not in self._known_sizes:
+            room = self.memory.rooms.get(buffer)
+            elements = None if room is None else self._elements(room.size, self.hints)
+            width = self._widths.get(buffer)
+            if elements is None or width is None:
+                self._known_sizes[buffer] = None
+            else:
+                self._known_sizes[buffer] = elements * width
+        return self._known_sizes[buffer]
 
     @cached_property
     def _widths(self) -> dict[str, int]:
@@ -222,19 +231,27 @@ class GraphWork:
             for name in kernel.nodes
             for buffer in (self._leaves[name].buffers if name in self._leaves else ())
         }
-        elsewhere = {
-            buffer.origin
-            for name, leaf in self._leaves.items()
-            for buffer in leaf.buffers
-            if name not in kernel.nodes
-        }
         # A loop computes a product element by element: that is in its body.
         leaves = [self._leaves[name] for name in kernel.nodes if name in self._leaves]
         if graph is None or (leaves and all(leaf.body for leaf in leaves)):
             return []
-        names = [n for n in dict.fromkeys(kernel.origins) if n in own or n not in elsewhere]
+        inside = set(kernel.nodes)
+        names = [
+            n
+            for n in dict.fromkeys(kernel.origins)
+            if n in own or self._makers.get(n, inside) <= inside
+        ]
         nodes = [graph.node(name) for name in names]
         return [node for node in nodes if node is not None and is_matrix_operation(node)]
+
+    @cached_property
+    def _makers(self) -> dict[str, set[str]]:
+        """The scheduler nodes that write each operation's results."""
+        found: dict[str, set[str]] = defaultdict(set)
+        for name, leaf in self._leaves.items():
+            for buffer in leaf.buffers:
+                found[buffer.origin].add(name)
+        return found
 
     def _operations(self, kernel: Kernel, values: Mapping[str, int]) -> tuple[int, dict[str, int]]:
         total, functions = 0, Counter[str]()

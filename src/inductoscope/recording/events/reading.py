@@ -6,7 +6,8 @@ reads as empty: nothing here raises.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -42,6 +43,16 @@ class UnknownEvent(Event):
     fields: Mapping[str, Any]
 
 
+@dataclass(frozen=True)
+class UnreadEvent(Event):
+    """The last event of kinds that were not asked for: only when it was written is known."""
+
+    kind = ""
+
+
+# How every line begins that this tool has written.
+_HEAD = re.compile(rb'\{"n":\d{1,15},"t":(\d{1,15}(?:\.\d{1,15})?),"kind":"([\w-]+)"[,}]')
+
 # By annotation, as it is written in the classes.
 COERCIONS: dict[str, Coercion] = {
     "str": values.text,
@@ -68,6 +79,12 @@ COERCIONS: dict[str, Coercion] = {
 }
 
 
+def time_unless_of(kinds: Collection[bytes], line: bytes) -> float | None:
+    """When a line was written that is of none of these kinds; None where it may be of one."""
+    head = _HEAD.match(line)
+    return float(head[1]) if head is not None and head[2] not in kinds else None
+
+
 def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
     """The entry in a line of a stream; None where it is not a whole one."""
     try:
@@ -84,7 +101,8 @@ def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
     number = found.pop("n", None)
     time = values.real(found.pop("t", None))
     event = read_event(found.pop("kind"), found)
-    return Entry(stream, number if isinstance(number, int) else -1, time, event)
+    number = number if isinstance(number, int) else -1
+    return values.filled(Entry, stream=stream, number=number, time=time, event=event)
 
 
 def read_event(kind: str, found: Mapping[str, Any]) -> Event:
@@ -92,10 +110,13 @@ def read_event(kind: str, found: Mapping[str, Any]) -> Event:
     known = KINDS.get(kind)
     if known is None:
         return UnknownEvent(kind, found)
-    coercions = _coercions(known)  # type: ignore[arg-type]  # A class is hashable.
-    return known(**{name: coerce(found.get(name)) for name, coerce in coercions})
+    coercions, absent = _coercions(known)  # type: ignore[arg-type]  # A class is hashable.
+    given = {name: coercions[name](value) for name, value in found.items() if name in coercions}
+    return values.filled(known, **{**absent, **given})
 
 
 @cache
-def _coercions(event: type[Event]) -> tuple[tuple[str, Coercion], ...]:
-    return tuple((item.name, COERCIONS[str(item.type)]) for item in fields(event))
+def _coercions(event: type[Event]) -> tuple[dict[str, Coercion], dict[str, Any]]:
+    """How each field is read, and what it is where it is absent."""
+    coercions = {item.name: COERCIONS[str(item.type)] for item in fields(event)}
+    return coercions, {name: coerce(None) for name, coerce in coercions.items()}

@@ -83,13 +83,21 @@ class FormText:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Pass:
-    """A pass that changed the graph."""
+    """A pass that changed the graph. `before` and `after` are places among the texts."""
 
     stage: str
     name: str
     seconds: float | None
-    before: str
-    after: str
+    before: int
+    after: int
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Passes:
+    """The passes of one graph. What one leaves, the next begins with: each text is here once."""
+
+    texts: tuple[str, ...]
+    passes: tuple[Pass, ...]
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from inductoscope.analysis.fusion.ledger import ledger
-from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow
+from inductoscope.analysis.fusion.row import FUSED, NEVER, REFUSED, LedgerRow, Outcome
 from inductoscope.analysis.rules import diagnose
-from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import generated
 from inductoscope.model.entities import (
     Compile,
@@ -23,14 +20,12 @@ from inductoscope.model.entities import (
 )
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
-from inductoscope.model.target import left_out, recording_target, target_note, target_notes
+from inductoscope.model.target import recording_target, target_note
 from inductoscope.model.timeline import Timeline, timeline
 from inductoscope.packages.recorded import count_guards, recorded_package
 from inductoscope.packages.wrapper_text import WrapperText
-from inductoscope.recording.values import texts
 from inductoscope.version import __version__
-from inductoscope.views.explain import STAGES, stage_summary
-from inductoscope.views.page import graph_chunks, run_chunks
+from inductoscope.views.page import graph_chunks, index_head, run_chunks
 from inductoscope.views.page.buffers import buffer_rows
 from inductoscope.views.page.chunk_contract import BufferRow, NamedThing
 from inductoscope.views.page.contract import (
@@ -42,22 +37,17 @@ from inductoscope.views.page.contract import (
     PageFailure,
     PageFinding,
     PageGraph,
-    PageProgram,
     PageTarget,
-    Severity,
-    StageTime,
     TimelineHead,
 )
+from inductoscope.views.page.graph_summary import GraphSummary, summarise
 from inductoscope.views.page.kernel_rows import costliest, kernel_rows
 from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
-from inductoscope.views.page.names import named_things
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
 from inductoscope.views.page.stored_verdict import verdict_view
-from inductoscope.views.report.summary import torch_version
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
-from inductoscope.vocabulary.frames import arrows
 
 Chunk = Callable[[], Any]
 
@@ -71,6 +61,36 @@ class Contents:
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
         self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
+        self._summaries: dict[int, GraphSummary] = {}
+
+    @property
+    def graphs(self) -> range:
+        """The numbers of the graphs."""
+        return range(len(self._graphs))
+
+    @property
+    def operations(self) -> int:
+        """How many there are in all graphs."""
+        return sum(len(graph.lowered) for _, graph in self._graphs)
+
+    def summary(self, number: int) -> GraphSummary:
+        """What tables of all graphs need of one."""
+        if number not in self._summaries:
+            self._summaries[number] = summarise(number, self._joins[number])
+        return self._summaries[number]
+
+    def take_summary(self, number: int, summary: GraphSummary) -> None:
+        """What another process has made of a graph."""
+        self._summaries[number] = summary
+
+    @property
+    def _every_summary(self) -> list[GraphSummary]:
+        return [self.summary(number) for number in self.graphs]
+
+    @cached_property
+    def findings(self) -> tuple[PageFinding, ...]:
+        """What the rules have found."""
+        return tuple(index_head.finding_view(finding) for finding in diagnose(self._recording))
 
     @cached_property
     def index(self) -> Index:
@@ -80,25 +100,28 @@ class Contents:
         return Index(
             schema=1,
             inductoscope=__version__,
-            title=_title(recording),
+            title=index_head.title(recording),
             recording=recording.path,
             live=self._live,
             finished=recording.ending is not None or not self._live,
             target=PageTarget(target, target_note(recording)) if target else None,
-            program=_program(recording, live=self._live),
-            findings=tuple(_finding(finding) for finding in diagnose(recording)),
+            program=index_head.program(recording, live=self._live),
+            findings=self.findings,
             verdict=verdict_view(recording),
-            notes=_notes(recording),
-            stages=_stages(recording),
+            notes=index_head.notes(recording),
+            stages=index_head.stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
                 _graph(number, recording, compile_, graph)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
-            kernels=PageTable.of(KernelRow, kernel_rows(self._joins, self._natives)),
-            ledger=_ledger_head(self._ledger),
+            kernels=PageTable.of(
+                KernelRow,
+                kernel_rows(recording.graphs, self._every_summary, self._natives),
+            ),
+            ledger=_ledger_head(self._every_summary),
             autotune=_autotune(recording),
-            timeline=TimelineHead("timeline", len(self._timeline.spans)),
+            timeline=TimelineHead("timeline", len(self.timeline.spans)),
             names="names" if self._graphs else "",
             modules=ModulesHead(chunk="modules" if self._graphs else ""),
             profile=self._profile.head,
@@ -112,7 +135,7 @@ class Contents:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
         for number, join in enumerate(self._joins):
-            found.update(_chunks_of_graph(number, join, self._natives, self._assembled))
+            found.update(_chunks_of_graph(number, join, self._natives, self._forms(number)))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -120,39 +143,48 @@ class Contents:
             if package is not None:
                 found[f"package-{number}"] = _package(package)
         found["autotune"] = lambda: run_chunks.autotune(self._recording)
-        if self._graphs:
-            found["names"] = lambda: PageTable.of(NamedThing, named_things(self._joins))
-            found["modules"] = lambda: module_tree(
-                self._recording, self._graphs, self._profile.seconds
-            )
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
-        """Chunks that the index needs too, so that making both costs no extra."""
+        """Chunks of what the index needs too, so that making both costs no extra."""
         numbers = _numbers(self._recording)
+        of_graphs: dict[str, Chunk] = {
+            "names": lambda: PageTable.of(
+                NamedThing, (named for each in self._every_summary for named in each.named)
+            ),
+            "modules": lambda: module_tree(
+                self._graphs, self._every_summary, self._profile.seconds
+            ),
+        }
         return {
-            "ledger": lambda: SharedTable.of(LedgerRow, self._ledger),
-            "timeline": lambda: run_chunks.timeline_view(self._timeline, numbers),
+            **(of_graphs if self._graphs else {}),
+            "ledger": lambda: SharedTable.joined(
+                LedgerRow, [each.ledger for each in self._every_summary]
+            ),
+            "timeline": lambda: run_chunks.timeline_view(self.timeline, numbers),
         }
 
-    @property
-    def compiles(self) -> bool:
-        """Whether chunks run compilers, and so take seconds."""
-        return len(self._assembled) > 1
+    @cached_property
+    def slow_chunks(self) -> list[str]:
+        """Those that run a compiler, and so take seconds."""
+        if not self._assembled:
+            return []
+        of_graphs = (self._forms(number) for number in self.graphs)
+        return [form.chunk for forms in of_graphs for form in forms if form.name == "asm"]
+
+    def _forms(self, number: int) -> list[graph_chunks.Form]:
+        graph = self._graphs[number][1]
+        return graph_chunks.forms_of(number, graph, self._natives, self._assembled)
 
     @cached_property
     def _assembled(self) -> frozenset[Kernel]:
         if self._live:
             every = [k for _, graph in self._graphs for k in generated(graph)]
             return frozenset(k for k in every if k.language == "C++")
-        return frozenset(costliest(self._recording, self._assembly) if self._assembly else ())
-
-    @cached_property
-    def _ledger(self) -> tuple[LedgerRow, ...]:
-        return ledger(self._recording)
+        return frozenset(costliest(self._joins, self._assembly) if self._assembly else ())
 
     @cached_property
     def _profile(self) -> StoredProfile:
@@ -163,7 +195,8 @@ class Contents:
         return StoredMeasurements(Path(self._recording.path))
 
     @cached_property
-    def _timeline(self) -> Timeline:
+    def timeline(self) -> Timeline:
+        """When each process was in which stage."""
         return timeline(self._recording)
 
 
@@ -174,118 +207,6 @@ def _graphs(recording: Recording) -> list[tuple[Compile, InductorGraph]]:
 def _numbers(recording: Recording) -> dict[tuple[str, str], int]:
     """The number of each graph, by its process and key."""
     return {(c.process, g.key): number for number, (c, g) in enumerate(_graphs(recording))}
-
-
-# --- the head -------------------------------------------------------------------------------------
-
-
-def _program(recording: Recording, *, live: bool) -> PageProgram:
-    return PageProgram(
-        command=" ".join(texts(recording.manifest.get("command"))),
-        torch=torch_version(recording),
-        python=next((p.python for p in recording.processes if p.python), ""),
-        started=_started(recording),
-        seconds=recording.ending.seconds if recording.ending else None,
-        ending=_ending(recording, live=live),
-    )
-
-
-def _title(recording: Recording) -> str:
-    words = texts(recording.manifest.get("command"))
-    scripts = [word for word in words if word.endswith(".py")]
-    return (scripts or list(words[-1:]) or ["recording"])[0].rpartition("/")[2]
-
-
-def _started(recording: Recording) -> str:
-    created = recording.manifest.get("created")
-    if not isinstance(created, (int, float)):
-        return ""
-    try:
-        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(created))
-    except (OverflowError, ValueError, OSError):
-        return ""
-
-
-def _ending(recording: Recording, *, live: bool) -> str:
-    ending = recording.ending
-    if recording.manifest.get("recompiled_from"):
-        return "recompiled from recorded graphs"
-    if ending is None:
-        return "none so far" if live else "the recording has no end"
-    return f"killed by signal {ending.signal}" if ending.signal else f"exit code {ending.exit_code}"
-
-
-def _told(finding: Finding) -> tuple[str, ...]:
-    """The line and how the program got there, then how it is known."""
-    stack = arrows(finding.stack) if len(finding.stack) > 1 else ""
-    return (*filter(None, (finding.code, stack)), *finding.evidence)
-
-
-def _finding(finding: Finding) -> PageFinding:
-    return PageFinding(
-        rule=finding.rule,
-        title=finding.title,
-        severity=_severity(finding),
-        confidence=finding.confidence,
-        text="\n".join(_told(finding)),
-        place=finding.source,
-        what_to_do=finding.advice,
-    )
-
-
-# Problems that cost time but keep the result correct.
-_SLOW = ("graph_breaks", "recompiles")
-
-
-def _severity(finding: Finding) -> Severity:
-    if not finding.is_problem:
-        return "note"
-    return "warning" if finding.rule in _SLOW else "error"
-
-
-_MOST_DAMAGE = 20
-
-
-def _notes(recording: Recording) -> tuple[str, ...]:
-    """What is missing, and why."""
-    notes = [f"{where}: {what}" for where, what in recording.damage[:_MOST_DAMAGE]]
-    if len(recording.damage) > _MOST_DAMAGE:
-        notes.append(f"{len(recording.damage) - _MOST_DAMAGE} more places are damaged.")
-    for process in recording.processes:
-        notes += [f"View off: {view}" for view in process.views_off]
-        notes += [f"A hook failed: {error}" for error in process.hook_errors]
-        if process.stopped:
-            notes.append(f"Process {process.pid} stopped recording: {process.stopped}")
-    notes += [f"Compile {name} was skipped: {why}" for name, why in left_out(recording)]
-    notes += [f"Compile {name}: {text}" for name, text in target_notes(recording)]
-    cached = [graph.key for graph in recording.graphs if graph.cached]
-    if cached:
-        notes.append(
-            f"{', '.join(cached[:8])} came from a cache: the stages before the kernels did not "
-            "run. 'inductoscope run --fresh' recompiles everything, in a private cache."
-        )
-    cut_off = [graph.key for graph in recording.graphs if not graph.finished]
-    if cut_off and recording.ending is not None:
-        notes.append(
-            f"{', '.join(cut_off[:8])}: the compile did not get to its end, so there is nothing of "
-            "the stages that would have come next."
-        )
-    if recording.unknown_events:
-        kinds = ", ".join(recording.unknown_events)
-        notes.append(f"Skipped events of a newer version: {kinds}.")
-    return tuple(dict.fromkeys(notes))
-
-
-def _stages(recording: Recording) -> tuple[StageTime, ...]:
-    seconds: dict[str, float] = {}
-    for compile_ in recording.compiles:
-        for stage, spent in compile_.stage_seconds.items():
-            seconds[stage] = seconds.get(stage, 0.0) + spent
-    known = [stage.name for stage in STAGES if stage.name in seconds]
-    return tuple(
-        StageTime(name, round(seconds[name], 4), stage_summary(name))
-        for name in dict.fromkeys([*known, *seconds])
-    )
 
 
 # --- compiles, graphs and kernels -----------------------------------------------------------------
@@ -354,9 +275,8 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
 
 
 def _chunks_of_graph(
-    number: int, join: GraphJoin, natives: NativeIndex, assembled: Container[Kernel]
+    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
 ) -> dict[str, Chunk]:
-    forms = graph_chunks.forms_of(number, join.graph, natives, assembled)
     found: dict[str, Chunk] = {
         f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
         f"passes-{number}": lambda: graph_chunks.passes(join),
@@ -381,8 +301,8 @@ def _package(found: WrapperText) -> Chunk:
     return lambda: run_chunks.package(found)
 
 
-def _ledger_head(rows: Iterable[LedgerRow]) -> LedgerHead:
-    counts = Counter(row.outcome for row in rows)
+def _ledger_head(summaries: Iterable[GraphSummary]) -> LedgerHead:
+    counts = sum((each.outcomes for each in summaries), Counter[Outcome]())
     return LedgerHead("ledger", counts[FUSED], counts[REFUSED], counts[NEVER])
 
 

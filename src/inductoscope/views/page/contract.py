@@ -21,7 +21,7 @@ from inductoscope.views.page.chunk_contract import (
     NamedThing,
     PackageContents,
     PageTimeline,
-    Pass,
+    Passes,
     Schedule,
     Search,
 )
@@ -329,7 +329,7 @@ class Index:
 CHUNKS: dict[str, Any] = {
     "graph": LinkedPanes,
     "form": FormText,
-    "passes": tuple[Pass, ...],
+    "passes": Passes,
     "schedule": Schedule,
     "buffers": PageTable[BufferRow],
     "names": PageTable[NamedThing],

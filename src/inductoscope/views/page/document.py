@@ -51,12 +51,13 @@ def write_page(contents: Contents, path: Path) -> int:
 
 
 def _parts(contents: Contents) -> Iterator[str]:
-    with packed_chunks(contents) as chunks:  # Made in parallel with the index.
-        yield head(contents.index.title, live=False)
-        yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
-        yield f"<script>{asset('page.js')}</script>\n"
-        for name, packed in chunks:
-            yield f'<script type="application/gzip;base64" id="chunk-{name}">{packed}</script>\n'
+    # First: the index is made of what making chunks finds out.
+    chunks = list(packed_chunks(contents))
+    yield head(contents.index.title, live=False)
+    yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
+    yield f"<script>{asset('page.js')}</script>\n"
+    for name, packed in chunks:
+        yield f'<script type="application/gzip;base64" id="chunk-{name}">{packed}</script>\n'
     yield "</body></html>\n"
 
 

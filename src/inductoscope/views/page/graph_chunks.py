@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 
 from inductoscope.analysis.fusion.sizes import buffer_bytes
 from inductoscope.errors import InductoscopeError
-from inductoscope.kernels.assembly import kernel_assembly
 from inductoscope.model.counts import calls_by_name, generated
 from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile, Recording
 from inductoscope.model.fx import FxGraph
@@ -23,13 +22,14 @@ from inductoscope.views.page.chunk_contract import (
     LinkedPanes,
     PaneKernel,
     Pass,
+    Passes,
     Schedule,
     ScheduleEdge,
     ScheduleGroup,
     ScheduleNode,
 )
 from inductoscope.views.page.panes import LinkedGraph, kernel_id
-from inductoscope.views.report.graph_stages import node_text
+from inductoscope.views.report.graph_stages import node_texts
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
 # Forms in the order in which a kernel is compiled, with the language for highlighting.
@@ -90,6 +90,8 @@ def _read(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[
 
 
 def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequence[int]]]:
+    from inductoscope.kernels.assembly import kernel_assembly
+
     try:
         made = kernel_assembly(recording, form.kernel)
     except InductoscopeError as error:
@@ -180,25 +182,29 @@ def _facts(natives: Iterable[NativeCompile], calls: int) -> dict[str, float]:
 # --- passes ---------------------------------------------------------------------------------------
 
 
-def passes(join: GraphJoin) -> tuple[Pass, ...]:
+def passes(join: GraphJoin) -> Passes:
     """Passes that changed this graph, or the joint graph that it is part of."""
-    return tuple(
+    places: dict[str, int] = {}
+    found = [
         Pass(
             stage=change.stage,
             name=change.name,
             seconds=change.seconds,
-            before=_graph_text(join.read(change.before)),
-            after=_graph_text(join.read(change.after)),
+            before=places.setdefault(change.before, len(places)),
+            after=places.setdefault(change.after, len(places)),
         )
         for change in join.compile.passes
         if not change.graph or change.graph == join.graph.key
+    ]
+    return Passes(
+        texts=tuple(_graph_text(join.read(digest)) for digest in places), passes=tuple(found)
     )
 
 
 def _graph_text(graph: FxGraph | None) -> str:
     if graph is None:
         return "(the graph is missing from the recording)"
-    return "\n".join(node_text(node) for node in graph.nodes)
+    return "\n".join(node_texts(graph))
 
 
 # --- the schedule ---------------------------------------------------------------------------------

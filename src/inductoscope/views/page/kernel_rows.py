@@ -2,51 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from inductoscope.model.counts import LIBRARY, generated
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, NativeCompile, Recording
+from inductoscope.model.entities import InductorGraph, Kernel, NativeCompile
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.contract import KernelRow
+from inductoscope.views.page.graph_summary import CallSummary, GraphSummary
 from inductoscope.views.page.panes import kernel_id
 
 
-def kernel_rows(joins: Sequence[GraphJoin], natives: NativeIndex) -> Iterator[KernelRow]:
+def kernel_rows(
+    graphs: Sequence[InductorGraph], summaries: Sequence[GraphSummary], natives: NativeIndex
+) -> Iterator[KernelRow]:
     """The kernels of all graphs. A compile is counted where it was first asked for."""
     counted: set[int] = set()
-    for number, join in enumerate(joins):
-        graph = join.graph
-        moved = moved_bytes(join.recording, join.compile, graph)
+    for number, (graph, summary) in enumerate(zip(graphs, summaries, strict=True)):
+        calls: dict[str, list[CallSummary]] = {}
+        for kernel, call in zip(graph.kernels, summary.calls, strict=True):
+            calls.setdefault(kernel.name, []).append(call)
         for kernel in generated(graph):
             known = natives.of(kernel)
             fresh = tuple(native for native in known if id(native) not in counted)
             counted.update(map(id, fresh))
-            calls = [moved[at] for at, k in enumerate(graph.kernels) if k.name == kernel.name]
-            yield _kernel(number, join, kernel, _made(known, fresh), calls, fresh)
-        for at, kernel in enumerate(graph.kernels):
+            yield _kernel(number, kernel, _made(known, fresh), calls[kernel.name], fresh)
+        for kernel, call in zip(graph.kernels, summary.calls, strict=True):
             if kernel.language == LIBRARY:
-                yield _kernel(number, join, kernel, "library call", [moved[at]], ())
+                yield _kernel(number, kernel, "library call", [call], ())
 
 
-def moved_bytes(recording: Recording, compile_: Compile, graph: InductorGraph) -> list[int | None]:
-    """The bytes that each call of a graph has to move at least; None where that is not known."""
-    work = GraphWork(recording, compile_, graph)
-    return [work.of(kernel).bytes for kernel in graph.kernels]
-
-
-def costliest(recording: Recording, count: int) -> list[Kernel]:
+def costliest(joins: Sequence[GraphJoin], count: int) -> list[Kernel]:
     """The C++ kernels that move the most bytes; those of which that is not known come last."""
     found: dict[str, tuple[int, Kernel]] = {}
-    for compile_ in recording.compiles:
-        for graph in compile_.inductor:
-            moved = moved_bytes(recording, compile_, graph)
-            for kernel, each in zip(graph.kernels, moved, strict=True):
-                if kernel.language == "C++":
-                    before, first = found.get(kernel.digest, (0, kernel))
-                    found[kernel.digest] = before + (each or 0), first
+    for join in joins:
+        work = GraphWork(join)
+        for kernel in join.graph.kernels:
+            if kernel.language == "C++":
+                before, first = found.get(kernel.digest, (0, kernel))
+                found[kernel.digest] = before + (work.moved(kernel) or 0), first
     ordered = sorted(found.values(), key=lambda pair: -pair[0])
     return [kernel for _, kernel in ordered[:count]]
 
@@ -61,34 +57,28 @@ def _made(natives: tuple[NativeCompile, ...], fresh: tuple[NativeCompile, ...]) 
 
 def _kernel(
     number: int,
-    join: GraphJoin,
     kernel: Kernel,
     made: str,
-    moved: list[int | None],
+    calls: list[CallSummary],
     natives: tuple[NativeCompile, ...],
 ) -> KernelRow:
     seconds = [native.seconds for native in natives if native.seconds is not None]
+    moved = [call.moved for call in calls]
     return KernelRow(
         id=kernel_id(kernel),
         name=kernel.name,
         made=made,
-        calls=len(moved),
+        calls=len(calls),
         language=kernel.language,
         graph=number,
-        operations=", ".join(_operations(join, kernel)),
-        lines=join.recording.payload(kernel.digest).count("\n"),
+        operations=calls[0].operations,
+        lines=calls[0].lines,
         bytes=sum(each for each in moved if each is not None) if any(moved) else None,
         seconds=round(sum(seconds), 3) if seconds else None,
         registers=_most(native.registers for native in natives),
         spills=_most(native.spills for native in natives),
         shared=_most(native.shared for native in natives),
     )
-
-
-def _operations(join: GraphJoin, kernel: Kernel) -> Iterable[str]:
-    """What a kernel computes; torch also lists what led to it, and only that may be known."""
-    computed = [name for node in kernel.nodes for name in join.computed.get(node, ())]
-    return dict.fromkeys(computed) or kernel.origins
 
 
 def _most(values: Any) -> int | None:

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
+from inductoscope.model.entities import Compile, InductorGraph, Kernel
 from inductoscope.model.modules import Module
-from inductoscope.profiling.kernels.work import GraphWork
+from inductoscope.views.page.graph_summary import GraphSummary
 from inductoscope.views.page.panes import kernel_id
 from inductoscope.views.page.profile_contract import (
     ModuleKernel,
@@ -23,35 +23,24 @@ Graphs = Sequence[tuple[Compile, InductorGraph]]
 Seconds = Mapping[tuple[int, int], float]
 
 
-def module_tree(recording: Recording, graphs: Graphs, seconds: Seconds) -> ModuleTree:
+def module_tree(graphs: Graphs, summaries: Sequence[GraphSummary], seconds: Seconds) -> ModuleTree:
     """All modules that operations of graphs are part of, and the kernels of these graphs."""
     tree = GrowingTree()
     calls: list[_OwnedCall] = []
-    for number, (compile_, graph) in enumerate(graphs):
-        work = GraphWork(recording, compile_, graph)
-        owners = _owners(tree, number, compile_, work)
-        for at, kernel in enumerate(graph.kernels):
-            owner = _common(owners.get(id(kernel), ())) or tree.root(compile_)
-            moved = work.of(kernel).bytes
-            calls.append(_OwnedCall(owner, number, kernel, moved, seconds.get((number, at))))
+    for number, ((compile_, graph), summary) in enumerate(zip(graphs, summaries, strict=True)):
+        nodes = {
+            modules: tree.note(tree.root(compile_), modules, number, count)
+            for modules, count in summary.modules.items()
+        }
+        for at, (kernel, call) in enumerate(zip(graph.kernels, summary.calls, strict=True)):
+            owner = _common([nodes[modules] for modules in call.modules]) or tree.root(compile_)
+            spent = seconds.get((number, at))
+            calls.append(_OwnedCall(owner, number, kernel, call.moved, spent))
     places = tree.places()
     return ModuleTree(
         modules=PageTable.of(PageModule, tree.rows()),
         kernels=PageTable.of(ModuleKernel, _kernels(calls, places)),
     )
-
-
-def _owners(
-    tree: GrowingTree, number: int, compile_: Compile, work: GraphWork
-) -> dict[int, list[_Node]]:
-    """The modules that each kernel computes something of; sums of gradients are of none."""
-    found: dict[int, list[_Node]] = {}
-    for node in work.join.final.calls if work.join.final else ():
-        module = tree.note(tree.root(compile_), node.modules, number)
-        if node.modules:
-            for kernel in work.join.kernels(work.join.leaves(node)):
-                found.setdefault(id(kernel), []).append(module)
-    return found
 
 
 @dataclass(eq=False)
@@ -93,8 +82,8 @@ class GrowingTree:
             self._roots[key] = _Node("", function or compile_.id, place)
         return self._roots[key]
 
-    def note(self, root: _Node, modules: Sequence[Module], graph: int) -> _Node:
-        """An operation of a graph is part of these modules; returns the innermost."""
+    def note(self, root: _Node, modules: Sequence[Module], graph: int, count: int = 1) -> _Node:
+        """So many operations of a graph are part of these modules; returns the innermost."""
         node = root
         for module in modules:
             if module.path == node.path:
@@ -105,7 +94,7 @@ class GrowingTree:
                 known = node.parts[module.path] = _Node(module.path, label, module.kind, node)
             node = known
         for above in node.line:
-            above.operations += 1
+            above.operations += count
             above.graphs.add(graph)
         return node
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
@@ -14,12 +14,11 @@ from inductoscope.vocabulary.frames import Frame
 _MOST = 40
 
 
-def named_things(joins: Iterable[GraphJoin]) -> Iterator[NamedThing]:
-    """The names of all graphs; `graph` is a position in the index."""
-    for number, join in enumerate(joins):
-        yield from _operations(number, join)
-        yield from _source_lines(number, join)
-        yield from _scheduled(number, join)
+def named_things(number: int, join: GraphJoin) -> Iterator[NamedThing]:
+    """The names of a graph; `number` is its position in the index."""
+    yield from _operations(number, join)
+    yield from _source_lines(number, join)
+    yield from _scheduled(number, join)
 
 
 def _operations(number: int, join: GraphJoin) -> Iterator[NamedThing]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from inductoscope.model.codeless import why_codeless
@@ -12,11 +13,10 @@ from inductoscope.model.counts import LIBRARY, generated, library_calls
 from inductoscope.model.entities import Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
-from inductoscope.model.loops import named_lines
 from inductoscope.model.schedule import ScheduledNode
 from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
-from inductoscope.views.report.graph_stages import node_text
+from inductoscope.views.report.graph_stages import node_texts
 from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
 from inductoscope.vocabulary.frames import Frame
 
@@ -52,17 +52,19 @@ class Pane:
     """The lines of a pane, and the lines that each key is on."""
 
     lines: list[str] = field(default_factory=list)
-    numbers: list[int | None] = field(default_factory=list)
+    # Shown beside lines, by the place of the line.
+    numbers: dict[int, int] = field(default_factory=dict)
     # A key is anything with its own lines: a node, a step of a loop body, a line of the program.
     places: dict[Any, list[LineNumber]] = field(default_factory=lambda: defaultdict(list))
 
     def add(self, text: str, *keys: Any, number: int | None = None) -> None:
         """Append one or more lines of text that belong to `keys`."""
-        for line in text.split("\n"):
-            self.lines.append(line)
-            self.numbers.append(number)
-            for key in keys:
-                self.places[key].append(LineNumber(len(self.lines)))
+        first = len(self.lines) + 1
+        self.lines += text.split("\n")
+        if number is not None:
+            self.numbers[first - 1] = number
+        for key in keys:
+            self.places[key] += map(LineNumber, range(first, len(self.lines) + 1))
 
 
 class LinkedGraph:
@@ -76,7 +78,11 @@ class LinkedGraph:
             join.recording.payload(join.graph.wrapper), join.graph.kernels
         )
         self.panes = {name: Pane() for name in LANGUAGES}
+        # With the first and the last line of each in its pane; the first names it.
         self.kernels: list[tuple[Kernel, int, int]] = []
+        self._kernel_places: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        # The line that the loop body of each node begins at.
+        self._first_steps: dict[str, int] = {}
         self._fill()
 
     def _fill(self) -> None:
@@ -90,8 +96,9 @@ class LinkedGraph:
         self._fill_wrapper()
 
     def _fill_graph(self, name: str, graph: FxGraph | None) -> None:
-        for node in graph.nodes if graph else ():
-            self.panes[name].add(node_text(node), node.name)
+        pane = self.panes[name]
+        for node, text in zip(graph.nodes, node_texts(graph), strict=True) if graph else ():
+            pane.add(text, node.name)
 
     def _fill_python(self) -> None:
         places: dict[str, dict[int, Frame]] = {}
@@ -125,9 +132,9 @@ class LinkedGraph:
                 fused.add("  " + scheduler_text(scheduled_view(leaf)), leaf.name)
                 body = self._join.text(leaf.body)
                 if body:
-                    bodies.add(f"# {leaf.name}", leaf.name)
-                    for name, line in named_lines(body):
-                        bodies.add(line, (leaf.name, name))
+                    bodies.lines.append(f"# {leaf.name}")
+                    self._first_steps[leaf.name] = len(bodies.lines) + 1
+                    bodies.lines += body.split("\n")
 
     def _fill_kernels(self) -> None:
         pane = self.panes["kernel"]
@@ -135,18 +142,15 @@ class LinkedGraph:
             first = len(pane.lines) + 1
             text = self._join.text(kernel.digest)
             head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
-            pane.add(head, _whole(kernel))
-            of_loops = {number for _, _, number in kernel.numbered}
-            for number, line in enumerate(text.splitlines(), start=1):
-                whole = () if number in of_loops else (_whole(kernel),)
-                pane.add(line, (kernel.digest, number), *whole)
+            pane.lines += [head, *text.splitlines()]
+            self._kernel_places[kernel.digest].append((first, len(pane.lines)))
             self.kernels.append((kernel, first, len(pane.lines)))
 
     def _fill_wrapper(self) -> None:
         """The part that calls kernels; the kernels have a separate pane."""
         pane, calls = self.panes["wrapper"], self._wrapper
         for at, line in enumerate(calls.lines):
-            keys = [kernel.nodes for kernel in calls.kernels.get(at, ())]
+            keys = dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ()))
             pane.add(line, *keys, number=calls.first_line + at)
 
     def operations(self) -> tuple[Operation, ...]:
@@ -161,7 +165,7 @@ class LinkedGraph:
         kernels = self._join.kernels(leaves)
         others = [kernel for kernel in self._join.kernels(led_to) if kernel not in kernels]
         place = node.place
-        keys: dict[str, Iterable[Any]] = {
+        keys: dict[str, Sequence[Any]] = {
             "python": [(place.file, place.line)] if place else [],
             "dynamo": node.origins,
             "aot": [node.name] if self._is_in_aot(node) else node.origins,
@@ -169,46 +173,70 @@ class LinkedGraph:
             "ir": [node.name],
             "scheduler": [leaf.name for leaf in leaves],
             "fused": [leaf.name for leaf in leaves],
-            "loop-body": [(owner, step.name) for owner, found in steps.items() for step in found],
-            "kernel": [
-                *self._kernel_keys(kernels, steps),
-                *(_whole(kernel) for kernel in kernels if _is_whole(kernel, leaves)),
-            ],
             "wrapper": [kernel.nodes for kernel in kernels],
         }
-        leads: dict[str, Iterable[Any]] = {
+        leads: dict[str, Sequence[Any]] = {
             "scheduler": [leaf.name for leaf in led_to],
             "fused": [leaf.name for leaf in led_to],
-            "kernel": [_whole(kernel) for kernel in others if kernel.language == LIBRARY],
             "wrapper": [kernel.nodes for kernel in others],
         }
+        whole = [kernel for kernel in kernels if _is_whole(kernel, leaves)]
+        looped = {
+            LineNumber(self._first_steps[owner] + step.number)
+            for owner, found in steps.items()
+            for step in found
+        }
+        own = self._lines_of_steps(kernels, steps).union(*map(self._whole_lines, whole))
+        called = set().union(*(self._whole_lines(k) for k in others if k.language == LIBRARY))
         return Operation(
             name=node.name,
             label=node.target,
             module=node.modules[-1].path if node.modules else "",
             no_code=why_codeless(self._join, node),
-            lines=self._lines_by_pane(keys),
-            leads=self._lines_by_pane(leads),
+            lines=self._lines_by_pane(keys, {"loop-body": looped, "kernel": own}),
+            leads=self._lines_by_pane(leads, {"kernel": called}),
         )
 
     def _lines_by_pane(
-        self, keys: Mapping[str, Iterable[Any]]
+        self, keys: Mapping[str, Sequence[Any]], known: Mapping[str, set[LineNumber]]
     ) -> dict[str, tuple[LineNumber, ...]]:
-        lines = {name: self._lines(name, wanted) for name, wanted in keys.items()}
+        lines = {name: self._lines(name, wanted) for name, wanted in keys.items() if wanted}
+        lines |= {name: tuple(sorted(found)) for name, found in known.items() if found}
         return {name: found for name, found in lines.items() if found}
 
     def _is_in_aot(self, node: FxNode) -> bool:
         return bool(self.panes["aot"].places.get(node.name))
 
-    def _kernel_keys(self, kernels: list[Kernel], steps: Steps) -> list[Any]:
-        return [
-            (kernel.digest, number)
+    def _lines_of_steps(self, kernels: list[Kernel], steps: Steps) -> set[LineNumber]:
+        return {
+            LineNumber(first + number)
             for kernel in kernels
             for number in lines_of_steps(kernel, self._join.text(kernel.digest), steps)
-        ]
+            for first, last in self._kernel_places[kernel.digest]
+            if first < first + number <= last
+        }
 
-    def _lines(self, name: str, keys: Iterable[Any]) -> tuple[LineNumber, ...]:
+    def _whole_lines(self, kernel: Kernel) -> set[LineNumber]:
+        """All of a kernel that was not written for the lines of loop bodies."""
+        of_loops = {number for _, _, number in kernel.numbered}
+        return {
+            LineNumber(line)
+            for first, last in self._calls.get((kernel.name, kernel.nodes), ())
+            for line in range(first, last + 1)
+            if line == first or line - first not in of_loops
+        }
+
+    @cached_property
+    def _calls(self) -> dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]]:
+        found: dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
+        for kernel, first, last in self.kernels:
+            found[kernel.name, kernel.nodes].append((first, last))
+        return found
+
+    def _lines(self, name: str, keys: Sequence[Any]) -> tuple[LineNumber, ...]:
         places = self.panes[name].places
+        if len(keys) == 1:  # Its lines are in order, and each is there once.
+            return tuple(places.get(keys[0], ()))
         return tuple(sorted({line for key in keys for line in places.get(key, ())}))
 
     def views(self, missing: dict[str, str]) -> tuple[PagePane, ...]:
@@ -216,13 +244,12 @@ class LinkedGraph:
         return tuple(self._view(name, pane, missing) for name, pane in self.panes.items())
 
     def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
-        numbered = any(number is not None for number in pane.numbers)
         return PagePane(
             id=name,
             title=_TITLES[name],
             language=self._language(name),
             text="\n".join(pane.lines),
-            numbers=tuple(pane.numbers) if numbered else None,
+            numbers=tuple(map(pane.numbers.get, range(len(pane.lines)))) if pane.numbers else None,
             missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),
         )
 
@@ -238,11 +265,6 @@ def kernel_id(kernel: Kernel) -> str:
     if kernel.language != LIBRARY or not kernel.writes:
         return kernel.name
     return f"{kernel.name} → {kernel.writes[0]}"
-
-
-def _whole(kernel: Kernel) -> tuple[str, ...]:
-    """The key of all of a kernel that was not written for the lines of loop bodies."""
-    return (kernel.name, *kernel.nodes)
 
 
 def _is_whole(kernel: Kernel, leaves: list[ScheduledNode]) -> bool:

@@ -43,8 +43,30 @@ class SharedTable(Generic[Row]):
         columns = [_shared(map(attrgetter(key), rows)) for key in keys]
         return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
 
+    @classmethod
+    def joined(cls, kind: type[Row], tables: Sequence[SharedTable[Row]]) -> SharedTable[Row]:
+        """The rows of all these tables, one after the other."""
+        keys = json_keys(kind)  # type: ignore[arg-type]
+        columns = [
+            _joined([(table.values[at], table.places[at]) for table in tables])
+            for at in range(len(keys))
+        ]
+        return cls(keys, tuple(values for values, _ in columns), tuple(p for _, p in columns))
 
-def _shared(column: Iterable[Any]) -> tuple[tuple[Any, ...], tuple[int, ...]]:
+
+Column = tuple[tuple[Any, ...], tuple[int, ...]]
+
+
+def _joined(columns: Sequence[Column]) -> Column:
+    known: dict[Any, int] = {}
+    places: list[int] = []
+    for values, own in columns:
+        now = [known.setdefault(_distinct(value), len(known)) for value in values]
+        places += map(now.__getitem__, own)
+    return tuple(value for _, value in known), tuple(places)
+
+
+def _shared(column: Iterable[Any]) -> Column:
     """The different values of a column, and for each row the place of its value."""
     known: dict[Any, int] = {}
     places = tuple(known.setdefault(_distinct(value), len(known)) for value in column)

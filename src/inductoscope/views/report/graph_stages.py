@@ -86,10 +86,15 @@ def node_text(node: FxNode) -> str:
     return f"{node}" + (f"  # {value}" if value else "")
 
 
+def node_texts(graph: FxGraph) -> list[str]:
+    """The nodes of a graph, each in a line."""
+    return [node_text(node) for node in graph.nodes]
+
+
 def _difference(recording: Recording, change: PassChange) -> str:
     before, after = (read_graph(recording, digest) for digest in (change.before, change.after))
     if before is None or after is None:
         return "(one of the two graphs is missing from the recording)"
-    old, new = ([node_text(node) for node in graph.nodes] for graph in (before, after))
+    old, new = node_texts(before), node_texts(after)
     lines = difflib.unified_diff(old, new, "before", "after", lineterm="", n=1)
     return "\n".join(lines) or "(only details that are not printed changed)"

@@ -163,7 +163,7 @@ def ir_text(node: View) -> str:
             inside.append(f"{field}={shown}")
     text = f"{head}({', '.join(inside)})"
     if node.get("inner"):
-        text += "\n" + "\n".join("  " + line for line in str(node["inner"]).rstrip().splitlines())
+        text += "\n  " + "\n  ".join(str(node["inner"]).rstrip().splitlines())
     return text
 
 
