@@ -1,0 +1,264 @@
+"""What the benchmarks conclude from their turns, and when they refuse to."""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bench.adapters import measurements_of
+from bench.load import QUIET, Load, watching
+from bench.machine import read_commit, read_machine, read_versions
+from bench.measurement import Measurement, add_up, read_measurements, write_measurements
+from bench.results import BENCHES, choose, read_part, read_results, run_bench
+from bench.summary import Result, render, show_runs, show_value, source_of
+
+LOADED = Load(average=2.0, others=0.6)
+BESIDE_TLPARSE = Measurement(
+    "reading a trace", "s", (1.0, 1.1, 0.9), 0.5, "tlparse", (10.0, 10.2, 9.9)
+)
+
+
+def test_a_ratio_is_that_of_runs_of_the_same_turn() -> None:
+    drifting = replace(BESIDE_TLPARSE, ours=(1.0, 4.0, 2.0), peer=(10.0, 40.0, 20.0))
+    assert drifting.values == (0.1, 0.1, 0.1)
+
+
+def test_a_goal_is_met() -> None:
+    assert str(BESIDE_TLPARSE.conclude()) == "met"
+
+
+def test_a_goal_is_missed() -> None:
+    assert str(replace(BESIDE_TLPARSE, goal=0.05).conclude()) == "missed"
+
+
+def test_a_value_is_held_against_a_goal_of_its_own() -> None:
+    opening = Measurement("opening", "s", (0.2, 0.21, 0.2), 0.3)
+    assert str(opening.conclude()) == "met"
+    assert str(replace(opening, goal=0.1).conclude()) == "missed"
+
+
+@pytest.mark.parametrize(
+    "ours", [(3.0, 5.5, 4.0), (4.4,), (3.0, 3.5, 4.5, 5.5, 6.5)], ids=["three", "one", "five"]
+)
+def test_nothing_is_concluded_from_turns_that_vary_by_more_than_the_distance(
+    ours: tuple[float, ...],
+) -> None:
+    noisy = replace(BESIDE_TLPARSE, ours=ours, peer=(10.0,) * len(ours))
+    reason = "the spread is larger than the distance to the goal"
+    assert str(noisy.conclude()) == f"not concluded: {reason}"
+
+
+def test_more_turns_make_the_middle_more_certain() -> None:
+    few = replace(BESIDE_TLPARSE, ours=(4.0, 4.2, 4.7, 5.0, 5.3), peer=(10.0,) * 5)
+    many = replace(few, ours=few.ours * 12, peer=few.peer * 12)
+    assert few.conclude().word == "not concluded"
+    assert many.conclude().word == "met"
+
+
+def test_a_peer_that_is_missing_leaves_the_question_open() -> None:
+    alone = replace(BESIDE_TLPARSE, peer=(), why_no_peer="not installed")
+    assert str(alone.conclude()) == "not concluded: tlparse: not installed"
+
+
+def test_a_peer_that_always_fails_leaves_the_question_open() -> None:
+    failed = replace(BESIDE_TLPARSE, peer=(None, None, None), why_no_peer="exit code 101")
+    assert str(failed.conclude()) == "not concluded: tlparse: exit code 101"
+
+
+def test_turns_in_which_the_peer_failed_are_left_out() -> None:
+    failed = replace(BESIDE_TLPARSE, peer=(10.0, None, 9.0), why_no_peer="exit code 101")
+    assert failed.values == pytest.approx((0.1, 0.1))
+    assert str(failed.conclude()) == "met"
+
+
+def test_a_run_of_ours_that_fails_misses_the_goal() -> None:
+    failed = replace(BESIDE_TLPARSE, ours=(1.0, None, 1.0), why_failed="no verdict")
+    assert str(failed.conclude()) == "missed: ours failed in 1 of 3 runs: no verdict"
+
+
+def test_a_loaded_machine_says_nothing_about_ratios_by_the_clock() -> None:
+    reason = "others used 60% of the processor time meanwhile"
+    assert str(BESIDE_TLPARSE.conclude(LOADED)) == f"not concluded: {reason}"
+
+
+def test_a_loaded_machine_disturbs_processor_seconds_only_by_their_spread() -> None:
+    assert str(replace(BESIDE_TLPARSE, unit="CPU s").conclude(LOADED)) == "met"
+
+
+def test_a_limit_that_is_kept_on_a_loaded_machine_is_kept_on_a_quiet_one() -> None:
+    opening = Measurement("opening", "s", (0.2, 0.21, 0.2), 0.3)
+    assert str(opening.conclude(LOADED)) == "met"
+    assert replace(opening, goal=0.1).conclude(LOADED).word == "not concluded"
+
+
+def test_parts_add_up_turn_by_turn_and_fail_together() -> None:
+    whole = add_up("both", [BESIDE_TLPARSE, replace(BESIDE_TLPARSE, peer=(1.0, None, 1.0))])
+    assert whole.ours == (2.0, 2.2, 1.8)
+    assert whole.peer == (11.0, None, 10.9)
+
+
+def test_what_is_written_is_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "logs.json"
+    write_measurements([BESIDE_TLPARSE], path)
+    assert read_measurements(json.loads(path.read_text())) == [BESIDE_TLPARSE]
+    assert measurements_of("logs", json.loads(path.read_text())) == [BESIDE_TLPARSE]
+
+
+# --- the load -------------------------------------------------------------------------------------
+
+
+def spin(seconds: float) -> list[str]:
+    code = f"import time\nend = time.process_time() + {seconds}\nwhile time.process_time() < end: 0"
+    return [sys.executable, "-c", code]
+
+
+def test_what_we_start_is_not_counted_as_others() -> None:
+    with watching() as watched:
+        subprocess.run(spin(0.5), check=True)
+    with_ours = watched.load.others
+    with watching() as watched:
+        time.sleep(0.5)
+    # Others may come and go; half a second of ours would be far more than that.
+    assert with_ours - watched.load.others < 0.5 / (os.cpu_count() or 1)
+
+
+def test_what_runs_besides_is_counted_as_others() -> None:
+    # Never waited for while we look, so that its time is nobody's we know of.
+    other = subprocess.Popen(spin(5.0))
+    with watching() as watched:
+        time.sleep(1.0)
+    other.kill()
+    other.wait()
+    assert watched.load.others > 0.1
+
+
+def test_a_quiet_machine_disturbs_nothing() -> None:
+    assert not QUIET.disturbs
+    assert Load(stolen=0.2).disturbs
+
+
+# --- adapters -------------------------------------------------------------------------------------
+
+
+def run(seconds: float, exit_code: int = 0) -> dict[str, float]:
+    return {"seconds": seconds, "megabytes": 100.0, "exit_code": exit_code}
+
+
+def test_logs_are_compared_with_tlparse_where_both_read_the_trace() -> None:
+    # Reading a log that ends in a hang ends with 1: something was found.
+    found = {"trace, 1 core": [run(2.0)], "trace, 2 cores": [run(1.0)], "text, 1 core": [run(3, 1)]}
+    found["trace, tlparse"] = [run(20.0)]
+    by_name = {m.name: m for m in measurements_of("logs", found)}
+    assert by_name["trace, 2 cores: time"].values == (0.05,)
+    assert by_name["text, 1 core: time"].conclude().word == "no goal"
+    assert by_name["text, 1 core: time"].ours == (3,)
+
+
+def test_a_tlparse_that_fails_or_is_missing_is_named() -> None:
+    ours = {"trace, 2 cores": [run(1.0)]}
+    for theirs, reason in (([run(0.1, 101)], "exit code 101"), (None, "not installed")):
+        found = {**ours, **({"trace, tlparse": theirs} if theirs else {})}
+        conclusion = measurements_of("logs", found)[0].conclude()
+        assert str(conclusion) == f"not concluded: tlparse: {reason}"
+
+
+def test_a_page_without_a_browser_claims_no_first_view() -> None:
+    found = {
+        "kernels": 2000,
+        "build seconds": {"inductoscope": [2.0], "tlparse": [5.0]},
+        "page bytes": 1,
+        "tlparse bytes": 2,
+        "first view seconds": [],
+    }
+    assert [m.name for m in measurements_of("report", found)] == [
+        "building the page of 2,000 kernels"
+    ]
+    found["first view seconds"] = [0.4]
+    assert measurements_of("report", found)[1].ours == (0.4,)
+
+
+def test_recording_is_compared_with_the_plain_run_of_the_turn() -> None:
+    found = {"compile": {"mlp": {"plain": [10.0], "recorded": [10.2], "TORCH_TRACE": []}}}
+    (measurement,) = measurements_of("capture", found)
+    assert measurement.values == (1.02,)
+    assert measurement.goal == 1.05
+
+
+# --- running them, and the page -------------------------------------------------------------------
+
+
+def result(bench: str, commit: str = "abc", failure: str = "") -> Result:
+    found = {"trace, 2 cores": [run(1.0)], "trace, tlparse": [run(0.1, 101)]}
+    return Result(
+        bench, commit, "2026-11-17", read_machine(), read_versions(), QUIET, failure, found
+    )
+
+
+def test_an_interrupted_run_goes_on_and_what_is_named_is_measured_again() -> None:
+    done = {"logs": result("logs"), "cli": result("cli", failure="exit code 3")}
+    assert "logs" not in choose([], done, "abc")
+    assert "cli" in choose([], done, "abc")
+    assert "logs" in choose([], done, "def")
+    assert choose(["logs"], done, "abc") == ["logs"]
+
+
+def test_a_name_that_no_benchmark_has_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["bench", "log"])
+    with pytest.raises(SystemExit):
+        runpy.run_module("bench", run_name="__main__")
+    assert "no benchmark is called log; there are doctor, " in capsys.readouterr().err
+
+
+def test_a_benchmark_that_dies_is_a_failure_with_its_exit_code(tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    assert read_part(part, 0)[0] == "exit code 0, and no result was written (FileNotFoundError)"
+    part.write_text("{}")
+    assert read_part(part, 1) == ("", {})
+    assert read_part(part, -9)[0] == "exit code -9"
+
+
+def test_a_result_survives_its_file(tmp_path: Path) -> None:
+    # An option that is unknown to it: it fails at once, and that is what is kept.
+    made = run_bench("logs", tmp_path, "abc", ["--no-such-option"])
+    assert made.failure == "exit code 2"
+    assert read_results(tmp_path) == {"logs": made}
+
+
+def test_the_page_says_what_was_measured_where_and_what_follows() -> None:
+    page = render(BENCHES, {"logs": result("logs"), "cli": result("cli", failure="exit code 3")})
+    assert "commit abc; torch " in page
+    assert "| trace, 2 cores: time | 1.00 s | tlparse: exit code 101 |" in page
+    assert "not concluded: tlparse: exit code 101" in page
+    assert "**Failed**: exit code 3" in page
+    assert "Not measured yet." in page
+    assert str(Path.home()) not in page
+    assert os.uname().nodename not in page
+
+
+def test_numbers_are_shown_with_three_digits() -> None:
+    assert show_value(0.0000482, "s") == "0.0000482 s"
+    assert show_value(1234.5, "MB") == "1,234 MB"
+    assert show_runs((1.0, None, 3.0), "s") == "2.00 s (1.00 to 3.00); 1 failed"
+    assert show_runs((None,), "s") == "failed"
+
+
+def test_the_commit_is_known_or_said_to_be_unknown() -> None:
+    assert read_commit()
+
+
+@pytest.mark.parametrize("bench", [name for name in BENCHES if source_of(name).exists()])
+def test_a_benchmark_takes_json_and_says_what_it_measures(bench: str) -> None:
+    command = [sys.executable, "-m", f"bench.{bench}", "--help"]
+    done = subprocess.run(
+        command, cwd=source_of(bench).parents[1], capture_output=True, text=True, check=True
+    )
+    assert "--json" in done.stdout
