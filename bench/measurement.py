@@ -82,15 +82,19 @@ class Measurement:
         low, _, high = statistics.quantiles(values, n=4, method="inclusive")
         return NOTCH * (high - low) / math.sqrt(len(values))
 
+    def _explain_nothing(self) -> str:
+        if self.compared_with:
+            return f"{self.compared_with}: {self.why_no_peer or 'no value'}"
+        return self.why_failed or "nothing was measured"
+
     def conclude(self, load: Load = QUIET) -> Conclusion:
         """From these turns, measured while the machine had this load."""
         failed = sum(run is None for run in self.ours)
-        if failed or not self.ours:
+        if failed:
             times = f" in {failed} of {len(self.ours)} runs" if len(self.ours) > 1 else ""
             return Conclusion(MISSED, f"ours failed{times}: {self.why_failed or 'no value'}")
-        if self.compared_with and not self.values:
-            reason = self.why_no_peer or "no value"
-            return Conclusion(NOT_CONCLUDED, f"{self.compared_with}: {reason}")
+        if not self.values:
+            return Conclusion(NOT_CONCLUDED, self._explain_nothing())
         if self.goal is None:
             return Conclusion(NO_GOAL)
         middle = statistics.median(self.values)

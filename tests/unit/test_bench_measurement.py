@@ -83,6 +83,11 @@ def test_a_run_of_ours_that_fails_misses_the_goal() -> None:
     assert str(failed.conclude()) == "missed: ours failed in 1 of 3 runs: no verdict"
 
 
+def test_what_could_not_be_measured_is_neither_met_nor_missed() -> None:
+    missing = Measurement("opening", "s", (), 0.3, why_failed="no browser")
+    assert str(missing.conclude()) == "not concluded: no browser"
+
+
 def test_a_loaded_machine_says_nothing_about_ratios_by_the_clock() -> None:
     reason = "others used 60% of the processor time meanwhile"
     assert str(BESIDE_TLPARSE.conclude(LOADED)) == f"not concluded: {reason}"
