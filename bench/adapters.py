@@ -91,23 +91,25 @@ def _seen(name: str, seconds: Sequence[float], goal: float) -> list[Measurement]
 
 def of_capture(found: Found) -> list[Measurement]:
     """Recorded runs beside plain ones, and beside torch's own tracing for comparison."""
-    measurements = []
-    for what, unit in (("compile", "CPU s"), ("calls", "CPU s")):
-        for model, runs in found.get(what, {}).items():
-            for mode, ours in runs.items():
-                if mode == "plain" or not ours:
-                    continue
-                measurements.append(
-                    Measurement(
-                        name=f"{model}: {'a later call' if what == 'calls' else 'compile'}, {mode}",
-                        unit=unit,
-                        ours=(*ours,),
-                        goal=capture.GOALS[what] if mode == "recorded" else None,
-                        compared_with="the plain run",
-                        peer=(*runs["plain"],),
-                    )
-                )
-    return measurements
+    compared = [
+        Measurement(
+            name=f"{model}: {name}, {mode}",
+            unit="CPU s",
+            ours=(*ours,),
+            goal=capture.GOALS[what] if mode == "recorded" else None,
+            compared_with="the plain run",
+            peer=(*runs["plain"][: len(ours)],),
+        )
+        for what, name in (("compile", "compile"), ("calls", "a later call"))
+        for model, runs in found.get(what, {}).items()
+        for mode, ours in runs.items()
+        if mode != "plain" and ours
+    ]
+    sizes = [
+        Measurement(f"{model}: recording, for each node", "bytes", (size["bytes"] / size["nodes"],))
+        for model, size in found.get("recordings", {}).items()
+    ]
+    return compared + sizes
 
 
 ADAPTERS: dict[str, Callable[[Found], list[Measurement]]] = {

@@ -21,6 +21,9 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
+from battery.models.trial import read_operations
+from bench.report import size_of
+
 HERE = Path(__file__).resolve().parent
 TOOL = [sys.executable, "-m", "inductoscope", "run", "--quiet", "--output"]
 MODELS = ("mlp forward", "encoder forward+backward", "resnet forward+backward")
@@ -58,6 +61,23 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
         seconds = _cpu_seconds() - before
     call = json.loads(done.stdout.splitlines()[-1])["seconds_per_call"]
     return {"compile": seconds, "calls": call}
+
+
+def weigh_recording(model: str) -> dict[str, int]:
+    """Bytes of a recording, and the operations that Dynamo captured in it."""
+    with tempfile.TemporaryDirectory() as name:
+        recording = Path(name) / "recording"
+        command = [*TOOL, str(recording), str(HERE / "programs" / "models.py"), model]
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(Path(name) / "cache")}
+        subprocess.run(
+            command,
+            cwd=name,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        return {"bytes": size_of(recording), "nodes": read_operations(recording)[0]}
 
 
 def _cpu_seconds() -> float:
@@ -120,6 +140,10 @@ def main() -> None:
     models = options.model or MODELS
     run_once("plain", MODELS[0])
     everything: dict[str, dict[str, dict[str, list[float]]]] = {"compile": {}, "calls": {}}
+    weights = {model: weigh_recording(model) for model in models}
+    for model, weight in weights.items():
+        each = weight["bytes"] / weight["nodes"]
+        print(f"{model}: {weight['bytes']} bytes, {weight['nodes']} nodes, {each:.0f} bytes a node")
     for model in models if options.rounds else ():
         print(f"{model}: {options.rounds} turns", file=sys.stderr, flush=True)
         runs = measure_compiles(model, options.rounds, options.others)
@@ -132,7 +156,7 @@ def main() -> None:
         report(f"{model}: a later call", runs, "calls")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(everything, indent=1))
+        options.json.write_text(json.dumps({**everything, "recordings": weights}, indent=1))
     print()
     for what, goal in GOALS.items():
         if everything[what]:
