@@ -2,7 +2,7 @@
 
 For each model the modes run in turns, each run in a new process with an empty cache. Compared is
 CPU time of the whole process tree, which a noisy machine disturbs less than the clock. The
-precompiled C++ header, which torch keeps outside of the cache folder, is made once beforehand and
+precompiled C++ header, which torch keeps outside the cache folder, is made once beforehand and
 counted nowhere. Later calls of the compiled function are timed in further runs, with a warm cache,
 because one process differs from the next by more than what is looked for: it takes many. A ratio is
 the middle one of the ratios of runs of the same turn, so that what drifts on the machine drops out.

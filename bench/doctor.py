@@ -195,7 +195,7 @@ def _compare(
         peer=tuple(seconds for seconds, _ in theirs),
         why_no_peer="; ".join(dict.fromkeys(why for _, why in theirs if why)),
         why_failed="; ".join(dict.fromkeys(failed)),
-        note=_describe(mine, tools),
+        note=_describe(mine, tools) if what == "culprit and reproducer" else "",
     )
 
 
@@ -221,19 +221,28 @@ def _has_result(measured: Measured) -> bool:
 
 def _describe(runs: Sequence[Run], tools: tuple[str, ...]) -> str:
     """What the figures leave out."""
-    notes = []
-    for run in runs:
-        m = run.measured
-        if run.tool == "plain":
-            notes.append(f"the script alone takes {m.seconds:.1f} s")
-        elif run.tool == "doctor":
-            notes.append(f"the doctor ends after {m.seconds:.0f} s with {m.nodes} nodes left")
-        elif run.tool in tools:
-            late = "" if m.ended else ", ended by the limit"
-            named = ", which names another culprit" if m.named is False else ""
-            nodes = f", {m.nodes} nodes left" if m.nodes is not None else ""
-            notes.append(f"{run.tool} {m.seconds:.0f} s{late}{named}{nodes}")
-    return "; ".join(notes)
+    ways = ("plain", "doctor", *tools)
+    told = {tool: [run.measured for run in runs if run.tool == tool] for tool in ways}
+    return "; ".join(
+        f"{_NAMES.get(tool, tool)} {_tell(all_)}" for tool, all_ in told.items() if all_
+    )
+
+
+_NAMES = {"plain": "the script alone", "doctor": "the whole examination"}
+
+
+def _tell(runs: Sequence[Measured]) -> str:
+    """How long it took in all, and how it ended."""
+    seconds = " and ".join(f"{m.seconds:.0f} s" for m in runs)
+    nodes = sorted({m.nodes for m in runs if m.nodes is not None})
+    return "".join(
+        (
+            seconds,
+            "" if all(m.ended for m in runs) else " (ended by the limit)",
+            " (names another culprit)" if any(m.named is False for m in runs) else "",
+            f" (nodes left: {', '.join(map(str, nodes))})" if nodes else "",
+        )
+    )
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -133,9 +133,9 @@ def test_a_minifier_without_a_reproducer_is_named_and_nothing_is_concluded() -> 
 
 def test_a_tool_that_was_ended_counts_with_the_limit() -> None:
     ended = Run("buckets", 0, 3, "minifier", Measured(600.0, False, said="no repro.py written"))
-    measurement = at_best([doctor(1, 6.0, 12.0), BISECTED, ended])["culprit"]
+    measurement = at_best([doctor(1, 6.0, 12.0), BISECTED, ended])["culprit and reproducer"]
     assert measurement.peer == (700.0,)
-    assert "ended by the limit" in measurement.note
+    assert "minifier 600 s (ended by the limit)" in measurement.note
 
 
 def test_a_culprit_that_is_never_named_misses_the_goal() -> None:
