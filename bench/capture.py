@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from battery.models.trial import read_operations
+from bench.load import cpu_of_children
 from bench.report import size_of
 
 HERE = Path(__file__).resolve().parent
@@ -48,7 +48,7 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
         folder = Path(name)
         prefix, variables = MODES[mode](folder)
         variables["TORCHINDUCTOR_CACHE_DIR"] = str(cache or folder / "cache")
-        before = _cpu_seconds()
+        before = cpu_of_children()
         done = subprocess.run(
             [*prefix, str(HERE / "programs" / "models.py"), model],
             cwd=folder,
@@ -58,7 +58,7 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
             check=True,
             text=True,
         )
-        seconds = _cpu_seconds() - before
+        seconds = cpu_of_children() - before
     call = json.loads(done.stdout.splitlines()[-1])["seconds_per_call"]
     return {"compile": seconds, "calls": call}
 
@@ -78,11 +78,6 @@ def weigh_recording(model: str) -> dict[str, int]:
             check=True,
         )
         return {"bytes": size_of(recording), "nodes": read_operations(recording)[0]}
-
-
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 def measure_compiles(model: str, rounds: int, others: int) -> dict[str, list[float]]:

@@ -29,12 +29,15 @@ from battery.fault import Fault
 from battery.generate import generate
 from battery.judge import judge
 from battery.trial import run_doctor, run_plain
+from bench.load import adopt_orphans, cpu_of_children
 from bench.measurement import Measurement, add_up, write_measurements
 from bench.torch_tools import Measured, bisect, bisect_by_command, minify, minify_by_default
 from bench.verdict_clock import VerdictClock, first_for_good, is_proven, names_culprit
 
 PROGRAMS = Path(__file__).parent / "programs"
 GOALS = {"culprit": 1 / 25, "culprit and reproducer": 1 / 12}
+# The last is not a goal: processor seconds of everything, also of what comes after the proof.
+QUANTITIES = {**GOALS, "processor seconds": None}
 WAYS = {
     "as documented": ("bisector by command", "minifier by default"),
     "at their best": ("bisector", "minifier"),
@@ -70,10 +73,13 @@ def read_program(name: str) -> str:
 
 
 def examine(fault: Fault, folder: Path, limit: float) -> Measured:
+    before = cpu_of_children()
     with VerdictClock(folder / "verdict.json") as clock:
         outcome, verdict = run_doctor(fault, folder, folder / "cache", limit)
     result = judge(fault, verdict, outcome.seconds, outcome.output[-300:])
     ended, runs = outcome.exit_code is not None, (verdict or {}).get("runs")
+
+    versions = clock.versions if ended else []
 
     def names(known: dict[str, Any]) -> bool:
         return names_culprit(known) and judge(fault, known, 0.0).named
@@ -86,12 +92,9 @@ def examine(fault: Fault, folder: Path, limit: float) -> Measured:
         nodes=result.nodes,
         verified=result.verified,
         said=f"{result.said_kind} · {result.said_stage} · {result.said_summary}",
-        culprit_seconds=first_for_good(clock.versions, names) if ended else None,
-        proof_seconds=first_for_good(
-            clock.versions, lambda known: names(known) and is_proven(known)
-        )
-        if ended
-        else None,
+        culprit_seconds=first_for_good(versions, names),
+        proof_seconds=first_for_good(versions, lambda known: names(known) and is_proven(known)),
+        cpu_seconds=cpu_of_children() - before,
     )
 
 
@@ -168,7 +171,7 @@ def summarize(runs: Sequence[Run]) -> list[Measurement]:
     scripts = [*dict.fromkeys(run.script for run in runs)]
     found = []
     for way, tools in WAYS.items():
-        for what in GOALS:
+        for what in QUANTITIES:
             each = [_compare(script, runs, what, way, tools) for script in scripts]
             whole = [m for m in each if m.values]
             if len(whole) > 1:
@@ -185,12 +188,12 @@ def _compare(
     doctors = [run for run in mine if run.tool == "doctor"]
     ours = tuple(_seconds_until(what, run.measured) for run in doctors)
     failed = [run.measured.said for run, value in zip(doctors, ours, strict=True) if value is None]
-    theirs = [_theirs(mine, run.turn, tools) for run in doctors]
+    theirs = [_theirs(what, mine, run.turn, tools) for run in doctors]
     return Measurement(
         name=f"{what}: {script}",
-        unit="s",
+        unit="CPU s" if what == "processor seconds" else "s",
         ours=ours,
-        goal=GOALS[what],
+        goal=QUANTITIES[what],
         compared_with=f"bisector and minifier {way}",
         peer=tuple(seconds for seconds, _ in theirs),
         why_no_peer="; ".join(dict.fromkeys(why for _, why in theirs if why)),
@@ -200,10 +203,14 @@ def _compare(
 
 
 def _seconds_until(what: str, measured: Measured) -> float | None:
+    if what == "processor seconds":
+        return measured.cpu_seconds
     return measured.culprit_seconds if what == "culprit" else measured.proof_seconds
 
 
-def _theirs(runs: Sequence[Run], turn: int, tools: tuple[str, ...]) -> tuple[float | None, str]:
+def _theirs(
+    what: str, runs: Sequence[Run], turn: int, tools: tuple[str, ...]
+) -> tuple[float | None, str]:
     """What both took together; None if one of them has no result, and which."""
     found = [run for run in runs if run.turn == turn and run.tool in tools]
     if len(found) < len(tools):
@@ -211,6 +218,8 @@ def _theirs(runs: Sequence[Run], turn: int, tools: tuple[str, ...]) -> tuple[flo
     without = [run for run in found if run.measured.ended and not _has_result(run.measured)]
     if without:
         return None, "; ".join(f"{run.tool}: {run.measured.said[-100:]}" for run in without)
+    if what == "processor seconds":
+        return sum(run.measured.cpu_seconds or 0.0 for run in found), ""
     return sum(run.measured.seconds for run in found), ""
 
 
@@ -268,7 +277,7 @@ def show(runs: Sequence[Run]) -> None:
     for measurement in summarize(runs):
         middle = f"{measurement.middle:.3f}" if measurement.middle is not None else "-"
         print(f"{measurement.name:60}{measurement.compared_with:42}{middle:>8}")
-        print(f"  goal {measurement.goal:.3f}: {measurement.conclude()}")
+        print(f"  {measurement.conclude()}")
 
 
 def main() -> None:
@@ -290,6 +299,7 @@ def main() -> None:
     ]
     folder = options.keep or Path(tempfile.mkdtemp(prefix="bench-doctor-"))
     runs = read_runs(options.json)
+    adopt_orphans()
     try:
         # The precompiled header, which torch keeps outside of the cache, is counted nowhere.
         run_plain(make_faults(options.seed)[0], folder / "warm", folder / "warm-cache", 300.0)

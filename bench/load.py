@@ -59,11 +59,9 @@ class Watched:
 def watching() -> Iterator[Watched]:
     """Watch the machine while what this process starts runs, and is waited for."""
     cores = os.cpu_count() or 1
-    # What the commands leave behind comes to us, with its times.
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    adopt_orphans()
     average, before, watched = os.getloadavg()[0] / cores, _look(), Watched()
     yield watched
-    _reap()
     after = _look()
     available = max((after.at - before.at) * cores, 0.01)
     others = after.busy - before.busy - (after.own - before.own)
@@ -74,17 +72,31 @@ def watching() -> Iterator[Watched]:
     )
 
 
+def adopt_orphans() -> None:
+    """Let what our commands leave behind come to us, with its times."""
+    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def cpu_of_children() -> float:
+    """Processor seconds of everything that was started from here and has ended.
+
+    To be asked while no command runs that somebody else waits for.
+    """
+    _reap()
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def _look() -> _Ticks:
     tick = os.sysconf("SC_CLK_TCK")
     first = Path("/proc/stat").read_text().partition("\n")[0].split()[1:]
     user, nice, system, _, _, irq, softirq, stolen = (int(number) / tick for number in first[:8])
-    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    own = sum(usage.ru_utime + usage.ru_stime for usage in usages)
+    own = time.process_time() + cpu_of_children()
     return _Ticks(user + nice + system + irq + softirq, stolen, own, time.monotonic())
 
 
 def _reap() -> None:
-    """Take over the times of what was left behind and has ended."""
+    """Take over the times of what was left behind."""
     with contextlib.suppress(ChildProcessError):
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass

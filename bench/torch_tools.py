@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from battery.fault import Fault
 from battery.judge import occurs
 from battery.trial import Outcome, make_environment, run_limited, write_files
+from bench.load import cpu_of_children
 
 IN_ONE_PROCESS = Path(__file__).parent / "programs" / "bisect_in_one_process.py"
 # A reproducer that takes longer than this to run is not one.
@@ -32,14 +33,18 @@ class Measured:
     # Seconds until the culprit was known, and until it was proven.
     culprit_seconds: float | None = None
     proof_seconds: float | None = None
+    # Of all its processes.
+    cpu_seconds: float | None = None
 
 
 def bisect(fault: Fault, folder: Path, limit: float) -> Measured:
     """In one process, with torch imported once."""
     script = write_files(fault, folder)
     command = [sys.executable, str(IN_ONE_PROCESS), script.name]
+    before = cpu_of_children()
     outcome = _run(command, fault, folder, limit)
-    return _bisected(fault, outcome, outcome.output.count("a run\n"))
+    measured = _bisected(fault, outcome, outcome.output.count("a run\n"))
+    return replace(measured, cpu_seconds=cpu_of_children() - before)
 
 
 def bisect_by_command(fault: Fault, folder: Path, limit: float) -> Measured:
@@ -49,9 +54,10 @@ def bisect_by_command(fault: Fault, folder: Path, limit: float) -> Measured:
     # Counts the runs; torch.compile itself asks the bisector which backend is being tried.
     run = f"echo run >> {counted}; exec {sys.executable} {script.name}"
     command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", "sh", "-c", run]
+    before = cpu_of_children()
     outcome = _run(command, fault, folder, limit)
     runs = len(counted.read_text().splitlines()) if counted.exists() else 0
-    return _bisected(fault, outcome, runs)
+    return replace(_bisected(fault, outcome, runs), cpu_seconds=cpu_of_children() - before)
 
 
 def _bisected(fault: Fault, outcome: Outcome, runs: int) -> Measured:
@@ -83,6 +89,7 @@ def _minify(fault: Fault, folder: Path, limit: float, options: tuple[str, ...] =
     # Level 4 compares numbers, level 2 waits for an exception.
     level = "4" if fault.truth.kind in ("wrong-result", "nan") else "2"
     asking = {"TORCHDYNAMO_REPRO_AFTER": "aot", "TORCHDYNAMO_REPRO_LEVEL": level}
+    before = cpu_of_children()
     first = _run([sys.executable, script.name], fault, folder, limit, asking)
     launchers = [*folder.glob("torch_compile_debug/**/minifier_launcher.py")]
     repro = folder / "repro.py"
@@ -97,6 +104,7 @@ def _minify(fault: Fault, folder: Path, limit: float, options: tuple[str, ...] =
     runs = 2 + (int(queries[-1]) if queries else isolated)
     if not repro.exists():
         return Measured(seconds, ended, runs, said="no repro.py written")
+    spent = cpu_of_children() - before
     # Whether it fails is not counted as the tool's time.
     again = _run([sys.executable, repro.name], fault, folder, _CHECK_SECONDS)
     return Measured(
@@ -108,6 +116,7 @@ def _minify(fault: Fault, folder: Path, limit: float, options: tuple[str, ...] =
         nodes=count_nodes(repro.read_text()),
         verified=again.exit_code not in (0, None),
         said="repro.py",
+        cpu_seconds=spent,
     )
 
 

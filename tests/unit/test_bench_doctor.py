@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from bench.doctor import (
-    GOALS,
     LARGE,
+    QUANTITIES,
     TURN,
     Run,
     make_faults,
@@ -121,7 +121,7 @@ def test_culprit_and_proof_are_compared_with_both_tools_together() -> None:
     found = at_best(runs)
     assert found["culprit"].values == pytest.approx((0.025, 0.0275, 0.025))
     assert found["culprit and reproducer"].conclude().word == "met"
-    assert set(found) == set(GOALS)
+    assert set(found) == set(QUANTITIES)
 
 
 def test_a_minifier_without_a_reproducer_is_named_and_nothing_is_concluded() -> None:
