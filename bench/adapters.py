@@ -5,7 +5,7 @@ A benchmark either writes measurements itself, or has an adapter in ADAPTERS her
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from bench import capture, logs, report
@@ -26,36 +26,42 @@ def measurements_of(bench: str, found: Found) -> list[Measurement]:
 
 
 def of_logs(found: Found) -> list[Measurement]:
-    """Reading with one core and with all, each beside tlparse on the same trace."""
-    theirs = found.get("trace, tlparse", [])
-    why = NOT_INSTALLED if not theirs else _why_failed(theirs, (0,))
+    """Reading with one core and with all; the trace beside tlparse."""
+    peers = {way: runs for way, runs in found.items() if way.startswith(logs.TLPARSE)}
+    ours = {way: runs for way, runs in found.items() if way not in peers}
     measurements = []
-    for way, runs in found.items():
-        if way == "trace, tlparse":
-            continue
-        is_compared = way.startswith("trace")
-        cores = 1 if way.endswith("1 core") else None
-        for key, unit in (("seconds", "s"), ("megabytes", "MB")):
-            measurements.append(
-                Measurement(
-                    name=f"{way}: {'memory' if unit == 'MB' else 'time'}",
-                    unit=unit,
-                    ours=_column(runs, key, ANSWERED),
-                    goal=_logs_goal(key, cores) if is_compared else None,
-                    compared_with="tlparse" if is_compared else "",
-                    peer=_column(theirs, key, (0,)) if is_compared else (),
-                    why_no_peer=why if is_compared else "",
-                    why_failed=_why_failed(runs, ANSWERED),
-                )
-            )
+    for way, runs in ours.items():
+        theirs = (peers or {logs.TLPARSE: []}) if way.startswith("trace") else {"": []}
+        for peer, peer_runs in theirs.items():
+            measurements += _read_log(way, runs, peer, peer_runs)
     return measurements
 
 
-def _logs_goal(key: str, cores: int | None) -> float | None:
-    """The goal for time is about all cores; that for memory holds for any number."""
-    if key == "seconds" and cores == 1:
-        return None
-    return logs.GOALS[key]
+_READ = (
+    ("seconds", "s", "time"),
+    ("cpu_seconds", "CPU s", "processor time"),
+    ("megabytes", "MB", "memory"),
+)
+
+
+def _read_log(
+    way: str, runs: Sequence[Found], peer: str, theirs: Sequence[Found]
+) -> Iterator[Measurement]:
+    """Time, processor time and memory. The goal for time is about all cores."""
+    goals: dict[str, float] = dict(logs.GOALS) if peer else {}
+    if way.endswith("1 core"):
+        goals.pop("seconds", None)
+    for key, unit, what in _READ:
+        yield Measurement(
+            name=f"{way}: {what}",
+            unit=unit,
+            ours=_column(runs, key, ANSWERED),
+            goal=goals.get(key),
+            compared_with=peer.removeprefix("trace, "),
+            peer=_column(theirs, key, (0,)),
+            why_no_peer=_why_failed(theirs, (0,)) if theirs else NOT_INSTALLED,
+            why_failed=_why_failed(runs, ANSWERED),
+        )
 
 
 def _column(runs: Iterable[Found], key: str, fine: Sequence[int]) -> Runs:
@@ -69,19 +75,27 @@ def _why_failed(runs: Iterable[Found], fine: Sequence[int]) -> str:
 
 def of_report(found: Found) -> list[Measurement]:
     """Building the page beside tlparse, and opening it."""
-    seconds, kernels = found["build seconds"], found["kernels"]
-    build = Measurement(
-        name=f"building the page of {kernels:,} kernels",
-        unit="s",
-        ours=(*seconds["inductoscope"],),
-        goal=report.GOALS["build"],
-        compared_with="tlparse",
-        peer=(*seconds["tlparse"],),
-        why_no_peer="" if seconds["tlparse"] else NOT_INSTALLED,
-        note=f"{found['page bytes'] / 1e6:.1f} MB, tlparse {found['tlparse bytes'] / 1e6:.1f} MB",
-    )
+    seconds, kernels = dict(found["build seconds"]), found["kernels"]
+    ours = (*seconds.pop("inductoscope"),)
+    builds = [
+        Measurement(
+            name=f"building the page of {kernels:,} kernels",
+            unit="s",
+            ours=ours,
+            goal=report.GOALS["build"],
+            compared_with=peer,
+            peer=(*theirs,),
+            why_no_peer="failed" if theirs else NOT_INSTALLED,
+        )
+        for peer, theirs in (seconds or {"tlparse": []}).items()
+    ]
     views = found["first view seconds"]
-    return [build, *_seen("first view of it", views, report.GOALS["first view"])]
+    sizes = [("page bytes", "the page"), ("tlparse bytes", "tlparse's pages")]
+    return [
+        *builds,
+        *_seen("its first view", views, report.GOALS["first view"]),
+        *(Measurement(name, "MB", (found[key] / 1e6,)) for key, name in sizes if found[key]),
+    ]
 
 
 def _seen(name: str, seconds: Sequence[float], goal: float) -> list[Measurement]:

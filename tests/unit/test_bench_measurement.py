@@ -154,7 +154,7 @@ def test_a_quiet_machine_disturbs_nothing() -> None:
 
 
 def run(seconds: float, exit_code: int = 0) -> dict[str, float]:
-    return {"seconds": seconds, "megabytes": 100.0, "exit_code": exit_code}
+    return {"seconds": seconds, "cpu_seconds": 0.5, "megabytes": 9.0, "exit_code": exit_code}
 
 
 def test_logs_are_compared_with_tlparse_where_both_read_the_trace() -> None:
@@ -183,11 +183,22 @@ def test_a_page_without_a_browser_claims_no_first_view() -> None:
         "tlparse bytes": 2,
         "first view seconds": [],
     }
-    assert [m.name for m in measurements_of("report", found)] == [
-        "building the page of 2,000 kernels"
-    ]
+    names = [m.name for m in measurements_of("report", found)]
+    assert names == ["building the page of 2,000 kernels", "the page", "tlparse's pages"]
     found["first view seconds"] = [0.4]
     assert measurements_of("report", found)[1].ours == (0.4,)
+
+
+def test_both_ways_of_running_tlparse_are_compared_with() -> None:
+    seconds = {"inductoscope": [2.0], "tlparse": [5.0], "tlparse --plain-text": [None]}
+    found = {"kernels": 9, "build seconds": seconds, "page bytes": 0, "tlparse bytes": 0}
+    coloured, plain = measurements_of("report", {**found, "first view seconds": []})
+    assert coloured.values == (0.4,)
+    assert str(plain.conclude()) == "not concluded: tlparse --plain-text: failed"
+    logs = {"trace, 2 cores": [run(1.0)], "trace, tlparse": [run(20.0)]}
+    logs["trace, tlparse --plain-text"] = [run(8.0)]
+    times = [m for m in measurements_of("logs", logs) if m.unit == "s"]
+    assert [m.values for m in times] == [(0.05,), (0.125,)]
 
 
 def test_recording_is_compared_with_the_plain_run_of_the_turn() -> None:
