@@ -7,6 +7,7 @@ where it was. What is named is measured again. Results are kept in bench-results
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -41,6 +42,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     options = parse_options()
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     options.results.mkdir(parents=True, exist_ok=True)
     results, commit = read_results(options.results), read_commit()
     chosen = [] if options.summary else choose(options.names, results, commit)

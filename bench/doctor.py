@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -298,6 +299,8 @@ def main() -> None:
         if not options.only or any(name in fault.name for name in options.only)
     ]
     folder = options.keep or Path(tempfile.mkdtemp(prefix="bench-doctor-"))
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     runs = read_runs(options.json)
     adopt_orphans()
     try:

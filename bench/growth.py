@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import math
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
@@ -197,6 +198,8 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write the measurements to this file")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="bench-growth-"))
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     measurements = []
     try:
         for kind in KINDS:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -140,6 +141,8 @@ def main() -> None:
     options = parser.parse_args()
     libraries = [str(LIBRARIES), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(libraries)
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     model = Model(options.script.stem, options.script.absolute())
     folder = Path(tempfile.mkdtemp(prefix="bench-models-"))
     recipes = [recipe for recipe in RECIPES if recipe.name in (options.fault or FAULTS)]

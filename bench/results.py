@@ -38,7 +38,7 @@ def run_bench(bench: str, results: Path, commit: str, options: Sequence[str] = (
     command = [sys.executable, "-m", f"bench.{bench}", "--json", str(part), *options]
     with watching() as watched:
         # Some return 1 where a goal is missed.
-        code = subprocess.run(command, cwd=ROOT, check=False).returncode if exists(bench) else None
+        code = run_to_end(command) if exists(bench) else None
     failure, found = read_part(part, code)
     result = Result(
         bench=bench,
@@ -55,6 +55,17 @@ def run_bench(bench: str, results: Path, commit: str, options: Sequence[str] = (
     if not failure:
         part.unlink()
     return result
+
+
+def run_to_end(command: Sequence[str]) -> int:
+    """Whoever interrupts us interrupts it, too, and it ends what it has started."""
+    child = subprocess.Popen(command, cwd=ROOT)
+    try:
+        return child.wait()
+    except BaseException:
+        child.terminate()
+        child.wait()
+        raise
 
 
 def exists(bench: str) -> bool:

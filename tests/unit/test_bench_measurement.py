@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import runpy
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,7 @@ from bench.adapters import measurements_of
 from bench.load import QUIET, Load, watching
 from bench.machine import read_commit, read_machine, read_versions
 from bench.measurement import Measurement, add_up, read_measurements, write_measurements
-from bench.results import BENCHES, choose, read_part, read_results, run_bench
+from bench.results import BENCHES, choose, read_part, read_results, run_bench, run_to_end
 from bench.summary import Result, render, show_runs, show_value, source_of
 
 LOADED = Load(average=2.0, others=0.6)
@@ -245,6 +246,32 @@ def test_a_benchmark_that_dies_is_a_failure_with_its_exit_code(tmp_path: Path) -
     part.write_text("{}")
     assert read_part(part, 1) == ("", {})
     assert read_part(part, -9)[0] == "exit code -9"
+
+
+def test_an_interruption_lets_the_benchmark_end_what_it_started(tmp_path: Path) -> None:
+    ready, ended = tmp_path / "ready", tmp_path / "ended"
+    code = f"""
+import pathlib, signal, sys, time
+def end(*_):
+    pathlib.Path({str(ended)!r}).touch()
+    sys.exit(143)
+signal.signal(signal.SIGTERM, end)
+pathlib.Path({str(ready)!r}).touch()
+time.sleep(60)
+"""
+
+    def interrupt(*_: object) -> None:
+        if not ready.exists():
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            return
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with pytest.raises(KeyboardInterrupt):
+        run_to_end([sys.executable, "-c", code])
+    signal.signal(signal.SIGALRM, before)
+    assert ended.exists()
 
 
 def test_a_result_survives_its_file(tmp_path: Path) -> None:
