@@ -5,6 +5,7 @@ A benchmark either writes measurements itself, or has an adapter in ADAPTERS her
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -74,33 +75,42 @@ def _why_failed(runs: Iterable[Found], fine: Sequence[int]) -> str:
 
 
 def of_report(found: Found) -> list[Measurement]:
-    """Building the page beside tlparse, and opening it."""
-    seconds, kernels = dict(found["build seconds"]), found["kernels"]
-    ours = (*seconds.pop("inductoscope"),)
-    builds = [
-        Measurement(
-            name=f"building the page of {kernels:,} kernels",
-            unit="s",
-            ours=ours,
-            goal=report.GOALS["build"],
-            compared_with=peer,
-            peer=(*theirs,),
-            why_no_peer="failed" if theirs else NOT_INSTALLED,
-        )
-        for peer, theirs in (seconds or {"tlparse": []}).items()
-    ]
-    views = found["first view seconds"]
+    """Building the page beside tlparse, opening it, and going to the view that takes longest."""
+    goals = found.get("goals", report.GOALS)
+    name = f"building the page of {found['kernels']:,} kernels"
+    built = _built(name, "s", found["build seconds"], goals["build"])
+    computed = _built(name, "CPU s", found.get("build CPU seconds") or {}, None)
+    switches = found.get("switch seconds") or {}
+    slowest = max(switches, key=lambda view: statistics.median(switches[view]), default="")
+    why = found.get("browser missing") or "no browser"
+    views = [("its first view", found["first view seconds"], "first view")]
+    views += [(f"the slowest switch, to {slowest}", switches[slowest], "switch")] if slowest else []
     sizes = [("page bytes", "the page"), ("tlparse bytes", "tlparse's pages")]
     return [
-        *builds,
-        *_seen("its first view", views, report.GOALS["first view"]),
-        *(Measurement(name, "MB", (found[key] / 1e6,)) for key, name in sizes if found[key]),
+        *built,
+        *computed,
+        *(Measurement(n, "s", (*(s or ()),), goals[g], why_failed=why) for n, s, g in views),
+        *(Measurement(n, "MB", (found[key] / 1e6,)) for key, n in sizes if found[key]),
     ]
 
 
-def _seen(name: str, seconds: Sequence[float], goal: float) -> list[Measurement]:
-    """Without a browser nothing was seen, and nothing is claimed."""
-    return [Measurement(name, "s", (*seconds,), goal)] if seconds else []
+def _built(
+    name: str, unit: str, seconds: dict[str, list[float | None]], goal: float | None
+) -> list[Measurement]:
+    """Ours beside each way of running tlparse."""
+    peers = {way: runs for way, runs in seconds.items() if way != "inductoscope"}
+    return [
+        Measurement(
+            name=name,
+            unit=unit,
+            ours=(*seconds["inductoscope"],),
+            goal=goal,
+            compared_with=peer,
+            peer=(*runs,),
+            why_no_peer="failed" if runs else "not installed, or failed",
+        )
+        for peer, runs in peers.items()
+    ]
 
 
 def of_capture(found: Found) -> list[Measurement]:

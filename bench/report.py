@@ -1,9 +1,9 @@
 """The page of a recording with 2,000 kernels, beside tlparse's of the same run: make bench-report.
 
 The program runs once, under the scope and with TORCH_TRACE. Then `inductoscope report` and tlparse
-(pip install tlparse) make their pages of it in turns, each in new processes; tlparse also with
---plain-text, which colours no code. What counts is the middle run. The page is opened in Chromium,
-from disk, and the time until its first view is there is taken by the page's own clock.
+(pip install tlparse) make their pages of it in turns, each in new processes; what counts is the
+middle run. The page is opened in Chromium, from disk, and the time until its first view is there is
+taken by the page's own clock.
 """
 
 from __future__ import annotations
@@ -40,28 +40,25 @@ def record(place: Path, kernels: int) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-def seconds_of(command: list[str]) -> float | None:
-    """The seconds that a command takes; None if it fails."""
+def seconds_of(command: list[str]) -> float:
+    """The seconds that a command takes."""
     started = time.perf_counter()
-    quiet = subprocess.DEVNULL
-    code = subprocess.run(command, check=False, stdout=quiet, stderr=quiet).returncode
-    return time.perf_counter() - started if code == 0 else None
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return time.perf_counter() - started
 
 
-def builds(place: Path, turns: int) -> dict[str, list[float | None]]:
-    """All pages, in turns; tlparse colours no code with --plain-text, which is much faster."""
+def builds(place: Path, turns: int) -> dict[str, list[float]]:
+    """Both pages, in turns."""
     ours = [sys.executable, "-m", "inductoscope", "report", str(place / "recording")]
     ours += ["-o", str(place / "report.html")]
     trace = next((place / "trace").glob("*.log"))
     tlparse = find_tlparse()
     theirs = [str(tlparse), str(trace), "-o", str(place / "pages"), "--overwrite", "--no-browser"]
-    ways = {"inductoscope": ours}
-    if tlparse:
-        ways |= {"tlparse": theirs, "tlparse --plain-text": [*theirs, "--plain-text"]}
-    found: dict[str, list[float | None]] = {name: [] for name in ways}
+    found: dict[str, list[float]] = {"inductoscope": [], "tlparse": []}
     for _ in range(turns):
-        for name, command in ways.items():
-            found[name].append(seconds_of(command))
+        found["inductoscope"].append(seconds_of(ours))
+        if tlparse:
+            found["tlparse"].append(seconds_of(theirs))
     return found
 
 
@@ -90,12 +87,6 @@ def _first_view(chromium: Any, path: Path) -> float:
     return float(milliseconds) / 1000
 
 
-def succeeded(seconds: dict[str, list[float | None]]) -> dict[str, list[float]]:
-    """The runs that did not fail, of what has any."""
-    found = {name: [run for run in runs if run is not None] for name, runs in seconds.items()}
-    return {name: runs for name, runs in found.items() if runs}
-
-
 def size_of(place: Path) -> int:
     """Bytes of a file, or of all files of a folder."""
     if place.is_file():
@@ -107,7 +98,7 @@ def table(place: Path, kernels: int, turns: int) -> dict[str, Any]:
     """Everything that is measured."""
     record(place, kernels)
     seconds = builds(place, turns)
-    middle = {name: statistics.median(runs) for name, runs in succeeded(seconds).items()}
+    middle = {name: statistics.median(found) for name, found in seconds.items() if found}
     views = first_views(place / "report.html", turns)
     return {
         "kernels": kernels,
@@ -123,9 +114,10 @@ def table(place: Path, kernels: int, turns: int) -> dict[str, Any]:
 
 def show(found: dict[str, Any]) -> None:
     """The table as text."""
-    for name, runs in succeeded(found["build seconds"]).items():
-        spread = f"{min(runs):.1f} to {max(runs):.1f}"
-        print(f"{name:20} builds in {statistics.median(runs):5.1f} s ({spread})")
+    for name, runs in found["build seconds"].items():
+        if runs:
+            spread = f"{min(runs):.1f} to {max(runs):.1f}"
+            print(f"{name:14} builds in {statistics.median(runs):5.1f} s ({spread})")
     ours, theirs = found["page bytes"] / 1e6, found["tlparse bytes"] / 1e6
     print(f"page           {ours:.1f} MB; tlparse {theirs:.1f} MB")
     views = found["first view seconds"]

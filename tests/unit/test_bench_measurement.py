@@ -176,24 +176,34 @@ def test_a_tlparse_that_fails_or_is_missing_is_named() -> None:
         assert str(conclusion) == f"not concluded: tlparse: {reason}"
 
 
+PAGE = {
+    "kernels": 2000,
+    "goals": {"build": 0.5, "first view": 1.0, "switch": 0.2},
+    "build seconds": {"inductoscope": [2.0], "tlparse": [5.0]},
+    "page bytes": 0,
+    "tlparse bytes": None,
+    "first view seconds": [0.4],
+    "switch seconds": {"graphs": [0.1, 0.1, 0.3], "kernels": [0.2, 0.2, 0.2]},
+}
+
+
+def test_a_page_is_built_opened_and_looked_through() -> None:
+    build, view, switch = measurements_of("report", PAGE)
+    assert build.values == (0.4,)
+    assert view.ours == (0.4,)
+    assert switch.name == "the slowest switch, to kernels"
+    assert switch.goal == 0.2
+
+
 def test_a_page_without_a_browser_claims_no_first_view() -> None:
-    found = {
-        "kernels": 2000,
-        "build seconds": {"inductoscope": [2.0], "tlparse": [5.0]},
-        "page bytes": 1,
-        "tlparse bytes": 2,
-        "first view seconds": [],
-    }
-    names = [m.name for m in measurements_of("report", found)]
-    assert names == ["building the page of 2,000 kernels", "the page", "tlparse's pages"]
-    found["first view seconds"] = [0.4]
-    assert measurements_of("report", found)[1].ours == (0.4,)
+    missing = {"first view seconds": None, "switch seconds": None, "browser missing": "no Chromium"}
+    _, view = measurements_of("report", {**PAGE, **missing})
+    assert str(view.conclude()) == "not concluded: no Chromium"
 
 
 def test_both_ways_of_running_tlparse_are_compared_with() -> None:
     seconds = {"inductoscope": [2.0], "tlparse": [5.0], "tlparse --plain-text": [None]}
-    found = {"kernels": 9, "build seconds": seconds, "page bytes": 0, "tlparse bytes": 0}
-    coloured, plain = measurements_of("report", {**found, "first view seconds": []})
+    coloured, plain, *_ = measurements_of("report", {**PAGE, "build seconds": seconds})
     assert coloured.values == (0.4,)
     assert str(plain.conclude()) == "not concluded: tlparse --plain-text: failed"
     logs = {"trace, 2 cores": [run(1.0)], "trace, tlparse": [run(20.0)]}
