@@ -9,7 +9,9 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from bench.adapters import measurements_of
 from bench.load import watching
 from bench.machine import ROOT, read_machine, read_versions
 from bench.summary import Result, result_from, source_of
@@ -26,6 +28,7 @@ BENCHES = (
     "logs",
     "cli",
 )
+UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 # These add to what an interrupted run has left.
 RESUMING = ("doctor",)
 
@@ -39,7 +42,7 @@ def run_bench(bench: str, results: Path, commit: str, options: Sequence[str] = (
     with watching() as watched:
         # Some return 1 where a goal is missed.
         code = run_to_end(command) if exists(bench) else None
-    failure, found = read_part(part, code)
+    failure, found = read_part(bench, part, code)
     result = Result(
         bench=bench,
         commit=commit,
@@ -72,16 +75,21 @@ def exists(bench: str) -> bool:
     return source_of(bench).exists()
 
 
-def read_part(part: Path, code: int | None) -> tuple[str, dict[str, object]]:
+def read_part(bench: str, part: Path, code: int | None) -> tuple[str, dict[str, Any]]:
     """Why there is nothing, or what there is."""
     if code is None:
         return "there is no such benchmark in this checkout", {}
     if code not in (0, 1):
         return f"exit code {code}", {}
     try:
-        return "", json.loads(part.read_text())
+        found = json.loads(part.read_text())
     except (OSError, ValueError) as error:
         return f"exit code {code}, and no result was written ({type(error).__name__})", {}
+    try:
+        measurements_of(bench, found)
+    except UNREADABLE as error:
+        return f"no adapter reads what it found ({type(error).__name__}: {error})", found
+    return "", found
 
 
 def read_results(folder: Path) -> dict[str, Result]:
@@ -89,8 +97,11 @@ def read_results(folder: Path) -> dict[str, Result]:
     found = {}
     for bench in BENCHES:
         try:
-            found[bench] = result_from(json.loads((folder / f"{bench}.json").read_text()))
-        except (OSError, ValueError, TypeError, KeyError):
+            result = result_from(json.loads((folder / f"{bench}.json").read_text()))
+            # Read once, since adapters change.
+            _ = result.measurements
+            found[bench] = result
+        except (OSError, *UNREADABLE):
             continue
     return found
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -267,10 +267,20 @@ def test_a_name_that_no_benchmark_has_is_refused(
 
 def test_a_benchmark_that_dies_is_a_failure_with_its_exit_code(tmp_path: Path) -> None:
     part = tmp_path / "part.json"
-    assert read_part(part, 0)[0] == "exit code 0, and no result was written (FileNotFoundError)"
+    missing = "exit code 0, and no result was written (FileNotFoundError)"
+    assert read_part("logs", part, 0)[0] == missing
     part.write_text("{}")
-    assert read_part(part, 1) == ("", {})
-    assert read_part(part, -9)[0] == "exit code -9"
+    assert read_part("logs", part, 1) == ("", {})
+    assert read_part("logs", part, -9)[0] == "exit code -9"
+
+
+def test_a_result_in_a_shape_that_nobody_reads_does_not_spoil_the_page(tmp_path: Path) -> None:
+    part = tmp_path / "part.json"
+    part.write_text('{"seconds": [1.0]}')
+    assert read_part("cli", part, 0)[0] == "no adapter reads what it found (KeyError: 'cli')"
+    unreadable = {**asdict(result("logs")), "found": {"trace, 2 cores": [{"seconds": 1.0}]}}
+    (tmp_path / "logs.json").write_text(json.dumps(unreadable))
+    assert read_results(tmp_path) == {}
 
 
 def test_an_interruption_lets_the_benchmark_end_what_it_started(tmp_path: Path) -> None:
