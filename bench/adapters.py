@@ -136,8 +136,32 @@ def of_capture(found: Found) -> list[Measurement]:
     return compared + sizes
 
 
+def of_hang(found: Found) -> list[Measurement]:
+    """Programs that hang: until that is believed, and from then to a proven verdict."""
+    measurements = []
+    for name, runs in found["runs"].items():
+        unproven = [run["said"] for run in runs if not _is_proven(run)]
+        verdicts = tuple(run["verdict"] if _is_proven(run) else None for run in runs)
+        beliefs = tuple(run["belief"] for run in runs)
+        why = "; ".join(dict.fromkeys(unproven))
+        measurements += [
+            Measurement(
+                f"{name}: from the belief to the proof", "s", verdicts, found["goal_seconds"],
+                why_failed=why,
+            ),
+            Measurement(f"{name}: until a hang is believed", "s", beliefs, why_failed="never"),
+            Measurement(f"{name}: all processes", "CPU s", tuple(run["cpu"] for run in runs)),
+        ]  # fmt: skip
+    return measurements
+
+
+def _is_proven(run: Found) -> bool:
+    return bool(run["named"] and run["verified"])
+
+
 ADAPTERS: dict[str, Callable[[Found], list[Measurement]]] = {
-    "logs": of_logs,
+    "hang": of_hang,
     "report": of_report,
     "capture": of_capture,
+    "logs": of_logs,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 import statistics
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,7 @@ def source_of(bench: str) -> Path:
 
 def title_of(bench: str) -> str:
     """The first line of the module's docstring, without what to type."""
-    return _docstring(bench).partition("\n")[0].partition(": make")[0].rstrip(".")
+    return re.sub(r"(: (make|python) .*|\.)$", "", _docstring(bench).partition("\n")[0])
 
 
 def describe(bench: str) -> str:

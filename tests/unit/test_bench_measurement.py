@@ -227,6 +227,16 @@ def test_both_ways_of_running_tlparse_are_compared_with() -> None:
     assert [m.values for m in times] == [(0.05,), (0.125,)]
 
 
+def test_a_hang_counts_from_the_belief_to_the_proof() -> None:
+    proven = {"belief": 20.0, "verdict": 30.0, "cpu": 50.0, "named": True, "verified": True}
+    found: dict[str, Any] = {"goal_seconds": 60.0, "runs": {"sort": [{**proven, "said": "hang"}]}}
+    proof, belief, cpu = measurements_of("hang", found)
+    assert (proof.ours, belief.ours, cpu.ours) == ((30.0,), (20.0,), (50.0,))
+    assert proof.conclude().word == "met"
+    found["runs"] = {"sort": [{**proven, "named": False, "said": "clean"}]}
+    assert str(measurements_of("hang", found)[0].conclude()) == "missed: ours failed: clean"
+
+
 def test_recording_is_compared_with_the_plain_run_of_the_turn() -> None:
     found: dict[str, Any] = {
         "compile": {"mlp": {"plain": [10.0], "recorded": [10.2], "TORCH_TRACE": []}}
