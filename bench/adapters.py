@@ -30,7 +30,7 @@ def of_logs(found: Found) -> list[Measurement]:
     """Reading with one core and with all; the trace beside tlparse."""
     peers = {way: runs for way, runs in found.items() if way.startswith(logs.TLPARSE)}
     ours = {way: runs for way, runs in found.items() if way not in peers}
-    measurements = []
+    measurements: list[Measurement] = []
     for way, runs in ours.items():
         theirs = (peers or {logs.TLPARSE: []}) if way.startswith("trace") else {"": []}
         for peer, peer_runs in theirs.items():

@@ -128,8 +128,12 @@ def add_up(name: str, parts: Sequence[Measurement]) -> Measurement:
 
 
 def _sums(columns: Iterable[Runs]) -> Runs:
-    turns = itertools.zip_longest(*columns)
-    return tuple(None if None in turn else sum(turn) for turn in turns)
+    return tuple(_sum(turn) for turn in itertools.zip_longest(*columns))
+
+
+def _sum(parts: Runs) -> float | None:
+    known = [part for part in parts if part is not None]
+    return sum(known) if len(known) == len(parts) else None
 
 
 def write_measurements(measurements: Iterable[Measurement], path: Path) -> None:
