@@ -155,6 +155,24 @@ def of_hang(found: Found) -> list[Measurement]:
     return measurements
 
 
+def of_cli(found: Found) -> list[Measurement]:
+    """Commands by the clock, and in processor seconds beside a Python that does nothing."""
+    runs, goals = dict(found["runs"]), found["goals"]
+    bare = "python -c pass"
+    nothing = _column(runs.pop(bare), "cpu_seconds", (0,))
+    measurements = []
+    for what, each in runs.items():
+        name = f"{what} of {found['kernels']:,} kernels" if what == "show" else what
+        why = _why_failed(each, ANSWERED)
+        seconds = _column(each, "seconds", ANSWERED)
+        computed = _column(each, "cpu_seconds", ANSWERED)
+        measurements += [
+            Measurement(name, "s", seconds, goals.get(what), why_failed=why),
+            Measurement(name, "CPU s", computed, compared_with=bare, peer=nothing, why_failed=why),
+        ]
+    return measurements
+
+
 def _is_proven(run: Found) -> bool:
     return bool(run["named"] and run["verified"])
 
@@ -164,4 +182,5 @@ ADAPTERS: dict[str, Callable[[Found], list[Measurement]]] = {
     "report": of_report,
     "capture": of_capture,
     "logs": of_logs,
+    "cli": of_cli,
 }

@@ -80,11 +80,13 @@ def examine(fault: Fault, folder: Path, limit: float) -> Measured:
     result = judge(fault, verdict, outcome.seconds, outcome.output[-300:])
     ended, runs = outcome.exit_code is not None, (verdict or {}).get("runs")
 
-    versions = clock.versions if ended else []
+    # What did not come before the limit counts with it.
+    late = None if ended else outcome.seconds
 
     def names(known: dict[str, Any]) -> bool:
         return names_culprit(known) and judge(fault, known, 0.0).named
 
+    proof = first_for_good(clock.versions, lambda known: names(known) and is_proven(known))
     return Measured(
         seconds=outcome.seconds,
         ended=ended,
@@ -93,8 +95,8 @@ def examine(fault: Fault, folder: Path, limit: float) -> Measured:
         nodes=result.nodes,
         verified=result.verified,
         said=f"{result.said_kind} · {result.said_stage} · {result.said_summary}",
-        culprit_seconds=first_for_good(versions, names),
-        proof_seconds=first_for_good(versions, lambda known: names(known) and is_proven(known)),
+        culprit_seconds=first_for_good(clock.versions, names) or late,
+        proof_seconds=proof or late,
         cpu_seconds=cpu_of_children() - before,
     )
 

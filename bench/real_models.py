@@ -86,11 +86,14 @@ def measure_planted(model: Model, recipe: Recipe, folder: Path, limit: float) ->
         return names_culprit(verdict) and judge(fault, verdict, 0.0).named
 
     with VerdictClock(folder / "examined" / "verdict.json") as clock:
-        _, cost, verdict = run_doctor(model, folder, Conditions(limit), fault.plant)
+        outcome, cost, verdict = run_doctor(model, folder, Conditions(limit), fault.plant)
+    # What did not come before the limit counts with it.
+    late = cost.seconds if outcome.exit_code is None else None
+    proof = first_for_good(clock.versions, lambda known: names(known) and is_proven(known))
     return Planted(
         recipe,
-        [first_for_good(clock.versions, names)],
-        [first_for_good(clock.versions, lambda known: names(known) and is_proven(known))],
+        [first_for_good(clock.versions, names) or late],
+        [proof or late],
         [cost.seconds],
         str(verdict.get("summary", "no verdict")),
     )

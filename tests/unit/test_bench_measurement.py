@@ -237,6 +237,15 @@ def test_a_hang_counts_from_the_belief_to_the_proof() -> None:
     assert str(measurements_of("hang", found)[0].conclude()) == "missed: ours failed: clean"
 
 
+def test_commands_have_their_goals_by_the_clock() -> None:
+    runs = {"python -c pass": [run(0.1)], "--help": [run(0.2)], "show": [run(0.9, 3)]}
+    found = {"kernels": 1008, "goals": {"--help": 0.3, "show": 1.0}, "runs": runs}
+    asked, computed, show, _ = measurements_of("cli", found)
+    assert asked.conclude().word == "met"
+    assert computed.values == (1.0,)
+    assert str(show.conclude()) == "missed: ours failed: exit code 3"
+
+
 def test_recording_is_compared_with_the_plain_run_of_the_turn() -> None:
     found: dict[str, Any] = {
         "compile": {"mlp": {"plain": [10.0], "recorded": [10.2], "TORCH_TRACE": []}}
@@ -287,7 +296,7 @@ def test_a_benchmark_that_dies_is_a_failure_with_its_exit_code(tmp_path: Path) -
 def test_a_result_in_a_shape_that_nobody_reads_does_not_spoil_the_page(tmp_path: Path) -> None:
     part = tmp_path / "part.json"
     part.write_text('{"seconds": [1.0]}')
-    assert read_part("cli", part, 0)[0] == "no adapter reads what it found (KeyError: 'cli')"
+    assert read_part("cli", part, 0)[0] == "no adapter reads what it found (KeyError: 'runs')"
     unreadable = {**asdict(result("logs")), "found": {"trace, 2 cores": [{"seconds": 1.0}]}}
     (tmp_path / "logs.json").write_text(json.dumps(unreadable))
     assert read_results(tmp_path) == {}
