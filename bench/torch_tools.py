@@ -15,7 +15,7 @@ from bench.load import cpu_of_children
 
 IN_ONE_PROCESS = Path(__file__).parent / "programs" / "bisect_in_one_process.py"
 # A reproducer that takes longer than this to run is not one.
-_CHECK_SECONDS = 120.0
+_CHECK_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -73,9 +73,10 @@ def _bisected(fault: Fault, outcome: Outcome, runs: int) -> Measured:
 
 
 def minify(fault: Fault, folder: Path, limit: float) -> Measured:
-    """In one process, which its help calls faster; where that finds nothing, by default."""
+    """In one process, which its help calls faster; where that ends without a result, by default."""
     quick = _minify(fault, folder / "quick", limit, ("minify", "--no-isolate"))
-    return quick if quick.verified else _minify(fault, folder / "isolated", limit)
+    has_result = quick.verified or not quick.ended
+    return quick if has_result else _minify(fault, folder / "isolated", limit)
 
 
 def minify_by_default(fault: Fault, folder: Path, limit: float) -> Measured:
