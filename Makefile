@@ -1,14 +1,12 @@
 # make demo   sets everything up and runs the main job on a bundled misbehaving script
 # make test   sets everything up; lint, types and all tests
 # make test-quick      the tests to run while you work: 90 seconds on two cores
-# make bench-capture   what recording costs, beside what torch's own tracing costs
-# make bench-doctor    the doctor beside torch's bisector and minifier
+# make bench           how fast it all is, beside its peers; writes docs/benchmarks.md
+# make bench-logs      one part of that: doctor, hang, real_models, growth, report, capture, logs, cli
 # make bench-aoti      a faulty package, beside AOTInductor's debugging guide done by hand
-# make bench-logs      reading large logs, beside tlparse
 # make bench-sentinel  what the sentinel costs, and how soon it notices a fault
 # make bench-profile   what profiling costs, and whether its times and floors hold
 # make bench-slow      slow programs whose cause is known, and what the tool says of them
-# make bench-report    the page of 2,000 kernels, beside tlparse's
 # make docs            writes the generated parts of README.md and docs/
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
@@ -21,7 +19,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
-.PHONY: demo test test-quick all-tests check docs web bench-capture bench-doctor bench-aoti bench-logs bench-sentinel bench-report bench-profile bench-slow battery cases models endings recordings clean
+BENCHES := doctor hang real_models growth report capture logs cli
+
+.PHONY: demo test test-quick all-tests check docs web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -52,19 +52,19 @@ check: $(VENV)/.installed-dev
 docs: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
 
-bench-capture: $(VENV)/.installed
-	$(BIN)/python -m bench.capture
+# Takes hours. What has a result at this commit is not measured again unless it is named:
+# make bench BENCH="logs cli". What cannot be installed is missing in the tables, which say so.
+BENCH :=
+bench: $(VENV)/.installed-dev
+	-@$(MAKE) --no-print-directory --keep-going $(VENV)/.installed-peers $(VENV)/.installed-models
+	$(BIN)/python -m bench $(BENCH)
 
-bench-doctor: $(VENV)/.installed
-	$(BIN)/python -m bench.doctor --json bench-results/doctor.json
+$(BENCHES:%=bench-%): bench-%:
+	@$(MAKE) --no-print-directory bench BENCH=$*
 
 # Takes an hour; --resume leaves out what bench-results/aoti.json already has.
 bench-aoti: $(VENV)/.installed
 	$(BIN)/python -m bench.aoti --json bench-results/aoti.json --markdown docs/aoti.md
-
-bench-logs: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet tlparse || true
-	$(BIN)/python -m bench.logs --json bench-results/logs.json
 
 bench-sentinel: $(VENV)/.installed
 	$(BIN)/python -m bench.sentinel --json bench-results/sentinel.json
@@ -75,10 +75,6 @@ bench-profile: $(VENV)/.installed
 # Takes about 40 minutes.
 bench-slow: $(VENV)/.installed
 	$(BIN)/python -m bench.slow --json bench-results/slow.json
-
-bench-report: $(VENV)/.installed-dev
-	$(BIN)/python -m pip install --quiet tlparse || true
-	$(BIN)/python -m bench.report --json bench-results/report.json
 
 web: $(VENV)/.installed
 	$(BIN)/python -m inductoscope.views.page.typescript
@@ -118,6 +114,12 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+# The newest tlparse, away from everything else.
+$(VENV)/.installed-peers: $(VENV)/.created
+	$(PYTHON) -m venv $(VENV)/peers
+	$(VENV)/peers/bin/python -m pip install --quiet --upgrade tlparse
 	@touch $@
 
 $(VENV)/.installed-models: $(VENV)/.installed battery/models/requirements.txt

@@ -2,7 +2,7 @@
 
 For each model the modes run in turns, each run in a new process with an empty cache. Compared is
 CPU time of the whole process tree, which a noisy machine disturbs less than the clock. The
-precompiled C++ header, which torch keeps outside of the cache folder, is made once beforehand and
+precompiled C++ header, which torch keeps outside the cache folder, is made once beforehand and
 counted nowhere. Later calls of the compiled function are timed in further runs, with a warm cache,
 because one process differs from the next by more than what is looked for: it takes many. A ratio is
 the middle one of the ratios of runs of the same turn, so that what drifts on the machine drops out.
@@ -13,13 +13,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+
+from battery.models.trial import read_operations
+from bench.load import cpu_of_children
+from bench.report import size_of
 
 HERE = Path(__file__).resolve().parent
 TOOL = [sys.executable, "-m", "inductoscope", "run", "--quiet", "--output"]
@@ -45,7 +48,7 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
         folder = Path(name)
         prefix, variables = MODES[mode](folder)
         variables["TORCHINDUCTOR_CACHE_DIR"] = str(cache or folder / "cache")
-        before = _cpu_seconds()
+        before = cpu_of_children()
         done = subprocess.run(
             [*prefix, str(HERE / "programs" / "models.py"), model],
             cwd=folder,
@@ -55,14 +58,26 @@ def run_once(mode: str, model: str, cache: Path | None = None) -> dict[str, floa
             check=True,
             text=True,
         )
-        seconds = _cpu_seconds() - before
+        seconds = cpu_of_children() - before
     call = json.loads(done.stdout.splitlines()[-1])["seconds_per_call"]
     return {"compile": seconds, "calls": call}
 
 
-def _cpu_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+def weigh_recording(model: str) -> dict[str, int]:
+    """Bytes of a recording, and the operations that Dynamo captured in it."""
+    with tempfile.TemporaryDirectory() as name:
+        recording = Path(name) / "recording"
+        command = [*TOOL, str(recording), str(HERE / "programs" / "models.py"), model]
+        environment = {**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(Path(name) / "cache")}
+        subprocess.run(
+            command,
+            cwd=name,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            check=True,
+        )
+        return {"bytes": size_of(recording), "nodes": read_operations(recording)[0]}
 
 
 def measure_compiles(model: str, rounds: int, others: int) -> dict[str, list[float]]:
@@ -120,6 +135,10 @@ def main() -> None:
     models = options.model or MODELS
     run_once("plain", MODELS[0])
     everything: dict[str, dict[str, dict[str, list[float]]]] = {"compile": {}, "calls": {}}
+    weights = {model: weigh_recording(model) for model in models}
+    for model, weight in weights.items():
+        each = weight["bytes"] / weight["nodes"]
+        print(f"{model}: {weight['bytes']} bytes, {weight['nodes']} nodes, {each:.0f} bytes a node")
     for model in models if options.rounds else ():
         print(f"{model}: {options.rounds} turns", file=sys.stderr, flush=True)
         runs = measure_compiles(model, options.rounds, options.others)
@@ -132,7 +151,7 @@ def main() -> None:
         report(f"{model}: a later call", runs, "calls")
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps(everything, indent=1))
+        options.json.write_text(json.dumps({**everything, "recordings": weights}, indent=1))
     print()
     for what, goal in GOALS.items():
         if everything[what]:

@@ -1,255 +1,322 @@
 """The doctor beside torch's own bisector and minifier, on the same scripts: make bench-doctor.
 
-Each fault is given to `inductoscope doctor`, to `torch._inductor.compiler_bisector run` and to the
-minifier (TORCHDYNAMO_REPRO_AFTER=aot, level 4 where numbers are wrong, level 2 where something is
-raised; the launcher that it leaves is run, as its manual says). Every tool works in folders of its
-own with an empty cache, because the bisector deletes the one that it runs in. Running a found
-reproducer once more, to see whether it fails, is not counted as the tool's time. A tool that does
-not end within the limit is ended, and counts with the limit.
+Six scripts fail: four small ones and two of about 60 operations. The doctor's time is that until
+its JSON file names the right culprit for good, and until it has a verified reproducer; workarounds
+come later. torch's tools run in two ways. *As documented* means the command
+`torch._inductor.compiler_bisector run`, and the launcher that the minifier leaves
+(TORCHDYNAMO_REPRO_AFTER=aot, level 4 where numbers are wrong, level 2 where something is raised).
+*At their best* means that neither starts a process for each run: `CompilerBisector.do_bisect` on a
+function that runs the script, and the launcher with `minify --no-isolate`. Each tool works in its
+private folder with an empty cache, because the bisector deletes the one that it runs in. Running a
+found reproducer once more, to see whether it fails, is not part of the minifier's time. A tool that
+does not end within the limit is ended, and counts with the limit. In each turn the doctor runs
+before, between and after the others.
 """
 
 from __future__ import annotations
 
 import argparse
-import ast
-import itertools
 import json
-import re
 import shutil
+import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 from battery.fault import Fault
 from battery.generate import generate
-from battery.judge import judge, occurs
-from battery.trial import make_environment, run_doctor, run_limited, run_plain, write_files
+from battery.judge import judge
+from battery.trial import run_doctor, run_plain
+from bench.load import adopt_orphans, cpu_of_children
+from bench.measurement import Measurement, add_up, write_measurements
+from bench.torch_tools import Measured, bisect, bisect_by_command, minify, minify_by_default
+from bench.verdict_clock import VerdictClock, first_for_good, is_proven, names_culprit
 
-# One per stage and kind, real bugs of torch 2.13 ("natural") among them.
-FAULTS = (
-    "decomposition-log-softmax-nan",
-    "pre-grad-pass-gelu-wrong-result",
-    "joint-pass-attention-natural-wrong-result",
-    "post-grad-pass-where-pattern-wrong-result",
+PROGRAMS = Path(__file__).parent / "programs"
+GOALS = {"culprit": 1 / 25, "culprit and reproducer": 1 / 12}
+# The last is not a goal: processor seconds of everything, also of what comes after the proof.
+QUANTITIES = {**GOALS, "processor seconds": None}
+WAYS = {
+    "as documented": ("bisector by command", "minifier by default"),
+    "at their best": ("bisector", "minifier"),
+}
+# A plant must leave alone what the minifier itself compiles: it hashes inputs with abs and sum.
+SMALL = (
     "lowering-floor-divide-natural-wrong-result",
-    "lowering-cumsum-crash",
-    "scheduler-sum-crash",
-    "codegen-argmin-natural-wrong-result",
-    "codegen-tanh-wrong-result",
-    "codegen-abs-compile-error",
-    "codegen-sin-crash",
-    "wrapper-full-allocation-wrong-result",
+    "lowering-steep-sigmoid-nan",
+    "codegen-index-put-natural-crash",
+    "codegen-rsqrt-compile-error",
 )
-GOAL = 0.1
+# The same bugs of torch 2.13 that two of the small scripts show, in about 60 operations.
+LARGE = {
+    "ages_in_buckets": "lowering-floor-divide-natural-wrong-result",
+    "rows_without_themselves": "codegen-index-put-natural-crash",
+}
 
 
-@dataclass(frozen=True)
-class Measured:
-    """What one tool did about one fault; None where it has no such notion or did not get there."""
-
-    seconds: float
-    ended: bool
-    runs: int | None = None
-    named: bool | None = None
-    nodes: int | None = None
-    verified: bool | None = None
-    said: str = ""
+def make_faults(seed: int) -> list[Fault]:
+    known = {fault.name: fault for fault in generate(seed)}
+    large = [
+        Fault(f"60 nodes, {truth.stage} {truth.kind}", read_program(name), truth)
+        for name, truth in ((name, known[like].truth) for name, like in LARGE.items())
+    ]
+    return [*(known[name] for name in SMALL), *large]
 
 
-def measure_doctor(fault: Fault, folder: Path, limit: float) -> Measured:
-    outcome, verdict = run_doctor(fault, folder, folder / "cache", limit)
+def read_program(name: str) -> str:
+    return (PROGRAMS / f"{name}.py").read_text()
+
+
+# --- measuring ------------------------------------------------------------------------------------
+
+
+def examine(fault: Fault, folder: Path, limit: float) -> Measured:
+    before = cpu_of_children()
+    with VerdictClock(folder / "verdict.json") as clock:
+        outcome, verdict = run_doctor(fault, folder, folder / "cache", limit)
     result = judge(fault, verdict, outcome.seconds, outcome.output[-300:])
+    ended, runs = outcome.exit_code is not None, (verdict or {}).get("runs")
+
+    # What did not come before the limit counts with it.
+    late = None if ended else outcome.seconds
+
+    def names(known: dict[str, Any]) -> bool:
+        return names_culprit(known) and judge(fault, known, 0.0).named
+
+    proof = first_for_good(clock.versions, lambda known: names(known) and is_proven(known))
     return Measured(
         seconds=outcome.seconds,
-        ended=outcome.exit_code is not None,
-        runs=_find_runs(verdict or {}),
+        ended=ended,
+        runs=runs if isinstance(runs, int) else None,
         named=result.named,
         nodes=result.nodes,
         verified=result.verified,
         said=f"{result.said_kind} · {result.said_stage} · {result.said_summary}",
+        culprit_seconds=first_for_good(clock.versions, names) or late,
+        proof_seconds=proof or late,
+        cpu_seconds=cpu_of_children() - before,
     )
 
 
-def _find_runs(verdict: dict[str, object]) -> int | None:
-    """How many candidates were tried, where the verdict says so."""
-    runs = verdict.get("runs")
-    return runs if isinstance(runs, int) else None
-
-
-def measure_bisector(fault: Fault, folder: Path, limit: float) -> Measured:
-    script = write_files(fault, folder)
-    counted = folder / "runs.txt"
-    # Counts the runs; torch.compile itself asks the bisector which backend is being tried.
-    run = f"echo run >> {counted}; exec {sys.executable} {script.name}"
-    command = [sys.executable, "-m", "torch._inductor.compiler_bisector", "run", "sh", "-c", run]
-    environment = make_environment(fault, folder, folder / "cache")
-    outcome = run_limited(command, folder, environment, limit)
-    found = re.findall(r"Bisection complete: (.*)", outcome.output)
-    said = found[-1] if found else ""
-    return Measured(
-        seconds=outcome.seconds,
-        ended=outcome.exit_code is not None,
-        runs=len(counted.read_text().splitlines()) if counted.exists() else 0,
-        named=_names(fault, said),
-        said=said or f"exit {outcome.exit_code}: {outcome.output.strip()[-200:]}",
-    )
-
-
-def _names(fault: Fault, said: str) -> bool:
-    """Whether a name of the culprit is in what was said."""
-    return any(occurs(name, said) for name in fault.truth.culprit_names)
-
-
-def measure_minifier(fault: Fault, folder: Path, limit: float) -> Measured:
-    """First the script, which leaves a launcher, then the launcher, which leaves repro.py."""
-    script = write_files(fault, folder)
-    level = "4" if fault.truth.kind in ("wrong-result", "nan") else "2"
-    environment = make_environment(fault, folder, folder / "cache")
-    environment.update(TORCH_COMPILE_DEBUG_DIR=str(folder))
-    asking = {**environment, "TORCHDYNAMO_REPRO_AFTER": "aot", "TORCHDYNAMO_REPRO_LEVEL": level}
-    first = run_limited([sys.executable, script.name], folder, asking, limit)
-    launchers = [*folder.glob("torch_compile_debug/**/minifier_launcher.py")]
-    repro = folder / "repro.py"
-    repro.unlink(missing_ok=True)
-    if not launchers or first.exit_code is None:
-        return Measured(first.seconds, first.exit_code is not None, 1, said="no launcher written")
-    left = max(1.0, limit - first.seconds)
-    command = [sys.executable, str(launchers[-1])]
-    second = run_limited(command, folder, environment, left)
-    queries = re.findall(r"Made (\d+) queries", second.output)
-    isolated = len([*folder.glob("isolate/*.py")])
-    seconds, ended = first.seconds + second.seconds, second.exit_code is not None
-    runs = 2 + (int(queries[-1]) if queries else isolated)
-    if not repro.exists():
-        return Measured(seconds, ended, runs, said="no repro.py written")
-    again = run_limited([sys.executable, repro.name], folder, environment, 120.0)
-    return Measured(
-        seconds=seconds,
-        ended=ended,
-        runs=runs,
-        # It shows a graph and leaves it to the reader to tell what in it is wrong.
-        named=None,
-        nodes=count_nodes(repro.read_text()),
-        verified=again.exit_code not in (0, None),
-        said="repro.py",
-    )
-
-
-def count_nodes(text: str) -> int | None:
-    """Operations in the forward of a reproducer that the minifier wrote."""
-    for found in ast.walk(ast.parse(text)):
-        if isinstance(found, ast.FunctionDef) and found.name == "forward":
-            calls = [n for n in ast.walk(found) if isinstance(n, ast.Call)]
-            return sum("torch.ops." in ast.unparse(call.func) for call in calls)
-    return None
+def run_alone(fault: Fault, folder: Path, limit: float) -> Measured:
+    """The script as it is, for comparison."""
+    outcome = run_plain(fault, folder, folder / "cache", limit)
+    return Measured(outcome.seconds, outcome.exit_code is not None)
 
 
 TOOLS: dict[str, Callable[[Fault, Path, float], Measured]] = {
-    "doctor": measure_doctor,
-    "bisector": measure_bisector,
-    "minifier": measure_minifier,
+    "plain": run_alone,
+    "doctor": examine,
+    "bisector": bisect,
+    "minifier": minify,
+    "bisector by command": bisect_by_command,
+    "minifier by default": minify_by_default,
 }
+# One turn: the doctor again and again, as the others drift.
+TURN = (
+    "plain", "doctor", "bisector", "minifier", "doctor", "bisector by command",
+    "minifier by default", "doctor",
+)  # fmt: skip
 
-Row = dict[str, Measured]
+
+@dataclass(frozen=True)
+class Run:
+    """One tool on one script; its place tells apart the doctor's runs of a turn."""
+
+    script: str
+    turn: int
+    place: int
+    tool: str
+    measured: Measured
+
+    @property
+    def key(self) -> tuple[str, int, int]:
+        return self.script, self.turn, self.place
+
+
+def run_from(data: dict[str, Any]) -> Run:
+    return Run(**{**data, "measured": Measured(**data["measured"])})
+
+
+def plan(faults: Sequence[Fault], turns: int, tools: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+    """What runs, in order: every script once, then again."""
+    for turn in range(turns):
+        for fault in faults:
+            for place, tool in enumerate(TURN):
+                if tool in tools:
+                    yield fault, turn, place, tool
 
 
 def measure(
-    faults: list[Fault],
-    tools: list[str],
-    folder: Path,
-    limit: float,
-    path: Path | None = None,
-) -> dict[str, Row]:
-    """Each fault with each tool, in turns."""
-    found: dict[str, Row] = {fault.name: {} for fault in faults}
-    for fault, tool in itertools.product(faults, tools):
-        measured = TOOLS[tool](fault, folder / fault.folder / tool, limit)
-        found[fault.name][tool] = measured
+    wanted: Sequence[tuple[Any, ...]], runs: list[Run], folder: Path, limit: float
+) -> Iterator[Run]:
+    """What is missing in `runs`."""
+    known = {run.key for run in runs}
+    for fault, turn, place, tool in wanted:
+        if (fault.name, turn, place) in known:
+            continue
+        own = folder / f"{fault.folder}-{turn}-{place}"
+        measured = TOOLS[tool](fault, own, limit)
+        shutil.rmtree(own / "cache", ignore_errors=True)
         text = f"{measured.seconds:7.1f} s  {measured.said[:100]!r}"
-        print(f"  {fault.name} {tool:9}{text}", file=sys.stderr, flush=True)
-        shutil.rmtree(folder / fault.folder / tool / "cache", ignore_errors=True)
-        if path is not None:
-            write_json(found, path)
+        print(f"  {fault.name} {tool:20}{text}", file=sys.stderr, flush=True)
+        yield Run(fault.name, turn, place, tool, measured)
+
+
+# --- what follows ---------------------------------------------------------------------------------
+
+
+def summarize(runs: Sequence[Run]) -> list[Measurement]:
+    """Each script, then all of them together, beside torch's tools run in both ways."""
+    scripts = [*dict.fromkeys(run.script for run in runs)]
+    found = []
+    for way, tools in WAYS.items():
+        for what in QUANTITIES:
+            each = [_compare(script, runs, what, way, tools) for script in scripts]
+            whole = [m for m in each if m.values]
+            if len(whole) > 1:
+                name = f"{what}: all of {len(whole)} scripts"
+                found.append(add_up(name, whole))
+            found += each
     return found
 
 
-def write_json(rows: dict[str, Row], path: Path) -> None:
-    """After every measurement, so that an interruption loses one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    found = {name: {t: asdict(m) for t, m in row.items()} for name, row in rows.items()}
-    path.write_text(json.dumps(found, indent=1))
+def _compare(
+    script: str, runs: Sequence[Run], what: str, way: str, tools: tuple[str, ...]
+) -> Measurement:
+    mine = [run for run in runs if run.script == script]
+    doctors = [run for run in mine if run.tool == "doctor"]
+    ours = tuple(_seconds_until(what, run.measured) for run in doctors)
+    failed = [run.measured.said for run, value in zip(doctors, ours, strict=True) if value is None]
+    theirs = [_theirs(what, mine, run.turn, tools) for run in doctors]
+    return Measurement(
+        name=f"{what}: {script}",
+        unit="CPU s" if what == "processor seconds" else "s",
+        ours=ours,
+        goal=QUANTITIES[what],
+        compared_with=f"bisector and minifier {way}",
+        peer=tuple(seconds for seconds, _ in theirs),
+        why_no_peer="; ".join(dict.fromkeys(why for _, why in theirs if why)),
+        why_failed="; ".join(dict.fromkeys(failed)),
+        note=_describe(mine, tools) if what == "culprit and reproducer" else "",
+    )
 
 
-def report(rows: dict[str, Row]) -> None:
-    header = ("fault", "tool", "seconds", "runs", "culprit", "nodes left", "verified")
-    print("{:46}{:10}{:>9}{:>7}{:>10}{:>12}{:>10}".format(*header))
-    for name, row in rows.items():
-        for number, (tool, m) in enumerate(row.items()):
-            seconds = f"{'' if m.ended else '>'}{m.seconds:.1f}"
-            cells = (_number(m.runs), _yes(m.named), _number(m.nodes), _yes(m.verified))
-            start = f"{name if not number else '':46}{tool:10}{seconds:>9}"
-            print(start + "{:>7}{:>10}{:>12}{:>10}".format(*cells))
-    report_goals(rows)
+def _seconds_until(what: str, measured: Measured) -> float | None:
+    if what == "processor seconds":
+        return measured.cpu_seconds
+    return measured.culprit_seconds if what == "culprit" else measured.proof_seconds
 
 
-def _number(value: int | None) -> str:
-    return "-" if value is None else str(value)
+def _theirs(
+    what: str, runs: Sequence[Run], turn: int, tools: tuple[str, ...]
+) -> tuple[float | None, str]:
+    """What both took together; None if one of them has no result, and which."""
+    found = [run for run in runs if run.turn == turn and run.tool in tools]
+    if len(found) < len(tools):
+        return None, "not run"
+    without = [run for run in found if run.measured.ended and not _has_result(run.measured)]
+    if without:
+        return None, "; ".join(f"{run.tool}: {run.measured.said[-100:]}" for run in without)
+    if what == "processor seconds":
+        return sum(run.measured.cpu_seconds or 0.0 for run in found), ""
+    return sum(run.measured.seconds for run in found), ""
 
 
-def _yes(value: bool | None) -> str:
-    return "-" if value is None else "yes" if value else "no"
+def _has_result(measured: Measured) -> bool:
+    """A bisector's answer, right or wrong, or a reproducer that fails."""
+    return measured.verified is True or measured.said.startswith("BisectionResult")
 
 
-def report_goals(rows: dict[str, Row]) -> None:
-    """The goals need all three tools' rows."""
-    whole = [row for row in rows.values() if {*row} == {*TOOLS}]
-    if not whole:
-        return
-    ended = [row for row in whole if all(m.ended for m in row.values())]
-    print()
-    for title, chosen in (("all", whole), ("where every tool ended", ended)):
-        doctor = sum(row["doctor"].seconds for row in chosen)
-        torchs = sum(row["bisector"].seconds + row["minifier"].seconds for row in chosen)
-        if torchs:
-            text = f"doctor {doctor:.0f} s, bisector and minifier {torchs:.0f} s"
-            ratio = doctor / torchs
-            verdict = "met" if ratio <= GOAL else "missed"
-            print(f"{title} ({len(chosen)}): {text}; ratio {ratio:.2f}, goal {GOAL}: {verdict}")
-    longer = [name for name, row in rows.items() if row in whole and _is_longer(row)]
-    unnamed = [name for name, row in rows.items() if row in whole and not row["doctor"].named]
-    print(f"more nodes than the minifier: {', '.join(longer) or 'none'}")
-    print(f"culprit not named by the doctor: {', '.join(unnamed) or 'none'}")
+def _describe(runs: Sequence[Run], tools: tuple[str, ...]) -> str:
+    """What the figures leave out."""
+    ways = ("plain", "doctor", *tools)
+    told = {tool: [run.measured for run in runs if run.tool == tool] for tool in ways}
+    return "; ".join(
+        f"{_NAMES.get(tool, tool)} {_tell(all_)}" for tool, all_ in told.items() if all_
+    )
 
 
-def _is_longer(row: Row) -> bool:
-    doctor, minifier = row["doctor"].nodes, row["minifier"].nodes
-    return minifier is not None and (doctor is None or doctor > minifier)
+_NAMES = {"plain": "the script alone", "doctor": "the whole examination"}
+
+
+def _tell(runs: Sequence[Measured]) -> str:
+    """How long it took in all, and how it ended."""
+    seconds = " and ".join(f"{m.seconds:.0f} s" for m in runs)
+    nodes = sorted({m.nodes for m in runs if m.nodes is not None})
+    return "".join(
+        (
+            seconds,
+            "" if all(m.ended for m in runs) else " (ended by the limit)",
+            " (names another culprit)" if any(m.named is False for m in runs) else "",
+            f" (nodes left: {', '.join(map(str, nodes))})" if nodes else "",
+        )
+    )
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def read_runs(path: Path | None) -> list[Run]:
+    """What an interrupted run has left."""
+    try:
+        data = json.loads(path.read_text()) if path else {}
+        return [run_from(entry) for entry in data.get("runs", ())]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def write(runs: Sequence[Run], path: Path) -> None:
+    """After every run, so that an interruption loses one."""
+    write_measurements(summarize(runs), path)
+    data = {**json.loads(path.read_text()), "runs": [asdict(run) for run in runs]}
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def show(runs: Sequence[Run]) -> None:
+    for measurement in summarize(runs):
+        middle = f"{measurement.middle:.3f}" if measurement.middle is not None else "-"
+        print(f"{measurement.name:60}{measurement.compared_with:42}{middle:>8}")
+        print(f"  {measurement.conclude()}")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.doctor", description=__doc__)
     parser.add_argument("--only", action="append", metavar="NAME", help="names that contain NAME")
     parser.add_argument("--tool", action="append", choices=[*TOOLS], help="only this tool")
+    parser.add_argument("--turns", type=int, default=1, help="each takes an hour")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for a tool on a fault")
-    parser.add_argument("--seed", type=int, default=0, help="makes the programs")
-    parser.add_argument("--json", type=Path, help="also write every measurement to this file")
+    parser.add_argument("--seed", type=int, default=0, help="makes the small programs")
+    parser.add_argument(
+        "--json", type=Path, help="write every run to this file; what it has is not run again"
+    )
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
     options = parser.parse_args()
-    known = {fault.name: fault for fault in generate(options.seed)}
-    names = [n for n in FAULTS if not options.only or any(o in n for o in options.only)]
+    faults = [
+        fault
+        for fault in make_faults(options.seed)
+        if not options.only or any(name in fault.name for name in options.only)
+    ]
     folder = options.keep or Path(tempfile.mkdtemp(prefix="bench-doctor-"))
+    # What was started ends with us, also when we are asked to end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    runs = read_runs(options.json)
+    adopt_orphans()
     try:
         # The precompiled header, which torch keeps outside of the cache, is counted nowhere.
-        run_plain(known["healthy-honest-nan"], folder / "warm", folder / "warm-cache", 300.0)
-        tools = options.tool or [*TOOLS]
-        faults = [known[name] for name in names]
-        rows = measure(faults, tools, folder, options.limit, options.json)
+        run_plain(make_faults(options.seed)[0], folder / "warm", folder / "warm-cache", 300.0)
+        wanted = [*plan(faults, options.turns, options.tool or [*TOOLS])]
+        for run in measure(wanted, runs, folder, options.limit):
+            runs.append(run)
+            if options.json:
+                write(runs, options.json)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
-    report(rows)
+    show(runs)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,6 @@ from pathlib import Path
 
 
 def find_tlparse() -> str | None:
-    """tlparse, first where `make` installs it: beside this Python, which is on nobody's PATH."""
-    folders = (str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath))
+    """tlparse, first where `make` installs it: in an environment that has nothing else."""
+    folders = (str(Path(sys.prefix) / "peers" / "bin"), os.environ.get("PATH", os.defpath))
     return shutil.which("tlparse", path=os.pathsep.join(folders))

@@ -156,7 +156,7 @@ def examine_healthy(model: Model, folder: Path, conditions: Conditions) -> Model
         if plain.exit_code != 0:
             return _could_not_run(model, plain, plain_cost)
         outcome, cost, verdict = run_doctor(model, place, conditions)
-        nodes, operations = _graphs(place / "examined" / "recording")
+        nodes, operations = read_operations(place / "examined" / "recording")
         return ModelResult(
             name=model.name,
             planted="",
@@ -200,7 +200,7 @@ def keep_texts(place: Path) -> None:
             shutil.rmtree(run / name, ignore_errors=True)
 
 
-def _graphs(recording: Path) -> tuple[int, tuple[str, ...]]:
+def read_operations(recording: Path) -> tuple[int, tuple[str, ...]]:
     """The number of operations that Dynamo captured, and all names of operations at any stage."""
     if not recording.exists():
         return 0, ()

@@ -8,14 +8,20 @@ import sys
 from pathlib import Path
 
 import pytest
+from bench.results import BENCHES
 
 ROOT = Path(__file__).resolve().parents[2]
-_CALLED = re.compile(r"\$\(BIN\)/python (-m )?((?:bench|battery)\S+)")
+_CALLED = re.compile(r"\$\(BIN\)/python (-m )?((?:bench|battery)\S*)")
 SCRIPTS = sorted(set(_CALLED.findall((ROOT / "Makefile").read_text())))
 
 
 def test_the_makefile_calls_benchmarks_and_batteries() -> None:
     assert len(SCRIPTS) >= 9
+
+
+def test_every_benchmark_has_a_target() -> None:
+    (listed,) = re.findall(r"^BENCHES := (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert tuple(listed.split()) == BENCHES
 
 
 @pytest.mark.parametrize(("module", "name"), SCRIPTS, ids=[name for _, name in SCRIPTS])

@@ -10,6 +10,7 @@ from inductoscope.doctor.compare.bug_or_rounding import EagerComparison
 from inductoscope.recording.events.checking import (
     OUTSIDE,
     CallChecked,
+    CallsUnchecked,
     DifferenceNoted,
     GraphCall,
     GraphReturned,
@@ -43,6 +44,11 @@ class CallNotes:
             compiled=compiled,
         )
         SCOPE.emit(event)
+
+    def unchecked(self, *, is_first: bool) -> None:
+        """A call is not compared any more; that is said once."""
+        if is_first:
+            SCOPE.emit(CallsUnchecked(compile=self._compile))
 
     @contextlib.contextmanager
     def taking_views(self, call: int, text: str) -> Iterator[None]:

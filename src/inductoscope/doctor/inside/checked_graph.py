@@ -55,7 +55,6 @@ from inductoscope.recording.events.checking import (
     NAN_REFUSED,
     OUTSIDE,
     WRONG_OUTSIDE,
-    CallsUnchecked,
     EagerReturned,
     GraphCall,
     GraphReturned,
@@ -143,8 +142,8 @@ class CheckedGraph:
             return
         self.calls += 1
         if self.calls > self.instructions.calls:
-            is_first = self.calls == self.instructions.calls + 1
-            return SCOPE.emit(CallsUnchecked(compile=self.compile_id)) if is_first else None
+            self._notes.unchecked(is_first=self.calls == self.instructions.calls + 1)
+            return
         needed = size_in_bytes(arguments)
         if not has_room_for_copies(arguments):
             self._check_large(arguments, needed)
