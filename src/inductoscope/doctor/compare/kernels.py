@@ -36,6 +36,10 @@ TORCH_NAMES = {
 }
 
 
+class EnoughSeen(Exception):
+    """Raised by a callback of a watch, to end the call: what comes later only passes it on."""
+
+
 @dataclass(frozen=True)
 class LoadedWrapper:
     """A generated wrapper as it is loaded in this process, and the graph that it computes."""

@@ -106,7 +106,8 @@ class Doctor:
             verdict = self._finished(verdict, self._found)
         finally:
             self._is_over = True
-            self._proof.close()
+            if "_proof" in vars(self):  # Not made only to be closed.
+                self._proof.close()
             remove_headers(self._request.folder)
         if not verdict.partial:
             tidy_examination(self._request.folder)

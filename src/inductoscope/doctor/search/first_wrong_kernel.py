@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from torch.fx import Node
 
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.kernels import EnoughSeen, KernelWatch
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
@@ -53,10 +53,6 @@ class _Watched:
     raised: str
 
 
-class _Enough(Exception):
-    """The first wrong buffer was found."""
-
-
 def first_wrong_kernel(candidate: Candidate, forks: Forks) -> WrongKernel:
     """The first kernel whose result differs from eager, or which fails on right values."""
     return wrong_kernel_in(forks.ask(kernel_work(candidate)))
@@ -89,7 +85,7 @@ def _watched(candidate: Candidate) -> _Watched:
 
     def keep(divergence: KernelDivergence) -> None:
         found[0] = location_at_kernel(candidate, seen, divergence)
-        raise _Enough  # What comes next may end this process, or lose it the GPU.
+        raise EnoughSeen  # What comes next may end this process, or lose it the GPU.
 
     def tell_nodes(graph: WatchedGraph, buffers: dict[str, list[str]]) -> None:
         """The parent has to know them should this process die."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from inductoscope.doctor.compare.kept_wrappers import KEPT
-from inductoscope.doctor.compare.kernels import KernelWatch
+from inductoscope.doctor.compare.kernels import EnoughSeen, KernelWatch
 from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.location import Location
@@ -27,17 +27,13 @@ def work_on_own_kernels(candidate: Candidate) -> Work | None:
     return lambda: first_wrong_own_kernel(candidate, compiled)
 
 
-class _Enough(Exception):
-    """The first wrong buffer was found."""
-
-
 def first_wrong_own_kernel(candidate: Candidate, compiled: Callable[..., Any]) -> Location:
     """In a fork: the first kernel that differs; an unknown location if none does."""
     found: list[Location] = []
 
     def keep(divergence: KernelDivergence) -> None:
         found.append(_location(candidate, divergence))
-        raise _Enough  # What comes later only passes it on.
+        raise EnoughSeen
 
     watch = KernelWatch(on_divergence=keep)
     with watch.watching_loaded(KEPT.wrappers):
