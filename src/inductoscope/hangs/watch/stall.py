@@ -60,7 +60,7 @@ class Stall:
     processes: tuple[dict[str, Any], ...]
     stacks: tuple[dict[str, Any], ...]
     locks: tuple[dict[str, Any], ...]
-    # Seconds between the limit and this verdict.
+    # Seconds between the limit, which is later for a process that is starved, and this verdict.
     verdict_after: float = 0.0
 
     def as_data(self) -> dict[str, Any]:
@@ -81,6 +81,8 @@ class _Group:
     still: Stillness = field(default_factory=Stillness)
     early: Stacks | None = None
     stall: Stall | None = None
+    # When others were last seen to keep it from the processor.
+    starved: float = 0.0
     judged: float = 0.0
     # How often it was examined again after the stall was reported.
     looks: int = 0
@@ -169,6 +171,7 @@ class StallWatcher:
         if quiet < limit or not group.is_due() or self._is_elsewhere(group, streams):
             return
         if quiet < self._patience.when_starved * limit and _is_starved(group, limit):
+            group.starved = time.monotonic()
             return
         stall = self._judge(group, quiet, limit)
         is_early = limit == self._patience.idle and waits_for_compiler(group.stream.position)
@@ -229,7 +232,7 @@ class StallWatcher:
         if not group.is_inside and _runs_elsewhere_now(group.early, scene):
             group.starts_again()
             return None
-        late = time.monotonic() - group.moved - limit
+        late = time.monotonic() - max(group.moved + limit, group.starved)
         group.judged = time.monotonic()
         group.looks += group.stall is not None
         group.samples = [scene.tree]
