@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import zlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 FAULTY_KINDS = (
     "wrong-result",
@@ -58,6 +59,8 @@ class Fault:
     truth: Truth
     # The text of a sitecustomize.py, or nothing where torch is left as it is.
     plant: str = ""
+    # Modules that the plant imports, by name of their file.
+    beside_plant: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def healthy(self) -> bool:

@@ -26,7 +26,8 @@ def read_one(folder: Path) -> Fault:
     environment = truth.get("env", {})
     if environment not in ({}, {"PYTHONPATH": PLANT_PATH}):
         raise ValueError(f"{folder}: cannot set {environment}; only PYTHONPATH={PLANT_PATH} is.")
-    plant = folder / "plant" / "sitecustomize.py"
+    plants = {path.name: path.read_text() for path in (folder / "plant").glob("*.py")}
+    plant = plants.pop("sitecustomize.py", "")
     return Fault(
         name=folder.name,
         script=(folder / "script.py").read_text(),
@@ -36,5 +37,6 @@ def read_one(folder: Path) -> Fault:
             tuple(truth["stage_also_ok"]),
             tuple(truth["culprit_names"]),
         ),
-        plant=plant.read_text() if environment else "",
+        plant=plant if environment else "",
+        beside_plant=plants if environment else {},
     )

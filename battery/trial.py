@@ -42,7 +42,8 @@ def write_files(fault: Fault, folder: Path) -> Path:
     script.write_text(fault.script)
     if fault.plant:
         (folder / "plant").mkdir(exist_ok=True)
-        (folder / "plant" / "sitecustomize.py").write_text(fault.plant)
+        for name, text in {"sitecustomize.py": fault.plant, **fault.beside_plant}.items():
+            (folder / "plant" / name).write_text(text)
     return script
 
 
