@@ -137,7 +137,9 @@ def test_a_suspect_that_is_enough_is_found_at_once() -> None:
     oracle = Predicate(lambda candidate: "sin" in calls(candidate))
     found = apply_pass(nodes.PASS, replace(CHAIN, suspects=[["exp"], ["sin"]]), oracle)
     assert calls(found) == ["sin"]
-    assert oracle.tried == 2
+    # Each suspect is tried with small inputs first: exp small, exp, sin small.
+    assert oracle.tried == 3
+    assert found.inputs[0].numel() == 2
 
 
 def test_a_proposal_that_is_not_simpler_is_not_tried() -> None:
