@@ -203,10 +203,10 @@ def _hand_over(verdict: Verdict, json_path: str | None, *, can_resume: bool = Fa
     """Print and write the verdict, and end with its exit code."""
     from inductoscope.doctor.verdict import exit_code
     from inductoscope.views.report.doctor import print_verdict
-    from inductoscope.views.report.terminal import Printer, write_json
+    from inductoscope.views.report.terminal import Printer, replace_json, write_json
 
     view = verdict.as_data()
-    if json_path:
+    if json_path and (json_path == "-" or not replace_json(view, json_path)):
         write_json(view, json_path)
     if json_path != "-":
         print_verdict(Printer(sys.stdout), view, can_resume=can_resume)

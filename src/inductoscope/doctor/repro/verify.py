@@ -117,7 +117,7 @@ class FreshProcesses:
 
     def _start(self, script: str, stdin: int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         if self._is_closed:
-            raise ToolFailure("The reproducer was not run to the end: the examination was over.")
+            raise self._over()
         child = start_group(
             [sys.executable, script],
             environment=self._environment,
@@ -137,9 +137,17 @@ class FreshProcesses:
             return child.returncode, output.decode("utf-8", "replace")
         except subprocess.TimeoutExpired:
             return None, ""
+        except ValueError:  # Another thread has closed the pipes.
+            if not self._is_closed:
+                raise
+            raise self._over() from None
         finally:
             end_child(child)
             self._children.remove(child)
+
+    @staticmethod
+    def _over() -> ToolFailure:
+        return ToolFailure("The reproducer was not run to the end: the examination was over.")
 
     def close(self) -> None:
         """End all processes; no more are started."""

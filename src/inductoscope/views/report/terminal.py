@@ -6,6 +6,7 @@ the cursor or recolour the screen, are written out.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
@@ -138,15 +139,24 @@ def write_json(view: Mapping[str, Any], target: str) -> None:
         raise unwritable(target, error) from error
 
 
-def replace_json(view: Mapping[str, Any], target: str) -> None:
-    """Write a view that is not final: a reader sees the old file or the new one, and no error."""
+def replace_json(view: Mapping[str, Any], target: str) -> bool:
+    """Write a view so that a reader sees the old file or the new one. Returns whether that worked.
+
+    It does not where the target is no plain file that may be written to: `write_json` then writes
+    to it, or says what is wrong.
+    """
     path = Path(target)
+    if path.is_symlink() or (path.exists() and not (path.is_file() and os.access(path, os.W_OK))):
+        return False
     unfinished = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         unfinished.write_text(_as_text(view), "utf-8")
         unfinished.replace(path)
-    except OSError:  # The final one says what is wrong.
-        unfinished.unlink(missing_ok=True)
+        return True
+    except OSError:
+        with contextlib.suppress(OSError):
+            unfinished.unlink(missing_ok=True)
+        return False
 
 
 def _as_text(view: Mapping[str, Any]) -> str:
