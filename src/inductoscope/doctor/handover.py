@@ -129,6 +129,8 @@ class Found:
         """Whether it is known where it goes wrong: a stage, and what in it."""
         at, stage = self.location, self.location.stage or self.failure.stage
         named = at.operation or at.kernel or at.pass_name or self.failure.detail
+        # What is left of a graph that was cut down is to blame, whatever else is known.
+        named = named or (self.nodes and ", ".join(self.operations))
         return bool(stage and named) and stage != stages.INDUCTOR
 
 
