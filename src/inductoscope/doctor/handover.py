@@ -130,8 +130,8 @@ class Found:
         at, stage = self.location, self.location.stage or self.failure.stage
         named = at.operation or at.kernel or at.pass_name or self.failure.detail
         # What is left of a graph that was cut down is to blame, whatever else is known.
-        named = named or (self.nodes and ", ".join(self.operations))
-        return bool(stage and named) and stage != stages.INDUCTOR
+        is_left = self.nodes > 0 and bool(self.operations)
+        return bool(stage and (named or is_left)) and stage != stages.INDUCTOR
 
 
 def write_found(found: Found, place: Path) -> None:
