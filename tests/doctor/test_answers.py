@@ -105,6 +105,15 @@ def test_a_kernel_that_kills_the_program_takes_one_run_of_it(workplace: Workplac
     assert all(entry["seconds"] >= 0 for entry in found.verdict["time"])
 
 
+def test_what_breaks_inside_the_tool_is_not_blamed_on_torch(workplace: Workplace) -> None:
+    workplace.write("scaled.py", PROGRAM)
+    planted = workplace.plant("inductoscope.doctor.inside.checked_graph", "raise ValueError('own')")
+    found = workplace.doctor("scaled.py", **planted)
+    assert found.verdict["verdict"] == "unknown"
+    assert "fails only under inductoscope" in found.verdict["summary"]
+    assert not any(found.verdict["culprit"].values())
+
+
 def test_a_healthy_program_is_told_nothing_on_the_way(workplace: Workplace) -> None:
     workplace.write("scaled.py", PROGRAM)
     found = workplace.doctor("scaled.py")

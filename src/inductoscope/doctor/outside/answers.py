@@ -27,6 +27,7 @@ class Answers:
     started: float = field(default_factory=time.monotonic)
     # Seconds from the start until each answer was known.
     known: dict[str, float] = field(default_factory=dict)
+    _told: dict[str, str] = field(default_factory=dict)
     # Answers come from the thread that watches the program and from those that prove.
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -34,12 +35,16 @@ class Answers:
         """Something has changed in what is found, or in what is shown."""
         with self._lock:
             verdict = proof.verdict_on(found)
-            new = [name for name in _answered(verdict, found) if name not in self.known]
+            told = {name: _SENTENCES[name](verdict, found) for name in _answered(verdict, found)}
+            new = {name: text for name, text in told.items() if self._told.get(name) != text}
             if not new:
                 return
-            for name in new:
-                self.known[name] = round(time.monotonic() - self.started, 1)
-                self.say(f"→ {_SENTENCES[name](verdict, found)}")
+            for name, text in new.items():
+                # The place in the smallest graph may be a closer one.
+                more = ", on a closer look" if name in self._told else ""
+                self.say(f"→ {name}{more}: {text}")
+                self.known.setdefault(name, round(time.monotonic() - self.started, 1))
+            self._told |= new
             verdict.partial = True
             verdict.known = dict(self.known)
             verdict.seconds = round(time.monotonic() - self.started, 1)
@@ -59,28 +64,28 @@ def _answered(verdict: Verdict, found: Found) -> list[str]:
 
 
 def _kind(verdict: Verdict, found: Found) -> str:
-    return f"kind: {verdict.verdict}"
+    return verdict.verdict
 
 
 def _place(verdict: Verdict, found: Found) -> str:
     culprit = verdict.culprit
     named = (culprit.pass_, culprit.op, culprit.kernel)
     names = ", ".join(filter(None, named)) or found.failure.detail
-    return f"place: stage {verdict.stage}: {names}"
+    return f"stage {verdict.stage}: {names}"
 
 
 def _graph(verdict: Verdict, found: Found) -> str:
-    return f"smallest graph: {found.nodes} of {count_of(found.nodes_before, 'node')}"
+    return f"{found.nodes} of {count_of(found.nodes_before, 'node')}, written as a script"
 
 
 def _proof(verdict: Verdict, found: Found) -> str:
     shown = verdict.repro
     times = f"{shown.failed} of {shown.of}" if shown is not None else ""
-    return f"proof: the reproducer failed in {times} fresh processes"
+    return f"the reproducer failed in {times} fresh processes"
 
 
 def _workaround(verdict: Verdict, found: Found) -> str:
-    return f"workaround: {verdict.workaround.text if verdict.workaround else ''}"
+    return verdict.workaround.text if verdict.workaround else ""
 
 
 _SENTENCES: dict[str, Callable[[Verdict, Found], str]] = {

@@ -95,6 +95,18 @@ def _exception_in(output: str) -> str:
     return str(found[-1]["text"]) if found else ""
 
 
+def only_under_the_tool(said: str) -> Verdict:
+    """The program ends well on its own."""
+    result = Verdict(
+        v.UNKNOWN,
+        stages.NO_STAGE,
+        "The program fails only under inductoscope. It ends well on its own, so nothing is known "
+        "to be wrong with it.",
+    )
+    result.add(said[:1500], "seen under the tool")
+    return result
+
+
 def not_always(failed: ProgramRun, other: ProgramRun, how: str) -> Verdict:
     """The program does not end the same way in every run."""
     why = (

@@ -2,12 +2,12 @@
 
 When it applies: An exception came out of a compile, and nothing was found.
 
-What it runs: The program in eager, unless it is compiled ahead of time.
+What it runs: The program in eager and without the tool, unless it is compiled ahead of time.
 
 What it concludes: Not Inductor, if Dynamo or AOTAutograd raised, otherwise a crash; not a compiler
-bug, if the program fails in eager too.
+bug, if the program fails in eager too; nothing, if it ends well without the tool.
 
-How sure: Proven by the exception, and by the run in eager.
+How sure: Proven by the exception, and by those runs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 
 from inductoscope.analysis.rules import diagnose
-from inductoscope.doctor.outside.common_verdicts import fails_in_eager
+from inductoscope.doctor.outside.common_verdicts import fails_in_eager, only_under_the_tool
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Culprit, Verdict
@@ -46,7 +46,11 @@ def _examine(case: ProgramCase) -> Verdict:
         return _refused(case, error)  # There is no run without that compile.
     why = f"{error.type} before any backend ran; running the program without torch.compile"
     eager = case.runs.in_eager_once(why)
-    return fails_in_eager(case, eager) if eager.failed else _refused(case, error)
+    if eager.failed:
+        return fails_in_eager(case, eager)
+    if case.first.failed and case.runs.without_tool_once().ended_well:
+        return only_under_the_tool(error.message)
+    return _refused(case, error)
 
 
 def _refused(case: ProgramCase, error: CompileError) -> Verdict:

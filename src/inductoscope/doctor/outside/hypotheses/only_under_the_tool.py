@@ -12,11 +12,10 @@ How sure: Unknown.
 from __future__ import annotations
 
 from inductoscope.doctor.failure import HANG, NAN, WRONG
+from inductoscope.doctor.outside.common_verdicts import only_under_the_tool
 from inductoscope.doctor.outside.hypotheses.hypothesis import Hypothesis
 from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.verdict import Verdict
-from inductoscope.vocabulary import stages
-from inductoscope.vocabulary import verdicts as v
 
 
 def _applies(case: ProgramCase) -> bool:
@@ -28,14 +27,7 @@ def _applies(case: ProgramCase) -> bool:
 def _examine(case: ProgramCase) -> Verdict | None:
     if case.found is None or case.runs.without_tool_once().ending.exit_code != 0:
         return None
-    result = Verdict(
-        v.UNKNOWN,
-        stages.NO_STAGE,
-        "The program fails only under inductoscope. It ends well on its own, so nothing is known "
-        "to be wrong with it.",
-    )
-    result.add(case.found.failure.text[:1500], "seen under the tool")
-    return result
+    return only_under_the_tool(case.found.failure.text)
 
 
 HYPOTHESIS = Hypothesis(_applies, _examine)
