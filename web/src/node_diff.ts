@@ -70,13 +70,16 @@ function removals(
 }
 
 interface NamedLine {
-  /** The name that a line gives to a node; a line that gives none is its own name. */
+  /** The name that a line gives to a node; what a graph returns has one name, any other line is its own. */
   name: string;
   text: string;
 }
 
 function namedLines(graph: string): NamedLine[] {
-  return splitLines(graph).map((text) => ({ name: /^\s*(%?[\w.]+)\s*(?::[^=]*)?=/.exec(text)?.[1] ?? text, text }));
+  return splitLines(graph).map((text) => {
+    const name = /^\s*(%?[\w.]+)\s*(?::[^=]*)?=/.exec(text)?.[1] ?? /^\s*return\b/.exec(text)?.[0] ?? text;
+    return { name, text };
+  });
 }
 
 /** The nodes whose order is the same before and after: the longest increasing run of places. */
