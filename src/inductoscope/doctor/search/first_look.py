@@ -18,7 +18,7 @@ from inductoscope.doctor.search.forks import ForkAnswer, Work
 from inductoscope.doctor.search.memory_evidence import MemoryEvidence, evidence_of, memory_work
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.own_kernels import work_on_own_kernels
-from inductoscope.doctor.search.subgraph import RecordedGraph, record_values
+from inductoscope.doctor.search.subgraph import RecordedGraph, record_values, subgraph
 from inductoscope.doctor.search.suspects import all_nodes_apart, nodes_with_wrong_outputs
 from inductoscope.doctor.search.wrong_result_location import (
     first_place,
@@ -81,6 +81,28 @@ def look_at(
 
 
 _OF_VALUES = ("value", "nan")
+# To compile a graph of more nodes takes longer than all that has to be known of its nodes.
+_FEW_NODES = 60
+
+
+def look_at_own_kernels(candidate: Candidate, failure: Failure, oracle: Oracle) -> FirstLook | None:
+    """In a large graph: the program's own wrong kernel, if the nodes in it show the failure alone.
+
+    Then the whole graph need not be compiled again. What comes before kernels is looked at in the
+    smallest graph.
+    """
+    own = work_on_own_kernels(candidate)
+    is_plain = not (candidate.guarded or candidate.counts or has_transforms(candidate))
+    if own is None or not is_plain or candidate.size <= _FEW_NODES:
+        return None
+    location = location_of_answer(oracle.forks.ask(own))
+    if not location.is_known or failure.aspect not in _OF_VALUES:
+        return None
+    part = subgraph(record_values(candidate), location.suspects) if location.suspects else None
+    alone = None if part is None else oracle.failure(part)
+    if alone is None or not alone.is_same_as(failure):
+        return None
+    return FirstLook(failure.aspect, failure, location)
 
 
 def _places(candidate: Candidate, aspect: str, *, closely: bool = False) -> _Items:
