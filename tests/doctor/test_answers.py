@@ -81,13 +81,22 @@ def test_the_json_file_grows_with_what_is_known(workplace: Workplace) -> None:
 
 def test_quick_stops_at_the_culprit(workplace: Workplace) -> None:
     workplace.write("scaled.py", PROGRAM)
-    found = workplace.doctor("scaled.py", options=("--quick",), **workplace.plant(CPP, WRONG_TANH))
+    planted = workplace.plant(CPP, WRONG_TANH)
+    found = workplace.doctor("scaled.py", options=("--quick",), **planted)
     assert (found.verdict["verdict"], found.verdict["stage"]) == ("wrong-result", "codegen")
     assert "tanh" in json.dumps(found.verdict["culprit"])
     assert (found.verdict["repro"], found.verdict["workaround"]) == (None, None)
     # No script has shown it without the tool.
     assert found.verdict["confidence"] == "likely"
     assert set(found.verdict["known"]) == {"kind", "place"}
+    # So there is more to come, for whoever wants it.
+    assert found.verdict["partial"]
+    assert "To go on:" in found.stdout
+    options = ("--resume", "examination", "--json", "verdict.json", "--no-workaround", *ONE_PROOF)
+    workplace.call([*TOOL, "doctor", *options], **planted)
+    verdict = json.loads((workplace.folder / "verdict.json").read_text())
+    assert (verdict["stage"], verdict["partial"]) == ("codegen", False)
+    assert verdict["repro"]["verified"]
 
 
 def test_a_kernel_that_kills_the_program_takes_one_run_of_it(workplace: Workplace) -> None:

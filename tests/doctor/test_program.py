@@ -15,8 +15,16 @@ from typing import Any
 
 import pytest
 
+from inductoscope.doctor.instructions import Instructions
 from inductoscope.doctor.outside.last_position import last_position
-from inductoscope.doctor.outside.program import ProgramRun, keep_stdin
+from inductoscope.doctor.outside.program import (
+    Listener,
+    ProgramRun,
+    RunLimits,
+    keep_stdin,
+    run_program,
+)
+from inductoscope.errors import ToolFailure
 from inductoscope.hangs.watch.patience import patience_of_doctor
 from inductoscope.hangs.watch.stall import StallWatcher
 from inductoscope.model.entities import Ending
@@ -167,3 +175,18 @@ def test_what_was_piped_at_first_is_given_again(
     (tmp_path / "stdin").write_bytes(b"seven\n")
     monkeypatch.setattr("sys.stdin", io.StringIO())
     assert keep_stdin(tmp_path) == tmp_path / "stdin"
+
+
+def test_a_trial_that_is_under_way_when_the_examination_is_over_says_nothing(folder: Path) -> None:
+    started = time.monotonic()
+    with pytest.raises(ToolFailure, match="not run to its end"):
+        run_program(
+            ["sleep", "60"],
+            folder,
+            Instructions(inside=False),
+            cache=folder / "cache",
+            stdin=None,
+            limits=RunLimits(),
+            listener=Listener(lambda text: None, is_over=lambda: True),
+        )
+    assert time.monotonic() - started < 30

@@ -25,13 +25,13 @@ def test_values_that_are_close_need_no_sample() -> None:
 
 
 def test_one_sample_is_enough_where_it_explains_the_difference() -> None:
-    x = torch.randn(4)
+    x = torch.tensor([0.3, 0.7, -0.2, 1.1])
     case = Case(cancelling, [x])
     compiled = run(lambda x: x.clone(), [x], backward=False)
     found = judge(case, compiled)
     assert found.is_right
     assert found.explained
-    assert len(case.__dict__["_perturbed"]) <= 3
+    assert len(case.__dict__["_perturbed"]) == 1
 
 
 def test_a_wrong_value_is_held_against_all_samples() -> None:

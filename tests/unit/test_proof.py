@@ -1,17 +1,20 @@
-"""How sure a verdict is once its reproducer has been run: no surer than that shows."""
+"""How sure a verdict is once its reproducer has been run, and what is shown beside the search."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from inductoscope.doctor.failure import WRONG, Failure
-from inductoscope.doctor.handover import Found
+from inductoscope.doctor.failure import SLOW, WRONG, Failure
+from inductoscope.doctor.handover import Found, GraphWorkaround
 from inductoscope.doctor.location import Location
+from inductoscope.doctor.outside.program_case import ProgramCase
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.repro.verify import FreshProcesses, Verification
 from inductoscope.doctor.verdict import Verdict
+from support.program_cases import COMPILED, ENDS_WELL, FAILS, End, check, written_case
 
 LOCATED = Location(stage="lowering", operation="aten.tanh.default", how="every buffer was compared")
 NOT_LOCATED = Location(stage="lowering", operation="aten.tanh.default")
@@ -53,3 +56,81 @@ def test_what_was_likely_before_is_not_said_to_have_become_so(tmp_path: Path) ->
     assert verdict.confidence == "likely"
     ((_, where),) = said_of_reproducer(verdict)
     assert where == ""
+
+
+# --- beside the investigation ---------------------------------------------------------------------
+
+FAILING = "print('the bug'); raise SystemExit(1)"
+HELPED = GraphWorkaround("leave tanh to eager", "pass")
+WRONG_GRAPH = Found(
+    "0/0",
+    Failure(WRONG, "output 0 is 2, in eager 1"),
+    location=LOCATED,
+    reproduces=True,
+    script=FAILING,
+    expected_output=["the bug"],
+    nodes_before=1,
+    nodes=1,
+    operations=["aten.tanh.default"],
+    workarounds=[HELPED],
+)
+
+
+def case_that(place: Path, *ends: End) -> tuple[ProgramCase, list[str]]:
+    """A program whose trials with a workaround end so; its reproducers need no torch."""
+    (place / "path").mkdir()
+    (place / "path" / "torch.py").write_text("raise ImportError('not here')\n")
+    case, asked = written_case(place, ENDS_WELL, compiled=list(ends))
+    case.proof.fresh = FreshProcesses({"PYTHONPATH": str(place / "path")}, place, times=1)
+    return case, asked
+
+
+def test_what_was_begun_is_neither_proven_nor_tried_twice(tmp_path: Path) -> None:
+    case, asked = case_that(tmp_path, End(events=(check(),)))
+    for _ in range(3):
+        case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
+    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    assert case.proof.is_verified
+    assert case.proof.workaround is not None
+    assert case.proof.workaround.verified
+    assert asked == [COMPILED]
+    # No other process loads torch once the proof is there.
+    case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
+    assert not case.proof.fresh.is_busy
+
+
+def test_a_workaround_that_fails_beside_the_program_is_tried_again_alone(tmp_path: Path) -> None:
+    # Two runs at a time may want the same port.
+    port_in_use = End(1, "OSError: Address already in use")
+    case, asked = case_that(tmp_path, port_in_use, End(events=(check(),)))
+    case.proof.begin(WRONG_GRAPH, case.runs, calls=1)
+    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    assert asked == [COMPILED, COMPILED]
+    assert case.proof.workaround is not None
+    assert case.proof.workaround.verified
+
+
+def test_a_workaround_that_does_not_help_is_said_not_to(tmp_path: Path) -> None:
+    case, asked = case_that(tmp_path, FAILS)
+    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    assert asked == [COMPILED]
+    assert case.proof.workaround is not None
+    assert not case.proof.workaround.verified
+
+
+def test_what_may_be_slow_is_not_proven_beside_what_measures_it(tmp_path: Path) -> None:
+    case, asked = case_that(tmp_path, ENDS_WELL)
+    slow = replace(WRONG_GRAPH, failure=Failure(SLOW, "compile 0/0 took 40 s", stage="lowering"))
+    case.proof.begin(slow, case.runs, calls=1)
+    case.proof.close()
+    assert asked == []
+    assert case.proof.verification is None
+
+
+def test_the_next_finding_is_proven_after_one_that_did_not_hold(tmp_path: Path) -> None:
+    case, _ = case_that(tmp_path, End(events=(check(),)))
+    case.proof.prove_and_help(replace(WRONG_GRAPH, script="pass"), case.runs, calls=1)
+    assert not case.proof.is_verified
+    case.proof.forget()
+    case.proof.prove_and_help(WRONG_GRAPH, case.runs, calls=1)
+    assert case.proof.is_verified

@@ -365,7 +365,8 @@ class CheckedGraph:
             is_kept_call=bool(self.instructions.kept) and candidate is not None,
             other_size=other_size,
         )
-        KEPT.called = self.compiled
+        # Another candidate is not what the program's own kernels were called with.
+        KEPT.called = self.compiled if candidate is None else None
         counted = self.instructions.counts_of(self.compile_id)
         candidate = candidate or with_outputs_that_count(self._candidate(arguments), counted)
         ending_program.investigate_and_stop(

@@ -48,8 +48,9 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
     answer = forks.ask(lambda: _differs_in_filled_memory(forward, compiled))
     if answer.signal is None:
-        # Of a backward pass nothing is known yet.
-        return CallTrial(answer.result is True or case.backward)
+        # Of a backward pass nothing is known yet, and of a call that did not end in time.
+        is_unknown = case.backward or answer.timed_out
+        return CallTrial(answer.result is True or is_unknown)
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
     # What dies of other bytes alone is judged like anything else that is wrong with them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))

@@ -32,12 +32,7 @@ from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.candidate import Candidate, name_of
 from inductoscope.doctor.search.compiler_imports import import_compiler, prepare_passes
 from inductoscope.doctor.search.error_location import locate_error
-from inductoscope.doctor.search.first_look import (
-    FirstLook,
-    look_at,
-    look_at_own_kernels,
-    look_closely,
-)
+from inductoscope.doctor.search.first_look import FirstLook, first_look, look_closely
 from inductoscope.doctor.search.first_wrong_kernel import (
     guilty_in_program,
     kernel_work,
@@ -239,10 +234,7 @@ class Investigation:
             return self._dies_in_kernel(candidate)
         if self._failure.kind not in (WRONG, NAN):
             return self._tried(candidate)
-        self._look = look_at_own_kernels(candidate, self._failure, self._oracle)
-        if self._look is None:
-            aspect = self._failure.aspect
-            self._look = look_at(candidate, aspect, self._oracle, self._tell_place)
+        self._look = first_look(candidate, self._failure, self._oracle, self._tell_place)
         return self._look.failure
 
     def _dies_in_kernel(self, candidate: Candidate) -> Failure | None:

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from inductoscope.doctor.failure import SLOW
 from inductoscope.doctor.handover import Found
 from inductoscope.doctor.outside.proof import Proof
 from inductoscope.doctor.verdict import Verdict
@@ -50,11 +51,17 @@ class Answers:
             verdict.seconds = round(time.monotonic() - self.started, 1)
             self.hand_over(verdict)
 
+    def known_of(self, verdict: Verdict) -> dict[str, float]:
+        """When the answers were known; none if the verdict took back what was told of its kind."""
+        with self._lock:
+            return dict(self.known) if self._told.get(KIND) == verdict.verdict else {}
+
 
 def _answered(verdict: Verdict, found: Found) -> list[str]:
     """The answers that are there."""
     answers = {
-        KIND: True,
+        # How long something took in the program is no failure yet.
+        KIND: found.reproduces or found.failure.kind != SLOW,
         PLACE: found.reproduces and found.is_located,
         GRAPH: bool(found.script or found.no_script) and found.nodes > 0,
         PROOF: verdict.repro is not None and verdict.repro.verified,

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from inductoscope.capture import private_cache
 from inductoscope.doctor.alarm import read_alarm
 from inductoscope.doctor.instructions import (
-    FINDING,
     FOLDER,
     FUNCTION_SCRIPT,
     OWN_VARIABLES,
@@ -124,17 +123,9 @@ class Doctor:
         self._seen, self._latest = written, read_found(place)
         if self._latest is None:
             return
-        if self._latest.is_located and not self._request.quick:
-            # It will be proven, in a process that has to load torch first. Not before the place is
-            # known, which someone waits for.
-            self._proof.fresh.start()
-        self._proof.begin(self._latest, self._runs, calls=self._request.calls)
+        if not self._request.quick:
+            self._proof.begin(self._latest, self._runs, calls=self._request.calls)
         self._tell()
-
-    def _tell_all(self) -> None:
-        """What was written last, before the program ended."""
-        if (self._runs.looking_in / FOLDER / FINDING).exists():
-            self._follow()
 
     def _tell(self) -> None:
         if self._latest is not None:
@@ -155,19 +146,22 @@ class Doctor:
             return self._examine_kept_call(request.kept, instructions)
         with self._clock.step("the first run of the program, and what was found in it"):
             first = self._runs.first(instructions)
-        self._tell_all()
         from inductoscope.doctor.handover import read_found
         from inductoscope.doctor.outside.hypotheses import verdict_of_first
         from inductoscope.doctor.outside.program_case import ProgramCase
 
         found = read_found(first.folder / FOLDER)
-        if found is None and (first.folder / FOLDER / FUNCTION_SCRIPT).exists():
+        if (
+            found is None
+            and not request.quick
+            and (first.folder / FOLDER / FUNCTION_SCRIPT).exists()
+        ):
             self._proof.fresh.start()
         case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
         self._case = case
         with self._clock.step("proof, workarounds and further runs"):
             verdict = verdict_of_first(case)
-        if case.found is None and verdict.verdict == v.NOT_INDUCTOR:
+        if case.found is None and verdict.verdict == v.NOT_INDUCTOR and not request.quick:
             self._proof.prove_function(verdict, first.folder / FOLDER)
         return verdict
 
@@ -185,7 +179,10 @@ class Doctor:
             failure=failure_of_alarm(alarm),
             kept=str(kept.absolute()),
         )
-        first = self._runs.first(instructions, "running the program up to the call that was kept")
+        with self._clock.step("the program up to the call that was kept, and what was found"):
+            first = self._runs.first(
+                instructions, "running the program up to the call that was kept"
+            )
         found = read_found(first.folder / FOLDER)
         self._case = ProgramCase(instructions, first, self._runs, self._proof, self._say, found)
         if found is not None and found.reproduces:
@@ -257,7 +254,9 @@ class Doctor:
             note_copies(verdict, self._case)
         if found is not None and verdict.culprit.kernel:
             verdict.trail = trail_or_nothing(found, self._case_so_far())
-        verdict.known = dict(self._answers.known)
+        if self._request.quick and found is not None:
+            _stop_at_culprit(verdict)
+        verdict.known = self._answers.known_of(verdict)
         verdict.time = [*self._clock.times, *(found.times if found else [])]
         verdict.recording = str(self._request.folder)
         verdict.output = self._runs.output
@@ -274,6 +273,15 @@ class Doctor:
                 verdict.issue = str(path)
         keep_verdict(verdict, self._request.folder)
         return verdict
+
+
+def _stop_at_culprit(verdict: Verdict) -> None:
+    """Nothing is proven by a script that fails without the tool: none was asked for so far."""
+    if verdict.partial or (verdict.repro is not None and verdict.repro.verified):
+        return
+    verdict.confidence = "likely" if verdict.confidence == "proven" else verdict.confidence
+    verdict.partial = True
+    verdict.add("stopped at the culprit, so nothing is proven by a script", "--quick")
 
 
 def _why_not_proven(run: ProgramRun, found: Found | None) -> str:

@@ -26,6 +26,7 @@ from inductoscope.doctor.instructions import (
     STOPPED,
     Instructions,
 )
+from inductoscope.errors import ToolFailure
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.stack_signal import written_stacks
@@ -171,6 +172,8 @@ def run_program(
                 why = _Why.FOUND
             seconds = time.monotonic() - started
             ending = record_ending(stream, child.pid, child.returncode, seconds, why.value)
+    if why is _Why.INTERRUPTED:
+        raise ToolFailure("The program was not run to its end: the examination was over.")
     return ProgramRun(
         ending, folder, why is _Why.STALLED, why is _Why.OVER_TIME, why is _Why.CALLS_DONE
     )
@@ -288,6 +291,8 @@ def _watch(
             keep_diagnosis(stalls[0], folder)
             return _Why.STALLED
     progress.pass_on()
+    if _has_found(folder):
+        listener.investigation_runs()  # What was written last, and what was over before a look.
     return _Why.ENDED
 
 

@@ -47,22 +47,37 @@ class Proof:
         """Whether the reproducer failed every time."""
         return self.verification is not None and self.verification.is_verified
 
-    def begin(self, found: Found, runs: Runs, *, calls: int) -> None:
+    def begin(self, found: Found, runs: Runs, *, calls: int, is_alone: bool = False) -> None:
         """Start on what can be proven and tried so far, while the investigation goes on.
 
         Called again and again; what was started before is not started twice. Each mostly uses one
-        core. `calls` are checked of each graph while a workaround is tried.
+        core. `calls` are checked of each graph while a workaround is tried. `is_alone` says that
+        the investigation is over, and the program with it.
         """
+        if found.failure.kind == SLOW:
+            return  # What is timed must not share the machine; and it may yet be in proportion.
+        if self._proving is None and found.is_located:
+            # It will be proven, in a process that has to load torch first. Not before the place is
+            # known, which someone waits for.
+            self.fresh.start()
         if self._proving is None and found.script:
             self._proving = self._beside.submit(self.prove, found)
         if self._helping is None and found.workarounds and self.with_workaround:
-            self._helping = self._beside.submit(self._help, found, runs, calls)
+            self._helping = self._beside.submit(self._help, found, runs, calls, is_alone)
 
     def prove_and_help(self, found: Found, runs: Runs, *, calls: int) -> None:
         """Prove the reproducer and try workarounds, as far as that is not done yet."""
-        self.begin(found, runs, calls=calls)
-        for begun in filter(None, (self._helping, self._proving)):
-            begun.result()
+        self.begin(found, runs, calls=calls, is_alone=True)
+        if self._helping is not None:
+            self._helping.result()
+            if self.workaround is None:
+                self._help(found, runs, calls, is_alone=True)
+        if self._proving is not None:
+            self._proving.result()
+
+    def forget(self) -> None:
+        """What was shown of a finding that did not hold says nothing about the next one."""
+        self.verification = self.workaround = self._proving = self._helping = None
 
     def close(self) -> None:
         """End what is under way; no more is started."""
@@ -81,12 +96,14 @@ class Proof:
         (self.place / "repro-output.txt").write_text(self.verification.output, "utf-8")
         self.on_shown()
 
-    def _help(self, found: Found, runs: Runs, calls: int) -> None:
+    def _help(self, found: Found, runs: Runs, calls: int, is_alone: bool) -> None:
         """Try the workarounds that helped the graph on the program itself, until one works."""
         for tried in found.workarounds[:_MOST_WORKAROUNDS]:
             instructions = Instructions(calls=calls, workaround=tried.code, investigate=False)
             run = runs.again(instructions, f"trying on the program: {tried.text}")
             works = every_check_passed(run)
+            if not works and not is_alone:
+                return  # Perhaps only because the program cannot run twice at a time.
             self.workaround = Workaround(tried.text, works, tried.slowdown, tried.code)
             self.on_shown()
             if works:

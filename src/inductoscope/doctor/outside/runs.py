@@ -6,6 +6,7 @@ import errno
 import os
 import shutil
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -64,8 +65,8 @@ class Runs:
         self.looking_in = self._new_folder() if is_resumed else folder
         # The recording of the run on which the verdict is based.
         self._based_on = self.looking_in
-        # How long a run may take that has no reason to take longer than the first.
-        self._usual_seconds = limits.seconds
+        self._first_began = time.monotonic()
+        self._first_took: float | None = None
         self._first_was_well = False
         # Whether the program has something compiled by AOTInductor.
         self.uses_packages = False
@@ -82,6 +83,12 @@ class Runs:
         return str(path) if path.exists() else ""
 
     @property
+    def _usual_seconds(self) -> float:
+        """How long a run may take that has no reason to take longer than the first (so far)."""
+        took = self._first_took
+        return 60 + 5 * (time.monotonic() - self._first_began if took is None else took)
+
+    @property
     def plain_so_far(self) -> ProgramRun | None:
         """The run without the tool, if there was one."""
         return self._plain
@@ -89,13 +96,14 @@ class Runs:
     def first(self, instructions: Instructions, why: str = _CHECKED) -> ProgramRun:
         """The first run, on which everything else is based."""
         self._listener.say(why)
+        self._first_began = time.monotonic()
         run = self._run_base(instructions, self.looking_in)
         _refuse_incomplete(run)
         if run.failed and _DIFFERENTIATED_AGAIN in run.output:
             self._keeps_graphs = True
             self._listener.say("running it again with graphs kept for another backward pass")
             run = self._run_base(instructions, self._new_folder())
-        self._usual_seconds = 60 + 5 * run.ending.seconds
+        self._first_took = run.ending.seconds
         self._first_was_well = run.ending.exit_code == 0 or run.calls_done
         from inductoscope.model.fold import load
 

@@ -56,7 +56,7 @@ def proven_slow(case: ProgramCase, found: Found, suspect: SlowCompile) -> Verdic
     case.proof.prove(found)
     proof = case.proof.verification
     if proof is None or 2 * proof.failed <= proof.of:
-        case.proof.verification = None
+        case.proof.forget()
         case.say("no reproducer is slow in most fresh processes: compile time is not judged")
         return None
     case.found = found

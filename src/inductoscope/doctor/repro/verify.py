@@ -59,9 +59,14 @@ class FreshProcesses:
         """What the scripts run with."""
         return self._environment
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a process loads torch, or runs a script."""
+        return bool(self._children)
+
     def start(self) -> None:
         """Have torch loaded for the runs to come, unless that was begun already."""
-        if not self._children:
+        if not self.is_busy:
             self._start(_SERVER, stdin=subprocess.PIPE)
 
     def verify(
@@ -107,10 +112,7 @@ class FreshProcesses:
     def _each_loading(self, script: Path, seconds: float, at_once: int) -> list[_Run]:
         """The runs in processes that each load torch."""
         with ThreadPoolExecutor(at_once) as pool:
-            return list(pool.map(lambda _: self._loading(script, seconds), range(self._times)))
-
-    def _loading(self, script: Path, seconds: float) -> _Run:
-        return self._finish(self._start(str(script)), seconds)
+            return list(pool.map(lambda _: self._alone(script, seconds), range(self._times)))
 
     def _alone(self, script: Path, seconds: float) -> _Run:
         return self._finish(self._start(str(script)), seconds)

@@ -46,13 +46,24 @@ class FirstLook:
     wrong_alone: list[str] = field(default_factory=list)
 
 
-def look_at(
+def first_look(
+    candidate: Candidate,
+    failure: Failure,
+    oracle: Oracle,
+    on_place: Callable[[Failure, Location], None],
+) -> FirstLook:
+    """Look at the program's graph; `on_place` is told where the failure is made, once known."""
+    own = _look_at_own_kernels(candidate, failure, oracle)
+    return own or _look_at(candidate, failure.aspect, oracle, on_place)
+
+
+def _look_at(
     candidate: Candidate,
     aspect: str,
     oracle: Oracle,
     on_place: Callable[[Failure, Location], None],
 ) -> FirstLook:
-    """Look at a candidate; `on_place` is told where its failure is made, as soon as that is known.
+    """All at once, side by side.
 
     A kernel of the program that computes wrong numbers is known first, since nothing has to be
     compiled for that; whether something before it is wrong too takes an instrumented compile.
@@ -68,13 +79,14 @@ def look_at(
     answers: _Seen = {}
     for name, answer in _as_known(oracle, items):
         answers[name] = answer
+        if name == _ITSELF and answer is None:
+            break  # The rest says nothing about a failure that does not show.
         if name == _NODES_APART and apart is not None:
             found.wrong_alone = apart.wrong_nodes(answer)
         elif answers.keys() >= {_ITSELF, *_PLACES}:
             _note_place(found, answers)
-            if found.failure is None:
-                break  # The rest says nothing about a failure that does not show.
-            on_place(found.failure, found.location)
+            if found.failure is not None:
+                on_place(found.failure, found.location)
         elif answers.keys() >= {_ITSELF, _OWN_KERNELS}:
             _tell_own_kernel(answers, on_place)
     return found
@@ -85,7 +97,9 @@ _OF_VALUES = ("value", "nan")
 _FEW_NODES = 60
 
 
-def look_at_own_kernels(candidate: Candidate, failure: Failure, oracle: Oracle) -> FirstLook | None:
+def _look_at_own_kernels(
+    candidate: Candidate, failure: Failure, oracle: Oracle
+) -> FirstLook | None:
     """In a large graph: the program's own wrong kernel, if the nodes in it show the failure alone.
 
     Then the whole graph need not be compiled again. What comes before kernels is looked at in the

@@ -39,9 +39,12 @@ def _in_whole_graphs(case: ProgramCase) -> Verdict | None:
     found = read_found(again.folder / FOLDER)
     if found is None:
         return None
-    case.found = found
     case.proof.prove_and_help(found, case.runs, calls=case.instructions.calls)
-    return case.proof.verdict_on(found) if case.proof.is_verified else None
+    if not case.proof.is_verified:
+        case.proof.forget()
+        return None
+    case.found = found
+    return case.proof.verdict_on(found)
 
 
 def _in_the_program(case: ProgramCase) -> Verdict | None:
