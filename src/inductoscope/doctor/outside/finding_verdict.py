@@ -116,8 +116,10 @@ def _culprit(found: Found) -> Culprit:
         own = location.own_pass.partition(" ")[0]
         every = dict.fromkeys([pass_name, *location.names, own])
         pass_name = ", ".join(name for name in every if name)
-    operation = ", ".join(headline_of(found).names) or location.operation
-    if not operation or pass_name:
+    is_one_of_many = _is_one_of_many(found)
+    place = "" if is_one_of_many else location.operation
+    operation = ", ".join(headline_of(found).names) or place
+    if (not operation and not is_one_of_many) or pass_name:
         # If nothing could be reduced: the node that the compiler was processing.
         operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
     return Culprit(
@@ -128,6 +130,15 @@ def _culprit(found: Found) -> Culprit:
         config=_setting(found),
         source=relative_place(found.sources[-1]) if found.sources else None,
     )
+
+
+def _is_one_of_many(found: Found) -> bool:
+    """Whether a kernel of several operations is to blame that no one has cut down yet.
+
+    Its wrong buffer belongs to the last of them, which need not be the wrong one.
+    """
+    is_whole = found.reproduces and not found.nodes
+    return is_whole and bool(found.location.kernel) and len(set(found.location.names)) > 1
 
 
 def _kernel_of_program(found: Found) -> str:

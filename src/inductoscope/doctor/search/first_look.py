@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.location import Location
@@ -65,13 +65,13 @@ def _look_at(
 ) -> FirstLook:
     """All at once, side by side.
 
-    A kernel of the program that computes wrong numbers is known first, since nothing has to be
-    compiled for that; whether something before it is wrong too takes an instrumented compile.
+    The first kernel of the program that computes wrong numbers, and the operations in it that are
+    wrong on their own, take no compile of the graph; to see whether something before is wrong does.
     """
     found = FirstLook(aspect)
     apart = _Apart.of(candidate, oracle)
     items: _Items = {_ITSELF: candidate, **_places(candidate, aspect)}
-    own = work_on_own_kernels(candidate)
+    own = work_on_own_kernels(candidate, closely=True)
     if own is not None and aspect in _OF_VALUES:
         items = {_OWN_KERNELS: own, **items}
     if apart is not None:
@@ -85,8 +85,11 @@ def _look_at(
             found.wrong_alone = apart.wrong_nodes(answer)
         elif answers.keys() >= {_ITSELF, *_PLACES}:
             _note_place(found, answers)
+            _note_own_kernel(found, answers)
             if found.failure is not None:
                 on_place(found.failure, found.location)
+            if found.location.wrong_alone:
+                break  # To take all nodes apart could only show the same.
         elif answers.keys() >= {_ITSELF, _OWN_KERNELS}:
             _tell_own_kernel(answers, on_place)
     return found
@@ -105,7 +108,7 @@ def _look_at_own_kernels(
     Then the whole graph need not be compiled again. What comes before kernels is looked at in the
     smallest graph.
     """
-    own = work_on_own_kernels(candidate)
+    own = work_on_own_kernels(candidate, closely=True)
     is_plain = not (candidate.guarded or candidate.counts or has_transforms(candidate))
     if own is None or not is_plain or candidate.size <= _FEW_NODES:
         return None
@@ -144,6 +147,15 @@ def _note_place(found: FirstLook | CloseLook, answers: _Seen) -> None:
     found.failure = None if isinstance(itself, ForkAnswer) else itself
     known = (answers[name] for name in _PLACES)
     found.location = first_place([each for each in known if isinstance(each, ForkAnswer)])
+
+
+def _note_own_kernel(found: FirstLook, answers: _Seen) -> None:
+    """Which operations of the kernel are wrong on their own, if that is the same kernel."""
+    answer = answers.get(_OWN_KERNELS)
+    own = location_of_answer(answer) if isinstance(answer, ForkAnswer) else Location()
+    if own.wrong_alone and own.kernel == found.location.kernel:
+        found.location = replace(found.location, wrong_alone=own.wrong_alone)
+        found.wrong_alone = list(own.suspects)
 
 
 @dataclass

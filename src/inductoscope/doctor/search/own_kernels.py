@@ -5,8 +5,12 @@ Nothing is compiled for that, unless the wrapper is C++.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
+
+from torch.fx import Node
 
 from inductoscope.doctor.compare.kept_wrappers import KEPT
 from inductoscope.doctor.compare.kernels import EnoughSeen, KernelWatch
@@ -16,23 +20,31 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.forks import Work, can_fork
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
+from inductoscope.doctor.search.oracle import compiling
+from inductoscope.doctor.search.suspects import nodes_wrong_in_kernel
 from inductoscope.doctor.search.wrong_result_location import names_in_first_graph
 
 
-def work_on_own_kernels(candidate: Candidate) -> Work | None:
-    """Work for a fork of the process that has the compiled graph; None in any other."""
+def work_on_own_kernels(candidate: Candidate, *, closely: bool = False) -> Work | None:
+    """Work for a fork of the process that has the compiled graph; None in any other.
+
+    `closely` also compiles each operation of a wrong kernel on its own.
+    """
     compiled = KEPT.called
     if compiled is None or not can_fork():
         return None
-    return lambda: first_wrong_own_kernel(candidate, compiled)
+    return lambda: first_wrong_own_kernel(candidate, compiled, closely=closely)
 
 
-def first_wrong_own_kernel(candidate: Candidate, compiled: Callable[..., Any]) -> Location:
+def first_wrong_own_kernel(
+    candidate: Candidate, compiled: Callable[..., Any], *, closely: bool = False
+) -> Location:
     """In a fork: the first kernel that differs; an unknown location if none does."""
-    found: list[Location] = []
+    found: list[tuple[Location, KernelDivergence]] = []
 
     def keep(divergence: KernelDivergence) -> None:
-        found.append(_location(candidate, divergence))
+        # At once: what buffers held is forgotten afterwards.
+        found.append((_location(candidate, divergence), divergence))
         raise EnoughSeen
 
     watch = KernelWatch(on_divergence=keep)
@@ -42,13 +54,32 @@ def first_wrong_own_kernel(candidate: Candidate, compiled: Callable[..., Any]) -
         except Exception:
             if not found:
                 raise
-    return found[0] if found else Location()
+    if not found:
+        return Location()
+    location, divergence = found[0]
+    return _closer(location, candidate, divergence) if closely else location
+
+
+def _closer(location: Location, candidate: Candidate, found: KernelDivergence) -> Location:
+    """With the operations of the kernel that are wrong on their own, if some are."""
+    with compiling(candidate):
+        wrong = nodes_wrong_in_kernel(candidate, found)
+    return replace(
+        location,
+        wrong_alone=tuple(dict.fromkeys(str(node.target) for node in wrong)),
+        suspects=_suspects(candidate, wrong) or location.suspects,
+    )
+
+
+def _suspects(candidate: Candidate, nodes: Sequence[Node]) -> tuple[str, ...]:
+    """The candidate's nodes that these nodes of Inductor's graph come from."""
+    known = {node.name for node in candidate.operations}
+    return tuple(sorted(known & names_in_first_graph(nodes)))
 
 
 def _location(candidate: Candidate, found: KernelDivergence) -> Location:
     nodes = [node for node in found.graph.module.graph.nodes if node.name in found.origins]
     origin = next((node for node in nodes if node.name == found.node), None)
-    known = {node.name for node in candidate.operations}
     is_known = found.graph.lowered is not None
     stage, how = lowering_or_codegen(found) if is_known else ("", "")
     return Location(
@@ -57,5 +88,6 @@ def _location(candidate: Candidate, found: KernelDivergence) -> Location:
         kernel=found.kernel,
         text=f"{found.text} (buffer {found.buffer} of kernel {found.kernel}, node {found.node})",
         how=how,
-        suspects=tuple(sorted(known & names_in_first_graph(nodes))),
+        suspects=_suspects(candidate, nodes),
+        names=tuple(str(node.target) for node in nodes if node.target is not operator.getitem),
     )

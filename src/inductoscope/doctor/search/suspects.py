@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from torch.fx import Node
+
 from inductoscope.doctor.compare.graphs import inputs_for
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.failure import FEW_NODES, NAN, WRONG, Failure
@@ -24,16 +26,22 @@ def all_nodes_apart(recorded: RecordedGraph) -> Candidate | None:
 
 
 def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tuple[str, ...]:
-    """The operations around a wrong buffer that are wrong even on their own, in this process.
+    """The operations around a wrong buffer that are wrong even on their own."""
+    wrong = nodes_wrong_in_kernel(candidate, found)
+    return tuple(dict.fromkeys(str(node.target) for node in wrong))
 
-    Their nodes are those of Inductor's graph, forward or backward, which has simpler operations
+
+def nodes_wrong_in_kernel(candidate: Candidate, found: KernelDivergence) -> list[Node]:
+    """The nodes around a wrong buffer that are wrong even on their own, in this process.
+
+    They are those of Inductor's graph, forward or backward, which has simpler operations
     than the program. In a large graph, only those that went into the buffer are tried.
     """
     graph = found.graph
-    nodes = {n.name: str(n.target) for n in graph.module.graph.nodes if is_operation(n)}
-    tried = nodes.keys() if len(nodes) <= FEW_NODES else set(found.origins)
-    if len({nodes.get(name) for name in tried}) < 2:
-        return ()  # There is nothing to choose from.
+    nodes = {node.name: node for node in graph.module.graph.nodes if is_operation(node)}
+    tried = nodes.keys() if len(nodes) <= FEW_NODES else set(found.origins) & nodes.keys()
+    if len({nodes[name].target for name in tried}) < 2:
+        return []  # There is nothing to choose from.
     inputs = tuple(inputs_for(graph.module, graph.inputs))
     of_graph = replace(
         candidate, module=graph.module, inputs=inputs, backward=False, earlier=None, recipes=()
@@ -43,8 +51,8 @@ def operations_wrong_alone(candidate: Candidate, found: KernelDivergence) -> tup
         names = [name for name in recorded.names if name in tried]
         wrong = _wrong_among(recorded, names, examine)
     except Exception:  # They are only a hint.
-        return ()
-    return tuple(dict.fromkeys(nodes[name] for name in wrong))
+        return []
+    return [nodes[name] for name in wrong]
 
 
 def _wrong_among(
