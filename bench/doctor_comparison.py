@@ -13,9 +13,9 @@ from bench.torch_tools import Measured
 # torch's tools, as their manuals say and as fast as they can be.
 WAYS = {
     "as documented": {"bisector": "bisector by command", "minifier": "minifier by default"},
-    "at their best": {"bisector": "bisector", "minifier": "minifier"},
+    "at best": {"bisector": "bisector", "minifier": "minifier"},
 }
-BEST = "at their best"
+BEST = "at best"
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,10 @@ def summarize(runs: Sequence[ToolRun], scripts: int) -> list[Measurement]:
     for way in WAYS if names else ():
         for comparison in COMPARISONS:
             each = [_compare(name, runs, comparison, way) for name in names]
-            whole = _add_up(comparison, each, scripts)
-            found += [replace(whole, counts=way == BEST), *each]
+            if len(each) == scripts or comparison.goal is not None:
+                whole = _add_up(comparison, each, scripts)
+                found.append(replace(whole, counts=way == BEST))
+            found += each
     return found
 
 
@@ -93,7 +95,7 @@ def _compare(script: str, runs: Sequence[ToolRun], comparison: Comparison, way: 
         unit="CPU s" if comparison.what == PROCESSOR else "s",
         ours=ours,
         goal=comparison.goal,
-        compared_with=f"{' and '.join(comparison.beside)} {way}",
+        compared_with=f"{' and '.join(comparison.beside)}, {way}",
         peer=tuple(seconds for seconds, _ in theirs),
         why_no_peer="; ".join(dict.fromkeys(why for _, why in theirs if why)),
         why_failed="; ".join(dict.fromkeys(said)),

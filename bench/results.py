@@ -13,8 +13,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.load import watching
-from bench.machine import ROOT, UNKNOWN_COMMIT, read_machine, read_versions
+from bench.machine import UNKNOWN_COMMIT, read_machine, read_versions
 from bench.measurement import Measurement, read_measurements
+from bench.peers import ROOT
 from bench.summary import Result, result_from, source_of
 
 # In the order of the page. A new one is a module with --json, which writes measurements and ends

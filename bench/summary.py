@@ -12,18 +12,17 @@ from typing import Any
 from battery.markdown import plain, row
 from bench.figures import show_runs, show_value
 from bench.load import MOST_OTHERS, MOST_STOLEN, Load
-from bench.machine import ROOT
 from bench.measurement import (
     ENOUGH_TURNS,
     MET,
     MISSED,
-    NO_GOAL,
     NOT_CONCLUDED,
     NOTCH,
     SINGLE_TURN,
     Measurement,
     read_measurements,
 )
+from bench.peers import ROOT
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 _WORDS = (MET, MISSED, NOT_CONCLUDED)
@@ -59,6 +58,8 @@ class Result:
     measurements: Sequence[Measurement]
     # Other than the usual ones.
     options: str = ""
+    # What a reader has to know of where these figures are from; empty where they are as measured.
+    remark: str = ""
 
 
 def result_from(data: dict[str, Any]) -> Result:
@@ -106,6 +107,9 @@ def _docstring(bench: str) -> str:
 def _render_result(result: Result) -> Iterator[str]:
     yield _describe_run(result)
     yield ""
+    if result.remark:
+        yield f"**{plain(result.remark)}**"
+        yield ""
     if result.failure:
         yield f"**Failed**: {plain(result.failure)}"
         return
@@ -132,7 +136,8 @@ def _describe_run(result: Result) -> str:
 
 def _cells(measurement: Measurement, load: Load) -> tuple[str, ...]:
     conclusion = measurement.conclude(load)
-    said = "" if conclusion.word == NO_GOAL else str(conclusion)
+    # Without a goal there is nothing to conclude; that something failed is said all the same.
+    said = conclusion.why if measurement.goal is None else str(conclusion)
     counted = "" if measurement.counts or measurement.goal is None else " (counts elsewhere)"
     return (
         plain(measurement.name),

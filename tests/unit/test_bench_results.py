@@ -270,6 +270,14 @@ def test_a_goal_counts_once_and_what_has_none_does_not_count() -> None:
     assert "| 2.00 s | **met** (counts elsewhere) |" in page
 
 
+def test_what_is_not_as_it_was_measured_is_said_and_so_is_a_failure_without_a_goal() -> None:
+    failed = Measurement("size", "MB", (None,), why_failed="no page")
+    found = replace(result("logs"), measurements=[failed], remark="Figures are rounded.")
+    page = render(BENCHES, {"logs": found})
+    assert "**Figures are rounded.**" in page
+    assert "| size | failed |  |  |  | ours failed: no page |" in page
+
+
 def test_the_page_in_the_documentation_is_that_of_the_results_that_are_kept() -> None:
     """`python -m bench --summary` writes it anew."""
     results = read_results(Places.results)
