@@ -55,9 +55,12 @@ def leaving_nothing_running() -> Iterator[None]:
 
 
 def _end_once(number: int, _frame: FrameType | None) -> None:
-    """Whoever interrupts again would interrupt the tidying up."""
+    """Whoever interrupts again would interrupt the tidying up.
+
+    Not SIG_IGN: Python complains of a signal that came just before it was ignored.
+    """
     for each in _SIGNALS:
-        signal.signal(each, signal.SIG_IGN)
+        signal.signal(each, lambda *_: None)
     sys.exit(128 + number)
 
 

@@ -90,11 +90,11 @@ def test_a_folder_that_is_to_be_kept_stays(tmp_path: Path) -> None:
     assert (kept / "result").exists()
 
 
-SENDING = "signal.signal(signal.SIGTERM, "
+DECIDING = "signal.signal(signal.SIGTERM, "
 
 
 @pytest.mark.parametrize("folder", ["bench", "battery"])
 def test_nobody_else_decides_how_a_signal_ends_a_benchmark(folder: str) -> None:
-    files = {path for path in (ROOT / folder).rglob("*.py") if SENDING in path.read_text()}
+    files = {path for path in (ROOT / folder).rglob("*.py") if DECIDING in path.read_text()}
     # That passes on what it gets to the command that it measures.
     assert files <= {ROOT / "battery" / "models" / "measure.py"}
