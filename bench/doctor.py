@@ -2,17 +2,17 @@
 
 Six scripts fail: four small ones and two of about 60 operations. The doctor's time is that until
 its JSON file names the right culprit for good, and until it has a verified reproducer; workarounds
-come later. torch's tools run in two ways. *As documented* means the command
+come later. torch's tools run in two ways. *By default* means the command
 `torch._inductor.compiler_bisector run`, and the launcher that the minifier leaves
-(TORCHDYNAMO_REPRO_AFTER=aot, level 4 where numbers are wrong, level 2 where something is raised).
-*At best* means that neither starts a process for each run: `CompilerBisector.do_bisect` on a
-function that runs the script, and the launcher with `minify --no-isolate`. Each tool works in its
-private folder with an empty cache, because the bisector deletes the one that it runs in. Running a
-found reproducer once more, to see whether it fails, is not part of the minifier's time. A tool that
-does not end within the limit is ended, and counts with the limit. In each turn the doctor runs
-before, between and after the others, and the middle of these three runs counts. The culprit is also
-compared with what the bisector takes alone, which has no goal. The goals are for all six scripts
-together, and count beside torch's tools at best.
+(TORCHDYNAMO_REPRO_AFTER=aot, level 4 where numbers are wrong, level 2 where something is raised);
+both start a process for each run. *In one process* is faster: `CompilerBisector.do_bisect` on a
+function that runs the script, and the launcher with `minify --no-isolate`. torch documents both.
+Each tool works in its private folder with an empty cache, because the bisector deletes the one that
+it runs in. Running a found reproducer once more, to see whether it fails, is not part of the
+minifier's time. A tool that does not end within the limit is ended, and counts with the limit. In
+each turn the doctor runs before, between and after the others, and the middle of these three runs
+counts. The culprit is also compared with what the bisector takes alone, which has no goal. The
+goals are for all six scripts together, and count beside torch's tools in one process.
 """
 
 from __future__ import annotations

@@ -124,7 +124,7 @@ def beside(runs: list[ToolRun], tools: str, script: str = "buckets") -> dict[str
     return {
         m.name.partition(":")[0]: m
         for m in found
-        if m.compared_with == f"{tools}, at best" and m.name.endswith(script)
+        if m.compared_with == f"{tools}, in one process" and m.name.endswith(script)
     }
 
 
@@ -155,7 +155,7 @@ def test_a_turn_has_one_value_the_middle_of_the_runs_of_the_doctor() -> None:
 
 def test_a_minifier_without_a_reproducer_is_named_and_nothing_is_concluded() -> None:
     runs = [doctor(1, 6.0, 12.0), BISECTED, run(3, "minifier", 14.0, said="no repro.py written")]
-    said = "bisector and minifier, at best: minifier: no repro.py written"
+    said = "bisector and minifier, in one process: minifier: no repro.py written"
     assert str(beside(runs, BOTH)["culprit"].conclude()) == f"not concluded: {said}"
     assert beside(runs, "bisector")["culprit"].values == (0.06,)
 
@@ -181,11 +181,11 @@ def of_all_scripts(*changed: list[ToolRun]) -> list[ToolRun]:
     ]
 
 
-def test_goals_count_for_all_scripts_together_beside_the_tools_at_their_best() -> None:
+def test_goals_count_for_all_scripts_together_beside_the_tools_in_one_process() -> None:
     counted = [m for m in summarize(of_all_scripts(), SCRIPTS) if m.counts and m.goal is not None]
     assert [(m.name, m.compared_with, m.conclude().word) for m in counted] == [
-        ("culprit: all of 6 scripts", f"{BOTH}, at best", "met"),
-        (f"{PROOF}: all of 6 scripts", f"{BOTH}, at best", "met"),
+        ("culprit: all of 6 scripts", f"{BOTH}, in one process", "met"),
+        (f"{PROOF}: all of 6 scripts", f"{BOTH}, in one process", "met"),
     ]
 
 
@@ -203,7 +203,7 @@ def test_a_script_for_which_the_tools_have_no_result_is_left_out_of_all() -> Non
 
 def test_of_a_few_scripts_nothing_follows_for_all() -> None:
     found = beside(TURNS, BOTH, "all of 6 scripts")
-    said = f"{BOTH}, at best: 1 of 6 scripts were run"
+    said = f"{BOTH}, in one process: 1 of 6 scripts were run"
     assert str(found["culprit"].conclude()) == f"not concluded: {said}"
     assert summarize([], SCRIPTS) == []
 
