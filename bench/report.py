@@ -22,7 +22,7 @@ from bench import page_speed
 from bench.command_cost import CommandCost, column, run_command, why_failed
 from bench.figures import finish
 from bench.measurement import Measurement
-from bench.peers import NOT_INSTALLED, TLPARSE, TLPARSE_AT_BEST, find_tlparse, ways_of_tlparse
+from bench.peers import NOT_INSTALLED, TLPARSE_AT_BEST, find_tlparse, ways_of_tlparse
 
 GOALS = {"build": 0.5, **page_speed.GOALS}
 OURS = "inductoscope"
@@ -102,7 +102,8 @@ def worst_switch(switches: dict[str, list[float]]) -> tuple[str, tuple[float, ..
 
 def weigh_pages(place: Path) -> Iterator[Measurement]:
     """Megabytes on disk, of what was made."""
-    for name, what in (("report.html", "the page"), ("pages", f"{TLPARSE}'s pages")):
+    # tlparse's are those that it has made last.
+    for name, what in (("report.html", "the page"), ("pages", f"the pages of {TLPARSE_AT_BEST}")):
         if (place / name).exists():
             yield Measurement(what, "MB", (size_of(place / name) / 1e6,))
 
