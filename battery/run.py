@@ -14,10 +14,7 @@ import importlib.metadata
 import json
 import platform
 import random
-import shutil
-import signal
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +26,7 @@ from battery.paths import without_folders
 from battery.stored import read_stored
 from battery.table import BATTERY, STORED, describe_miss, render_markdown, render_text
 from battery.trial import run_doctor, run_plain, shows_symptom, side_by_side
+from battery.workplace import workplace
 
 RESULTS = Path("bench-results")
 # A plain run that is to hang is believed after this long.
@@ -182,10 +180,7 @@ def main() -> int:
     if options.list:
         print(*(fault.name for fault in faults), sep="\n")
         return 0
-    # What was started ends with us, also when we are asked to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = options.keep or Path(tempfile.mkdtemp(prefix="battery-"))
-    try:
+    with workplace("battery", options.keep) as folder:
         if options.plain:
             return 1 if run_plainly(faults, folder, options.limit) else 0
         results = (
@@ -193,9 +188,6 @@ def main() -> int:
             if options.report
             else run_battery(faults, folder, options)
         )
-    finally:
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
     print(render_text(results))
     write_tables(results, len(faults), options)
     return 0 if all(result.named for result in results) else 1

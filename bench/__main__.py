@@ -1,19 +1,20 @@
 """Runs the benchmarks and writes docs/benchmarks.md: make bench, or python -m bench.
 
 Without names, whatever has no result at this commit is measured, so that an interrupted run goes on
-where it was. What is named is measured again. Results are kept in bench-results, one file for each.
+where it was. What is named is measured again. Results are kept in docs/benchmarks, one file for
+each; what is not done yet is in bench-results.
 """
 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from bench.machine import ROOT, read_commit
-from bench.results import BENCHES, choose, read_results, run_bench
+from battery.workplace import leaving_nothing_running
+from bench.machine import read_commit
+from bench.results import BENCHES, Places, choose, read_results, run_bench
 from bench.summary import DOCUMENT, render
 
 
@@ -21,7 +22,7 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHES)}")
     parser.add_argument("--summary", action="store_true", help="run nothing: write the page")
-    parser.add_argument("--results", type=Path, default=ROOT / "bench-results")
+    parser.add_argument("--results", type=Path, default=Places.results, help="what is kept")
     parser.add_argument("--markdown", type=Path, default=DOCUMENT)
     parser.add_argument(
         "--with",
@@ -42,16 +43,16 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     options = parse_options()
-    # What was started ends with us, also when we are asked to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    options.results.mkdir(parents=True, exist_ok=True)
-    results, commit = read_results(options.results), read_commit()
+    places = Places(options.results)
+    places.parts.mkdir(parents=True, exist_ok=True)
+    results, commit = read_results(places.results), read_commit()
     chosen = [] if options.summary else choose(options.names, results, commit)
-    for number, bench in enumerate(chosen, 1):
-        print(f"[{number}/{len(chosen)}] {bench}", file=sys.stderr, flush=True)
-        results[bench] = run_bench(bench, options.results, commit, options.options)
-        # After each, so that an interruption leaves a page.
-        options.markdown.write_text(render(BENCHES, results))
+    with leaving_nothing_running():
+        for number, bench in enumerate(chosen, 1):
+            print(f"[{number}/{len(chosen)}] {bench}", file=sys.stderr, flush=True)
+            results[bench] = run_bench(bench, places, commit, options.options)
+            # After each, so that an interruption leaves a page.
+            options.markdown.write_text(render(BENCHES, results))
     options.markdown.write_text(render(BENCHES, results))
     failed = [bench for bench in chosen if results[bench].failure]
     for bench in failed:

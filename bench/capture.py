@@ -13,15 +13,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from battery.models.trial import read_operations
+from battery.workplace import workplace
+from bench.figures import finish
 from bench.load import cpu_of_children
+from bench.measurement import Measurement
 from bench.report import size_of
 
 HERE = Path(__file__).resolve().parent
@@ -107,57 +109,48 @@ def _progress(turn: int, mode: str, text: str) -> None:
     print(f"  turn {turn + 1} {mode:22} {text}", file=sys.stderr, flush=True)
 
 
-def ratio(runs: dict[str, list[float]], mode: str) -> float:
-    """The middle one of the ratios of neighbours: runs of the same turn, seconds apart."""
-    return statistics.median(b / a for a, b in zip(runs["plain"], runs[mode], strict=False))
+NAMES = {"compile": "compile", "calls": "a later call"}
+Figures = dict[str, dict[str, list[float]]]
 
 
-def report(title: str, runs: dict[str, list[float]], what: str) -> None:
-    unit, scale = ("CPU s", 1.0) if what == "compile" else ("CPU µs", 1e6)
-    print(f"\n{title}")
-    print(f"  {'mode':22}{'runs':>5}  {unit + ': median (min … max)':34}{'÷ plain':>8}")
-    for mode, results in runs.items():
-        if results:
-            low, middle, high = min(results), statistics.median(results), max(results)
-            spread = f"{middle * scale:.2f} ({low * scale:.2f} … {high * scale:.2f})"
-            print(f"  {mode:22}{len(results):5}  {spread:34}{ratio(runs, mode):8.3f}")
-    sys.stdout.flush()
+def compare(what: str, models: Figures) -> Iterator[Measurement]:
+    """Recorded runs beside plain ones of the same turn, and torch's own tracing beside them."""
+    for model, runs in models.items():
+        for mode, seconds in runs.items():
+            if mode != "plain" and seconds:
+                yield Measurement(
+                    name=f"{model}: {NAMES[what]}, {mode}",
+                    unit="CPU s",
+                    ours=(*seconds,),
+                    goal=GOALS[what] if mode == "recorded" else None,
+                    compared_with="the plain run",
+                    peer=(*runs["plain"][: len(seconds)],),
+                )
+
+
+def weigh(weights: dict[str, dict[str, int]]) -> Iterator[Measurement]:
+    """What a node takes on disk."""
+    for model, weight in weights.items():
+        each = weight["bytes"] / weight["nodes"]
+        yield Measurement(f"{model}: recording, for each node", "bytes", (each,))
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.capture", description=__doc__)
     parser.add_argument("--rounds", type=int, default=5, help="runs of plain and of recorded each")
     parser.add_argument("--others", type=int, default=2, help="runs of each other mode")
     parser.add_argument("--call-rounds", type=int, default=9, help="runs for later calls, each")
     parser.add_argument("--model", action="append", choices=MODELS, help="only this model")
-    parser.add_argument("--json", type=Path, help="also write every measurement to this file")
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
     options = parser.parse_args()
     models = options.model or MODELS
-    run_once("plain", MODELS[0])
-    everything: dict[str, dict[str, dict[str, list[float]]]] = {"compile": {}, "calls": {}}
-    weights = {model: weigh_recording(model) for model in models}
-    for model, weight in weights.items():
-        each = weight["bytes"] / weight["nodes"]
-        print(f"{model}: {weight['bytes']} bytes, {weight['nodes']} nodes, {each:.0f} bytes a node")
-    for model in models if options.rounds else ():
-        print(f"{model}: {options.rounds} turns", file=sys.stderr, flush=True)
-        runs = measure_compiles(model, options.rounds, options.others)
-        everything["compile"][model] = runs
-        report(f"{model}: the whole run, cache empty", runs, "compile")
-    for model in models if options.call_rounds else ():
-        print(f"{model}: {options.call_rounds} turns of calls", file=sys.stderr, flush=True)
-        runs = measure_calls(model, options.call_rounds)
-        everything["calls"][model] = runs
-        report(f"{model}: a later call", runs, "calls")
-    if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        options.json.write_text(json.dumps({**everything, "recordings": weights}, indent=1))
-    print()
-    for what, goal in GOALS.items():
-        if everything[what]:
-            worst = max(ratio(runs, "recorded") for runs in everything[what].values())
-            verdict = "met" if worst <= goal else "missed"
-            print(f"{what}: recorded ÷ plain is {worst:.3f} at worst; goal {goal:.2f}: {verdict}")
+    with workplace("bench-capture"):
+        run_once("plain", MODELS[0])
+        weights = {model: weigh_recording(model) for model in models}
+        compiles = {m: measure_compiles(m, options.rounds, options.others) for m in models}
+        calls = {m: measure_calls(m, options.call_rounds) for m in models if options.call_rounds}
+    found = [*compare("compile", compiles), *compare("calls", calls), *weigh(weights)]
+    finish(found, options.json)
 
 
 if __name__ == "__main__":

@@ -6,17 +6,15 @@ compiler has little to do; graph caches are off. From the processor seconds of e
 the smallest program are taken off, which is what starting costs. What is left is fitted by a power
 of the size (least squares of the logarithms). The figure is the exponent, with one standard error
 to either side: 1 is linear, 2 is quadratic. The goal is 1.5, or the exponent of the plain compile
-where that is larger.
+where that is larger. Where a size failed nothing is concluded: what it would have taken is not
+known.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
-import shutil
-import signal
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,7 +22,9 @@ from typing import Any
 
 from battery.models.catalogue import Model
 from battery.models.trial import Conditions, run_doctor, run_plain
-from bench.measurement import Measurement, write_measurements
+from battery.workplace import workplace
+from bench.figures import finish, show_value
+from bench.measurement import Measurement
 
 GOAL = 1.5
 # Steps that take less than this at the largest size are noise.
@@ -160,27 +160,32 @@ def fit(points: Iterable[tuple[int, float]]) -> Fit | None:
 def summarize(kind: str, least: Point, points: Sequence[Point]) -> list[Measurement]:
     """The exponent of every step that takes long enough to have one."""
     good = [point for point in points if not point.failure]
-    failures = [f"{point.size:,} {kind}: {point.failure}" for point in points if point.failure]
+    failed = [f"{p.size:,} {kind}: {p.failure}" for p in (least, *points) if p.failure]
     plain = fit(_grown(PLAIN, least, good))
     goal = max(GOAL, plain.exponent) if plain else GOAL
     found = []
     for step in [*dict.fromkeys(name for point in good for name in point.seconds)] or [WHOLE]:
         grown = [*_grown(step, least, good)]
-        fitted = fit(grown)
-        if step not in (PLAIN, WHOLE) and max(value for _, value in grown) < _LEAST_SECONDS:
-            continue
-        shown = ", ".join(f"{value:.1f} s for {size:,}" for size, value in grown)
-        found.append(
-            Measurement(
-                name=f"{kind}: {step}",
-                unit="",
-                ours=fitted.runs if fitted else (),
-                goal=None if step == PLAIN else goal,
-                why_failed="; ".join(failures) or "too few sizes",
-                note="; ".join(filter(None, [shown, *failures])) if step == WHOLE else shown,
-            )
-        )
+        if step in (PLAIN, WHOLE) or max(value for _, value in grown) >= _LEAST_SECONDS:
+            own = None if step == PLAIN else goal
+            found.append(_of_step(f"{kind}: {step}", grown, own, failed))
     return found
+
+
+def _of_step(
+    name: str, grown: Sequence[tuple[int, float]], goal: float | None, failed: Sequence[str]
+) -> Measurement:
+    fitted = fit(grown)
+    shown = ", ".join(f"{value:.1f} s for {size:,}" for size, value in grown)
+    left = f"exponent of the others {show_value(fitted.exponent, '')}" if failed and fitted else ""
+    return Measurement(
+        name=name,
+        unit="",
+        ours=fitted.runs if fitted and not failed else (),
+        goal=goal,
+        why_failed="; ".join(failed) or "too few sizes",
+        note="; ".join(filter(None, (shown, left))),
+    )
 
 
 def _grown(step: str, least: Point, points: Sequence[Point]) -> Iterable[tuple[int, float]]:
@@ -197,24 +202,15 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=3600.0, help="seconds for one run")
     parser.add_argument("--json", type=Path, help="write the measurements to this file")
     options = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="bench-growth-"))
-    # What was started ends with us, also when we are asked to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     measurements = []
-    try:
+    with workplace("bench-growth") as folder:
         for kind in KINDS:
             if options.kind and kind.name not in options.kind:
                 continue
             sizes = (kind.least, *(options.sizes or kind.sizes))
             least, *points = (_measured(kind, size, folder, options.limit) for size in sizes)
             measurements += summarize(kind.name, least, points)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    for measurement in measurements:
-        exponent = f"{measurement.middle:.2f}" if measurement.middle is not None else "-"
-        print(f"{measurement.name:50}{exponent:>6}  {measurement.conclude()}  {measurement.note}")
-    if options.json:
-        write_measurements(measurements, options.json)
+    finish(measurements, options.json)
 
 
 def _measured(kind: Kind, size: int, folder: Path, limit: float) -> Point:

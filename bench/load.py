@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import resource
 import time
@@ -11,7 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-_SET_CHILD_SUBREAPER = 36
+from battery.workplace import adopt_orphans
+
 # Shares of the machine's processor time that others may have while a clock is still believed.
 MOST_OTHERS, MOST_STOLEN = 0.15, 0.05
 
@@ -70,11 +70,6 @@ def watching() -> Iterator[Watched]:
         others=round(min(max(others / available, 0.0), 1.0), 3),
         stolen=round((after.stolen - before.stolen) / available, 3),
     )
-
-
-def adopt_orphans() -> None:
-    """Let what our commands leave behind come to us, with its times."""
-    ctypes.CDLL(None).prctl(_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def cpu_of_children() -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import os
 import platform
@@ -10,11 +11,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.peers import find_tlparse
+from bench.peers import NOT_INSTALLED, ROOT, find_tlparse
 
 from inductoscope.version import __version__
 
-ROOT = Path(__file__).resolve().parent.parent
+# What a result depends on in this checkout.
+MEASURED = ("src", "bench", "battery")
+UNKNOWN_COMMIT = "no commit known"
 
 
 def read_versions() -> dict[str, str]:
@@ -22,9 +25,9 @@ def read_versions() -> dict[str, str]:
     tlparse, compiler = find_tlparse(), shutil.which(os.environ.get("CXX", "g++"))
     return {
         "torch": _distribution("torch"),
-        "tlparse": _first_line([tlparse, "--version"]) if tlparse else "not installed",
+        "tlparse": _first_line([tlparse, "--version"]) if tlparse else NOT_INSTALLED,
         "Python": platform.python_version(),
-        "g++": _first_line([compiler, "-dumpfullversion"]) if compiler else "not installed",
+        "g++": _first_line([compiler, "-dumpfullversion"]) if compiler else NOT_INSTALLED,
         "inductoscope": __version__,
     }
 
@@ -33,7 +36,7 @@ def _distribution(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return NOT_INSTALLED
 
 
 def _first_line(command: list[str]) -> str:
@@ -53,19 +56,30 @@ def read_machine() -> dict[str, str]:
     }
 
 
-def read_commit() -> str:
-    """The last commit that changed the tool; it says so if there are changes besides."""
-    commit = _git("log", "-1", "--format=%h", "--", "src")
+def read_commit(root: Path = ROOT) -> str:
+    """The last commit that changed what is measured, or what measures.
+
+    Changes besides are told apart by a digest: other changes make another result.
+    """
+    commit = _git(root, "log", "-1", "--format=%h", "--", *MEASURED).decode().strip()
     if not commit:
-        return "no commit known"
-    changed = _git("status", "--porcelain", "--", "src")
-    return f"{commit} with changes" if changed else commit
+        return UNKNOWN_COMMIT
+    changes = _read_changes(root)
+    digest = hashlib.sha256(changes).hexdigest()[:7]
+    return f"{commit} with changes {digest}" if changes else commit
 
 
-def _git(*arguments: str) -> str:
-    command = ["git", "-C", str(ROOT), *arguments]
+def _read_changes(root: Path) -> bytes:
+    """What differs from the commit, with the files that git does not know yet."""
+    changed = _git(root, "diff", "HEAD", "--binary", "--", *MEASURED)
+    listed = _git(root, "ls-files", "--others", "--exclude-standard", "-z", "--", *MEASURED)
+    new = [name for name in listed.split(b"\0") if name]
+    return changed + b"".join(name + (root / name.decode()).read_bytes() for name in new)
+
+
+def _git(root: Path, *arguments: str) -> bytes:
+    command = ["git", "-C", str(root), *arguments]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return subprocess.run(command, capture_output=True, check=False).stdout
     except OSError:
-        return ""
-    return done.stdout.strip()
+        return b""

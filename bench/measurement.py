@@ -58,6 +58,8 @@ class Measurement:
     why_no_peer: str = ""
     why_failed: str = ""
     note: str = ""
+    # Whether the goal is counted here. It is once, where it was measured in several ways.
+    counts: bool = True
 
     @property
     def values(self) -> tuple[float, ...]:
@@ -145,5 +147,5 @@ def write_measurements(measurements: Iterable[Measurement], path: Path) -> None:
 
 def read_measurements(found: dict[str, Any]) -> list[Measurement]:
     """What `write_measurements` has written."""
-    entries = found.get("measurements", [])
+    entries = found["measurements"]
     return [Measurement(**{**e, "ours": (*e["ours"],), "peer": (*e["peer"],)}) for e in entries]

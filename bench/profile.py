@@ -26,6 +26,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from battery.workplace import workplace
+
 GOALS = {"overhead": 1.10, "agreement": 0.05, "floor": 0.10}
 LEAST = 100e-6
 _CALLS = 60
@@ -238,7 +240,8 @@ def main() -> None:
     if given.ask:
         print(json.dumps(QUESTIONS[given.ask](given.calls)))
         return
-    found = {question: ask(question, given.calls) for question in QUESTIONS}
+    with workplace("bench-profile"):
+        found = {question: ask(question, given.calls) for question in QUESTIONS}
     print_answers(found)
     if given.json:
         given.json.parent.mkdir(exist_ok=True)

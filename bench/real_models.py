@@ -1,19 +1,17 @@
 """A GPT-2 of four layers that is trained, healthy and with a fault: make bench-real_models.
 
-The model has random weights (`bench/programs/gpt2_training.py`); nothing is downloaded. A clean
-verdict is compared with the plain compiled run in processor seconds of all processes, in turns,
-each run with an empty cache. Then a fault is planted in torch, below the model. What counts is the
-time until the doctor's JSON file names it rightly and for good, and until a reproducer is verified.
+The script is that of the battery (`battery/models/scripts/gpt2_train.py`) with a larger model, of
+random weights; nothing is downloaded. A clean verdict is compared with the plain compiled run in
+processor seconds of all processes, in turns, each run with an empty cache. Then a fault is planted
+in torch, below the model. What counts is the time until the doctor's JSON file names it rightly and
+for good, and until a reproducer is verified.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import shutil
-import signal
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,13 +20,21 @@ from typing import Any
 from battery.fault import Fault, Recipe
 from battery.generate import write_plant
 from battery.judge import judge
-from battery.models.catalogue import Model
+from battery.models.catalogue import SCRIPTS, Model
 from battery.models.trial import Conditions, run_doctor, run_plain
 from battery.plants import RECIPES
-from bench.measurement import Measurement, write_measurements
+from battery.workplace import workplace
+from bench.figures import finish
+from bench.measurement import Measurement
 from bench.verdict_clock import VerdictClock, first_for_good, is_proven, names_culprit
 
-SCRIPT = Path(__file__).parent / "programs" / "gpt2_training.py"
+SCRIPT = SCRIPTS / "gpt2_train.py"
+# As it is in the script, and what is measured: twice as deep and as wide.
+SIZES = {
+    "n_layer=2, n_embd=128,": "n_layer=4, n_embd=256,",
+    "vocab_size=1000)": "vocab_size=2000, n_positions=128)",
+    "randint(0, 1000, (4, 32))": "randint(0, 2000, (4, 64))",
+}
 # Where `make` puts transformers.
 LIBRARIES = Path(sys.prefix) / "models"
 FAULTS = ("lowering-tanh-wrong-result", "decomposition-layer-norm-wrong-result")
@@ -43,6 +49,15 @@ class Healthy:
     doctor: list[float | None] = field(default_factory=list)
     why_no_plain: str = ""
     why_not_clean: str = ""
+
+
+def enlarge(text: str) -> str:
+    """The script with the larger model."""
+    for written, instead in SIZES.items():
+        if written not in text:
+            raise ValueError(f"{SCRIPT} does not have {written!r} any more")
+        text = text.replace(written, instead)
+    return text
 
 
 def measure_healthy(model: Model, folder: Path, limit: float, turns: int) -> Healthy:
@@ -139,31 +154,25 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--fault", action="append", choices=FAULTS, help="only this fault")
     parser.add_argument("--limit", type=float, default=900.0, help="seconds for one run")
-    parser.add_argument("--script", type=Path, default=SCRIPT, help="another model")
+    parser.add_argument("--script", type=Path, help="another model")
     parser.add_argument("--json", type=Path, help="write the measurements to this file")
     options = parser.parse_args()
     libraries = [str(LIBRARIES), *filter(None, [os.environ.get("PYTHONPATH")])]
     os.environ["PYTHONPATH"] = os.pathsep.join(libraries)
-    # What was started ends with us, also when we are asked to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    model = Model(options.script.stem, options.script.absolute())
-    folder = Path(tempfile.mkdtemp(prefix="bench-models-"))
     recipes = [recipe for recipe in RECIPES if recipe.name in (options.fault or FAULTS)]
     planted: list[Planted] = []
-    try:
+    with workplace("bench-models") as folder:
+        script = (options.script or folder / "gpt2_of_four_layers.py").absolute()
+        if not options.script:
+            script.write_text(enlarge(SCRIPT.read_text()))
+        model = Model(script.stem, script)
         healthy = measure_healthy(model, folder, options.limit, options.turns)
         for turn in range(0 if healthy.why_no_plain else options.turns):
             for recipe in recipes:
                 planted.append(measure_planted(model, recipe, folder, options.limit))
                 last = planted[-1]
                 _progress(turn, f"{recipe.name}: named {last.named}, proven {last.proven}")
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-    measurements = summarize(healthy, planted)
-    for measurement in measurements:
-        print(f"{measurement.name}: {measurement.middle} ({measurement.conclude()})")
-    if options.json:
-        write_measurements(measurements, options.json)
+    finish(summarize(healthy, planted), options.json)
 
 
 if __name__ == "__main__":

@@ -1,30 +1,31 @@
 """The page of a recording with 2,000 kernels, beside tlparse's of the same run: make bench-report.
 
 The program runs once, under the scope and with TORCH_TRACE. Then `inductoscope report` and tlparse
-(pip install tlparse) make their pages of it in turns, each in new processes; what counts is the
-middle run. The page is opened in Chromium, from disk: the time until its first view is there, and
-the time of the slowest switch to another view, are taken by the page's own clock. What cannot be
-measured is said, and is null in the JSON.
+(pip install tlparse) make their pages of it in turns, each in new processes: tlparse as usual, and
+with --plain-text, which colours no code; the goal counts beside that. The page is opened in
+Chromium, from disk: the time until its first view is there, and the time of the slowest switch to
+another view, are taken by the page's own clock.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
-import resource
 import statistics
 import subprocess
 import sys
-import tempfile
-import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
+from battery.workplace import workplace
 from bench import page_speed
-from bench.peers import find_tlparse
+from bench.command_cost import CommandCost, column, run_command, why_failed
+from bench.figures import finish
+from bench.measurement import Measurement
+from bench.peers import NOT_INSTALLED, TLPARSE_AT_BEST, find_tlparse, ways_of_tlparse
 
 GOALS = {"build": 0.5, **page_speed.GOALS}
+OURS = "inductoscope"
 # In a folder of its own: beside a program, modules such as bench/profile.py hide those of Python.
 PROGRAM = Path(__file__).parent / "programs" / "many_kernels.py"
 
@@ -41,33 +42,17 @@ def record(place: Path, kernels: int) -> None:
     subprocess.run(command, check=True, env=environment, stdout=subprocess.DEVNULL)
 
 
-def cost_of(command: list[str]) -> tuple[float, float]:
-    """The seconds that a command takes, and those that it and its children compute."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    started = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    seconds = time.perf_counter() - started
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return seconds, used
-
-
-def builds(place: Path, turns: int) -> dict[str, list[tuple[float, float]]]:
-    """Both pages, in turns; nothing of tlparse where it is missing or fails."""
+def build_pages(place: Path, turns: int) -> dict[str, list[CommandCost]]:
+    """All pages, in turns; nothing of tlparse where it is missing."""
     ours = [sys.executable, "-m", "inductoscope", "report", str(place / "recording")]
-    ours += ["-o", str(place / "report.html")]
-    traces = sorted((place / "trace").glob("*.log"))
-    tlparse = find_tlparse() if traces else None
-    found: dict[str, list[tuple[float, float]]] = {"inductoscope": [], "tlparse": []}
+    commands = {OURS: [*ours, "-o", str(place / "report.html")]}
+    traces, tlparse = sorted((place / "trace").glob("*.log")), find_tlparse()
+    if tlparse and traces:
+        commands |= ways_of_tlparse(tlparse, traces[0], place / "pages")
+    found: dict[str, list[CommandCost]] = {way: [] for way in commands}
     for _ in range(turns):
-        found["inductoscope"].append(cost_of(ours))
-        if tlparse:
-            theirs = [tlparse, str(traces[0]), "-o", str(place / "pages")]
-            try:
-                found["tlparse"].append(cost_of([*theirs, "--overwrite", "--no-browser"]))
-            except (OSError, subprocess.CalledProcessError) as error:
-                print(f"tlparse fails: {error}", file=sys.stderr)
-                tlparse = None
+        for way, command in commands.items():
+            found[way].append(run_command(command))
     return found
 
 
@@ -78,90 +63,71 @@ def size_of(place: Path) -> int:
     return sum(path.stat().st_size for path in place.rglob("*") if path.is_file())
 
 
-def ratio(ours: list[float], theirs: list[float]) -> float | None:
-    """Of the middle runs; None where the other has none."""
-    return statistics.median(ours) / statistics.median(theirs) if theirs else None
+# --- what follows ---------------------------------------------------------------------------------
 
 
-def table(place: Path, kernels: int, turns: int) -> dict[str, Any]:
-    """Everything that is measured of a run that both have recorded."""
-    costs = builds(place, turns)
-    seconds = {name: [cost[0] for cost in found] for name, found in costs.items()}
-    cpu_seconds = {name: [cost[1] for cost in found] for name, found in costs.items()}
+def compare_builds(built: dict[str, list[CommandCost]], kernels: int) -> Iterator[Measurement]:
+    """Ours beside each way of running tlparse, by the clock and in processor seconds."""
+    peers = {way: runs for way, runs in built.items() if way != OURS} or {TLPARSE_AT_BEST: []}
+    for key, unit, goal in (("seconds", "s", GOALS["build"]), ("cpu_seconds", "CPU s", None)):
+        for peer, runs in peers.items():
+            yield Measurement(
+                name=f"building the page of {kernels:,} kernels",
+                unit=unit,
+                ours=column(built[OURS], key, (0,)),
+                goal=goal,
+                compared_with=peer,
+                peer=column(runs, key, (0,)),
+                why_no_peer=why_failed(runs, (0,)) if runs else NOT_INSTALLED,
+                why_failed=why_failed(built[OURS], (0,)),
+                counts=peer == TLPARSE_AT_BEST,
+            )
+
+
+def open_page(page: Path, turns: int) -> Iterator[Measurement]:
+    """Until the first view is there, and until the view is there that takes longest."""
     missing = page_speed.why_not_measured()
-    page = place / "report.html"
-    return {
-        "kernels": kernels,
-        "goals": GOALS,
-        "build seconds": seconds,
-        "build CPU seconds": cpu_seconds,
-        "build ratio": ratio(seconds["inductoscope"], seconds["tlparse"]),
-        "build CPU ratio": ratio(cpu_seconds["inductoscope"], cpu_seconds["tlparse"]),
-        "tlparse missing": "" if seconds["tlparse"] else "tlparse is not installed, or failed",
-        "page bytes": size_of(page),
-        "tlparse bytes": size_of(place / "pages") if seconds["tlparse"] else None,
-        "browser missing": missing,
-        "first view seconds": None if missing else page_speed.first_views(page, turns),
-        "switch seconds": None if missing else page_speed.switches(page, turns),
-        "recording bytes": size_of(place / "recording"),
-        "trace bytes": size_of(place / "trace"),
-    }
+    first = () if missing else (*page_speed.first_views(page, turns),)
+    yield Measurement("its first view", "s", first, GOALS["first view"], why_failed=missing)
+    view, seconds = ("a view", ()) if missing else worst_switch(page_speed.switches(page, turns))
+    name = f"the slowest switch, to {view}"
+    yield Measurement(name, "s", (*seconds,), GOALS["switch"], why_failed=missing)
 
 
-def show(found: dict[str, Any]) -> None:
-    """The table as text."""
-    for name, runs in found["build seconds"].items():
-        if runs:
-            used = found["build CPU seconds"][name]
-            print(f"{name:14} builds in {_spread(runs)}, {_spread(used)} of CPU")
-    if found["build ratio"] is not None:
-        print(f"ratio          {found['build ratio']:.2f} of tlparse (goal {GOALS['build']})")
-        print(f"page           {_megabytes(found['page bytes'])}; ", end="")
-        print(f"tlparse {_megabytes(found['tlparse bytes'])}")
-    else:
-        print(f"No ratio: {found['tlparse missing']}.")
-        print(f"page           {_megabytes(found['page bytes'])}")
-    if found["browser missing"]:
-        print(f"The page was not opened: {found['browser missing']}.")
-        return
-    print(f"first view     {_spread(found['first view seconds'])} (goal {GOALS['first view']} s)")
-    name, worst = worst_switch(found["switch seconds"])
-    print(f"slowest switch {_spread(worst)}, to {name} (goal {GOALS['switch']} s)")
-
-
-def worst_switch(switches: dict[str, list[float]]) -> tuple[str, list[float]]:
+def worst_switch(switches: dict[str, list[float]]) -> tuple[str, tuple[float, ...]]:
     """The view that takes longest to get to, by its middle turn."""
-    return max(switches.items(), key=lambda item: statistics.median(item[1]))
+    view = max(switches, key=lambda name: statistics.median(switches[name]))
+    return view, (*switches[view],)
 
 
-def _spread(runs: list[float]) -> str:
-    return f"{statistics.median(runs):.2f} s ({min(runs):.2f} to {max(runs):.2f})"
-
-
-def _megabytes(size: int) -> str:
-    return f"{size / 1e6:.1f} MB"
+def weigh_pages(place: Path) -> Iterator[Measurement]:
+    """Megabytes on disk, of what was made."""
+    # tlparse's are those that it has made last.
+    for name, what in (("report.html", "the page"), ("pages", f"the pages of {TLPARSE_AT_BEST}")):
+        if (place / name).exists():
+            yield Measurement(what, "MB", (size_of(place / name) / 1e6,))
 
 
 def main() -> None:
     """Measure and show."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m bench.report", description=__doc__)
     parser.add_argument("--kernels", type=int, default=2000)
     parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, help="write the measurements to this file")
     parser.add_argument(
         "--place", type=Path, help="keep what is recorded in this folder, or use what is there"
     )
     asked = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        place = (asked.place or Path(folder)).absolute()
+    with workplace("bench-report", asked.place and asked.place.absolute()) as place:
         if not (place / "recording").exists():
             place.mkdir(parents=True, exist_ok=True)
             record(place, asked.kernels)
-        found = table(place, asked.kernels, asked.turns)
-    show(found)
-    if asked.json:
-        asked.json.parent.mkdir(parents=True, exist_ok=True)
-        asked.json.write_text(json.dumps(found, indent=1) + "\n")
+        built = build_pages(place, asked.turns)
+        measurements = [*compare_builds(built, asked.kernels)]
+        if (place / "report.html").exists():
+            measurements += open_page(place / "report.html", asked.turns)
+        measurements += weigh_pages(place)
+    finish(measurements, asked.json)
 
 
 if __name__ == "__main__":

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import datetime
+import hashlib
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
-from bench.adapters import measurements_of
 from bench.load import watching
-from bench.machine import ROOT, read_machine, read_versions
+from bench.machine import UNKNOWN_COMMIT, read_machine, read_versions
+from bench.measurement import Measurement, read_measurements
+from bench.peers import ROOT
 from bench.summary import Result, result_from, source_of
 
-# In the order of the page. A new one is a module with --json, which writes measurements or has an
-# adapter, and a line here.
+# In the order of the page. A new one is a module with --json, which writes measurements and ends
+# with 0 once it has measured, whether goals are met or not; and a line here.
 BENCHES = (
     "doctor",
     "hang",
@@ -33,16 +35,23 @@ UNREADABLE = (ValueError, TypeError, KeyError, AttributeError)
 RESUMING = ("doctor",)
 
 
-def run_bench(bench: str, results: Path, commit: str, options: Sequence[str] = ()) -> Result:
+@dataclass(frozen=True)
+class Places:
+    """Where results are kept for the page, and where benchmarks write while they measure."""
+
+    results: Path = ROOT / "docs" / "benchmarks"
+    parts: Path = ROOT / "bench-results"
+
+
+def run_bench(bench: str, places: Places, commit: str, options: Sequence[str] = ()) -> Result:
     """Run one and keep what it found; whatever goes wrong with it is its result."""
-    part = results / f"{bench}-{commit.replace(' ', '-')}.part.json"
+    part = places.parts / name_part(bench, commit, options)
     if bench not in RESUMING:
         part.unlink(missing_ok=True)
     command = [sys.executable, "-m", f"bench.{bench}", "--json", str(part), *options]
     with watching() as watched:
-        # Some return 1 where a goal is missed.
         code = run_to_end(command) if exists(bench) else None
-    failure, found = read_part(bench, part, code)
+    failure, measurements = read_part(part, code)
     result = Result(
         bench=bench,
         commit=commit,
@@ -51,13 +60,22 @@ def run_bench(bench: str, results: Path, commit: str, options: Sequence[str] = (
         versions=read_versions(),
         load=watched.load,
         failure=failure,
-        found=found,
+        measurements=measurements,
         options=" ".join(options),
     )
-    (results / f"{bench}.json").write_text(json.dumps(asdict(result), indent=1) + "\n")
+    places.results.mkdir(parents=True, exist_ok=True)
+    kept = json.dumps(asdict(result), indent=1)
+    (places.results / f"{bench}.json").write_text(kept + "\n")
     if not failure:
         part.unlink()
     return result
+
+
+def name_part(bench: str, commit: str, options: Sequence[str]) -> str:
+    """Of its own for each commit and for other options: nobody goes on with something else."""
+    digest = hashlib.sha256("\0".join(options).encode()).hexdigest()[:8]
+    words = [bench, re.sub(r"\W+", "-", commit), *([digest] if options else [])]
+    return f"{'-'.join(words)}.part.json"
 
 
 def run_to_end(command: Sequence[str]) -> int:
@@ -75,40 +93,39 @@ def exists(bench: str) -> bool:
     return source_of(bench).exists()
 
 
-def read_part(bench: str, part: Path, code: int | None) -> tuple[str, dict[str, Any]]:
-    """Why there is nothing, or what there is."""
+def read_part(part: Path, code: int | None) -> tuple[str, list[Measurement]]:
+    """Why there is nothing, or what there is. What died has not measured all, if anything."""
     if code is None:
-        return "there is no such benchmark in this checkout", {}
-    if code not in (0, 1):
-        return f"exit code {code}", {}
+        return "there is no such benchmark in this checkout", []
+    if code != 0:
+        return f"exit code {code}", []
     try:
-        found = json.loads(part.read_text())
-    except (OSError, ValueError) as error:
-        return f"exit code {code}, and no result was written ({type(error).__name__})", {}
-    try:
-        measurements_of(bench, found)
-    except UNREADABLE as error:
-        return f"no adapter reads what it found ({type(error).__name__}: {error})", found
-    return "", found
+        return "", read_measurements(json.loads(part.read_text()))
+    except (OSError, *UNREADABLE) as error:
+        return f"exit code 0, and no result can be read ({type(error).__name__})", []
 
 
 def read_results(folder: Path) -> dict[str, Result]:
-    """What there is; a file that cannot be read is no result."""
+    """What there is; a file that cannot be read is no result, which is said."""
     found = {}
-    for bench in BENCHES:
+    for path in (folder / f"{bench}.json" for bench in BENCHES):
         try:
-            result = result_from(json.loads((folder / f"{bench}.json").read_text()))
-            # Read once, since adapters change.
-            _ = result.measurements
-            found[bench] = result
-        except (OSError, *UNREADABLE):
+            found[path.stem] = result_from(json.loads(path.read_text()))
+        except FileNotFoundError:
             continue
+        except (OSError, *UNREADABLE) as error:
+            print(f"{path} cannot be read: {type(error).__name__}: {error}", file=sys.stderr)
     return found
 
 
 def choose(names: Sequence[str], results: dict[str, Result], commit: str) -> list[str]:
-    """Those that are named, else those without a result at this commit."""
+    """Those that are named, else those that were not measured at this commit as they should be."""
     if names:
         return [bench for bench in BENCHES if bench in names]
-    done = {r.bench for r in results.values() if r.commit == commit and not r.failure}
-    return [bench for bench in BENCHES if bench not in done]
+    return [bench for bench in BENCHES if not _is_done(results.get(bench), commit)]
+
+
+def _is_done(result: Result | None, commit: str) -> bool:
+    if result is None or result.failure or result.options:
+        return False
+    return result.commit == commit != UNKNOWN_COMMIT

@@ -19,6 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from battery.workplace import workplace
+
 KINDS = ("float32", "bfloat16", "float32 dropout", "bfloat16 dropout")
 # As much as it takes to shadow every call.
 EVERY_CALL = 1e6
@@ -117,6 +119,22 @@ def measure_cost(turns: int, steps: int) -> dict[str, list[float]]:
     return found
 
 
+def measure_all(options: argparse.Namespace) -> dict[str, Any]:
+    """The cost, then runs with a fault and without."""
+    small = ("--width", "64")
+    return {
+        "cost": measure_cost(options.turns, options.cost_steps),
+        "faulty": {
+            kind: child(kind, options.fault_steps, EVERY_CALL, "--faulty", *small) for kind in KINDS
+        },
+        "right": {
+            kind + data: child(kind + data, options.clean_steps, EVERY_CALL, *small)
+            for kind in KINDS
+            for data in ("", " same batch")
+        },
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=5, help="runs without and with, each")
@@ -135,16 +153,8 @@ def main() -> None:
         faulty, width = options.faulty, options.width
         print(json.dumps(train(kind, int(steps), float(overhead), faulty=faulty, width=width)))
         return
-    everything: dict[str, Any] = {"cost": measure_cost(options.turns, options.cost_steps)}
-    small = ("--width", "64")
-    everything["faulty"] = {
-        kind: child(kind, options.fault_steps, EVERY_CALL, "--faulty", *small) for kind in KINDS
-    }
-    everything["right"] = {
-        kind + data: child(kind + data, options.clean_steps, EVERY_CALL, *small)
-        for kind in KINDS
-        for data in ("", " same batch")
-    }
+    with workplace("bench-sentinel"):
+        everything = measure_all(options)
     report(everything)
     if options.json:
         options.json.parent.mkdir(parents=True, exist_ok=True)

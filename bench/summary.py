@@ -3,36 +3,34 @@
 from __future__ import annotations
 
 import ast
-import math
 import re
-import statistics
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from battery.markdown import plain, row
-from bench.adapters import measurements_of
+from bench.figures import show_runs, show_value
 from bench.load import MOST_OTHERS, MOST_STOLEN, Load
-from bench.machine import ROOT
 from bench.measurement import (
     ENOUGH_TURNS,
     MET,
     MISSED,
-    NO_GOAL,
     NOT_CONCLUDED,
     NOTCH,
     SINGLE_TURN,
     Measurement,
-    Runs,
+    read_measurements,
 )
+from bench.peers import ROOT
 
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
 _WORDS = (MET, MISSED, NOT_CONCLUDED)
 _COLUMNS = ("what", "ours", "the peer", "ratio (least to most)", "goal", "conclusion")
 _INTRODUCTION = f"""\
 Written by `make bench`; `make bench BENCH="logs cli"` measures only those. Each result names the
-commit that it was measured at. Ours and the peer get the same input and run in turns, the peer in
+commit that it was measured at, and is kept in `docs/benchmarks`, one file for each benchmark: what
+is not measured again stays. Ours and the peer get the same input and run in turns, the peer in
 an environment where inductoscope is not loaded, and with the settings that suit it best. A cell
 has the median of all turns, with the least and the most. The ratio is computed turn by turn.
 
@@ -41,12 +39,13 @@ is uncertain: by {NOTCH} interquartile ranges over the root of the number of tur
 {ENOUGH_TURNS} turns by their whole range; with one turn by {SINGLE_TURN:.0%} of it. Seconds by the
 clock also depend on who else uses the machine. If other processes had more than {MOST_OTHERS:.0%}
 of the processor time meanwhile, or the host took more than {MOST_STOLEN:.0%}, no ratio of such
-seconds is concluded from, and no value above its goal."""
+seconds is concluded from, and no value above its goal. A goal that was measured in several ways
+counts once: beside the peer at its best."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What one benchmark has left in bench-results."""
+    """What one benchmark has found, as it is kept beside the page."""
 
     bench: str
     commit: str
@@ -56,17 +55,16 @@ class Result:
     load: Load
     # Why there is nothing to show; empty if there is.
     failure: str
-    found: dict[str, Any]
+    measurements: Sequence[Measurement]
     # Other than the usual ones.
     options: str = ""
-
-    @property
-    def measurements(self) -> list[Measurement]:
-        return [] if self.failure else measurements_of(self.bench, self.found)
+    # What a reader has to know of where these figures are from; empty where they are as measured.
+    remark: str = ""
 
 
 def result_from(data: dict[str, Any]) -> Result:
-    return Result(**{**data, "load": Load(**data["load"])})
+    found = read_measurements(data)
+    return Result(**{**data, "load": Load(**data["load"]), "measurements": found})
 
 
 def render(benches: Sequence[str], results: dict[str, Result]) -> str:
@@ -78,9 +76,10 @@ def render(benches: Sequence[str], results: dict[str, Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _render_counts(results: Any) -> Iterator[str]:
-    words = [m.conclude(r.load).word for r in results for m in r.measurements]
-    counted = ", ".join(f"{words.count(word)} {word}" for word in _WORDS)
+def _render_counts(results: Iterable[Result]) -> Iterator[str]:
+    measured = [(m, r.load) for r in results for m in r.measurements]
+    goals = [m.conclude(load).word for m, load in measured if m.goal is not None and m.counts]
+    counted = ", ".join(f"{goals.count(word)} {word}" for word in _WORDS)
     yield f"Goals: {counted}."
 
 
@@ -108,6 +107,9 @@ def _docstring(bench: str) -> str:
 def _render_result(result: Result) -> Iterator[str]:
     yield _describe_run(result)
     yield ""
+    if result.remark:
+        yield f"**{plain(result.remark)}**"
+        yield ""
     if result.failure:
         yield f"**Failed**: {plain(result.failure)}"
         return
@@ -134,14 +136,16 @@ def _describe_run(result: Result) -> str:
 
 def _cells(measurement: Measurement, load: Load) -> tuple[str, ...]:
     conclusion = measurement.conclude(load)
-    said = "" if conclusion.word == NO_GOAL else str(conclusion)
+    # Without a goal there is nothing to conclude; that something failed is said all the same.
+    said = conclusion.why if measurement.goal is None else str(conclusion)
+    counted = "" if measurement.counts or measurement.goal is None else " (counts elsewhere)"
     return (
         plain(measurement.name),
         show_runs(measurement.ours, measurement.unit),
         _show_peer(measurement),
         show_runs(measurement.values, "") if measurement.compared_with else "",
         _show_goal(measurement),
-        plain(f"**{said}**" if said == MET else said),
+        plain(f"**{said}**{counted}" if said == MET else f"{said}{counted}"),
     )
 
 
@@ -159,20 +163,3 @@ def _show_goal(measurement: Measurement) -> str:
     if measurement.goal is None:
         return ""
     return show_value(measurement.goal, "" if measurement.compared_with else measurement.unit)
-
-
-def show_runs(runs: Runs, unit: str) -> str:
-    """The middle, with the least and the most where there are several, and what failed."""
-    values = [run for run in runs if run is not None]
-    if not values:
-        return "failed" if runs else "none"
-    text = show_value(statistics.median(values), unit)
-    if len(values) > 1:
-        text += f" ({show_value(min(values), '')} to {show_value(max(values), '')})"
-    return f"{text}; {len(runs) - len(values)} failed" if len(values) < len(runs) else text
-
-
-def show_value(value: float, unit: str) -> str:
-    """Three significant digits, and no more than the number needs."""
-    digits = 3 if not value else max(0, 2 - math.floor(math.log10(abs(value))))
-    return f"{value:,.{min(digits, 9)}f} {unit}".rstrip()

@@ -11,9 +11,10 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from battery.workplace import workplace
 
 from inductoscope.errors import InductoscopeError
 from inductoscope.kernels.target import parse_target
@@ -145,11 +146,11 @@ def main() -> None:
     asked = parser.parse_args()
     wanted = [word for word in asked.only.split(",") if word]
     outcomes = []
-    with tempfile.TemporaryDirectory() as temporary:
+    with workplace("bench-target", asked.keep) as kept:
         for title, name in MODELS.items():
             if wanted and not any(word in name for word in wanted):
                 continue
-            folder = (asked.keep or Path(temporary)) / name
+            folder = kept / name
             if not folder.is_dir():
                 record(SCRIPTS / f"{name}.py", folder)
             outcomes.append(examine(title, folder, asked.target))

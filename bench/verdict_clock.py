@@ -30,6 +30,8 @@ class VerdictClock:
     versions: list[Known] = field(default_factory=list)
 
     def __enter__(self) -> VerdictClock:
+        # What an earlier run has left would count as known at once.
+        self.path.unlink(missing_ok=True)
         self._started = time.monotonic()
         self._ended = threading.Event()
         self._watcher = threading.Thread(target=self._watch, daemon=True)

@@ -13,10 +13,7 @@ import functools
 import importlib.metadata
 import json
 import platform
-import shutil
-import signal
 import sys
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +30,7 @@ from battery.models.trial import (
 )
 from battery.paths import without_folders
 from battery.trial import side_by_side
+from battery.workplace import workplace
 
 Job = Callable[[], ModelResult | None]
 
@@ -159,14 +157,8 @@ def main() -> int:
         for model in read_models(options.scripts, options.only.split(",")):
             print(f"{model.name:30}{model.library:14}{model.title}")
         return 0
-    # What was started ends with us, also when we are asked to end.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    folder = options.keep or Path(tempfile.mkdtemp(prefix="models-"))
-    try:
+    with workplace("models", options.keep) as folder:
         results = run_all(options, folder)
-    finally:
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
     print(render_text(results))
     write_tables(results, options)
     return 0 if all(map(is_right, results)) else 1

@@ -9,13 +9,12 @@ document that --markdown names.
 from __future__ import annotations
 
 import argparse
-import shutil
 import sys
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
 from battery.trial import run_plain
+from battery.workplace import workplace
 from bench.aoti.faults import FAULTS, PackageFault
 from bench.aoti.guide import Guide, Trail
 from bench.aoti.table import Row, markdown, put_into, read_rows, write_rows
@@ -65,12 +64,11 @@ def main() -> None:
     parser.add_argument("--markdown", type=Path, help="put the table into this document")
     parser.add_argument("--keep", type=Path, help="work in this folder, and leave it")
     options = parser.parse_args()
-    folder = options.keep or Path(tempfile.mkdtemp(prefix="bench-aoti-"))
     rows = read_rows(options.json) if options.json and (options.resume or options.tool) else []
     known = {row.fault: row for row in rows}
     chosen = [f for f in FAULTS if not options.only or any(o in f.name for o in options.only)]
-    bench = Bench(folder, options.limit, options.whole)
-    try:
+    with workplace("bench-aoti", options.keep) as folder:
+        bench = Bench(folder, options.limit, options.whole)
         # What a machine compiles only once, such as the precompiled header, is counted nowhere.
         if not bench.cache.exists():
             run_plain(FAULTS[-1].fault, folder / "warm", bench.cache, options.limit)
@@ -82,9 +80,6 @@ def main() -> None:
             rows = [known[f.name] for f in FAULTS if f.name in known]
             if options.json:
                 write_rows(rows, options.json)
-    finally:
-        if not options.keep:
-            shutil.rmtree(folder, ignore_errors=True)
     text = markdown(rows)
     print(text)
     if options.markdown:

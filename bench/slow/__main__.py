@@ -11,13 +11,13 @@ import argparse
 import json
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from battery.workplace import workplace
 from bench.slow.table import ADVISE, PROGRAMS, SlowProgram
 
 _PROGRAMS = Path(__file__).with_name("programs")
@@ -110,8 +110,7 @@ def main() -> None:
     given = parser.parse_args()
     names = given.only.split(",") if given.only else [program.name for program in PROGRAMS]
     answers = []
-    with tempfile.TemporaryDirectory(prefix="inductoscope-bench-slow-") as temporary:
-        folder = given.output or Path(temporary)
+    with workplace("bench-slow", given.output) as folder:
         folder.mkdir(parents=True, exist_ok=True)
         for program in PROGRAMS:
             if program.name in names:

@@ -50,6 +50,9 @@ class Planted:
     def json_payload(self, digest: str) -> object:
         return self._real.json_payload(digest)
 
+    def size(self, digest: str) -> int:
+        return self._real.size(digest)
+
 
 def with_source(change: str) -> tuple[Recording, Kernel]:
     """The same kernel, in a compiled file that begins with `change`."""

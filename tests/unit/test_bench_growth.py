@@ -8,7 +8,7 @@ import random
 import pytest
 from battery.plants import RECIPES
 from bench.growth import PLAIN, WHOLE, Point, fit, read_steps, summarize, write_graphs, write_nodes
-from bench.real_models import FAULTS, Healthy, Planted
+from bench.real_models import FAULTS, SCRIPT, Healthy, Planted, enlarge
 from bench.real_models import summarize as summarize_models
 
 SIZES = (50, 100, 200, 400, 1000)
@@ -71,13 +71,21 @@ def test_a_plain_compile_that_grows_faster_is_the_goal() -> None:
     assert found[f"nodes: {WHOLE}"].conclude().word == "met"
 
 
-def test_a_size_that_fails_is_said_and_the_others_are_fitted() -> None:
+def test_nothing_is_concluded_where_a_size_failed() -> None:
     broken = [*points(1.0, 1.0)[:4], Point(1000, failure="the doctor: no end within the limit")]
-    whole = summarize("graphs", LEAST, broken)[1]
-    assert whole.middle == pytest.approx(1.0)
-    assert "1,000 graphs: the doctor: no end within the limit" in whole.note
-    nothing = summarize("graphs", LEAST, broken[-1:])
-    assert "not concluded" in {m.conclude().word for m in nothing}
+    _, whole, *steps = summarize("graphs", LEAST, broken)
+    reason = "1,000 graphs: the doctor: no end within the limit"
+    assert str(whole.conclude()) == f"not concluded: {reason}"
+    assert "exponent of the others 1.00" in whole.note
+    assert {step.conclude().word for step in steps} == {"not concluded"}
+    (nothing,) = summarize("graphs", LEAST, broken[-1:])
+    assert str(nothing.conclude()) == f"not concluded: {reason}"
+
+
+def test_nothing_is_concluded_without_what_starting_costs() -> None:
+    unknown = Point(1, failure="the plain run: exit code 1")
+    _, whole, *_ = summarize("graphs", unknown, points(1.0, 1.0))
+    assert str(whole.conclude()) == "not concluded: 1 graphs: the plain run: exit code 1"
 
 
 def test_steps_of_the_same_process_add_up() -> None:
@@ -99,6 +107,14 @@ def test_a_program_of_nodes_has_a_layer_for_every_five() -> None:
 
 
 # --- real models ----------------------------------------------------------------------------------
+
+
+def test_the_model_is_that_of_the_battery_but_larger() -> None:
+    larger = enlarge(SCRIPT.read_text())
+    assert "n_layer=4" in larger
+    ast.parse(larger)
+    with pytest.raises(ValueError, match="does not have 'n_layer=2"):
+        enlarge(larger)
 
 
 def test_a_model_that_cannot_run_is_no_verdict_on_the_doctor() -> None:

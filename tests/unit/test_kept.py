@@ -2,25 +2,76 @@
 
 from __future__ import annotations
 
+import random
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
 from inductoscope.analysis.fusion.ledger import graph_ledger, ledger
 from inductoscope.analysis.fusion.row import LedgerRow
-from inductoscope.model import kept
 from inductoscope.model.fold import load
-from inductoscope.model.kept import Kept
+from inductoscope.model.kept import BoundedStore, Kept
 from inductoscope.model.schedule import read_schedule
 from inductoscope.views.page.profile_contract import SharedTable
 from support.examples import stored
 
 
 def test_what_was_made_is_made_once_and_the_oldest_is_forgotten() -> None:
-    held, made = Kept(), []
-    for _ in range(2):
-        for key in range(kept._MOST_MADE):
-            held.once(key, lambda key=key: made.append(key))
-    assert made == list(range(kept._MOST_MADE))
-    held.once("one more", lambda: None)
-    assert 0 not in held.made
-    assert len(held.made) == kept._MOST_MADE
+    held, made = Kept(made=BoundedStore(100)), []
+
+    def ask(key: str) -> str:
+        return held.once(key, lambda: made.append(key) or key, lambda: 40)
+
+    assert [ask(key) for key in ("a", "b", "a", "c")] == ["a", "b", "a", "c"]
+    assert made == ["a", "b", "c"]
+    # Of 120 characters 40 have to go, and "a" was asked for after "b".
+    assert held.made.keys == ("a", "c")
+    ask("b")
+    assert made == ["a", "b", "c", "b"]
+    assert held.made.keys == ("c", "b")
+
+
+def test_what_is_too_large_or_missing_is_not_kept_and_drives_nothing_out() -> None:
+    held = Kept(made=BoundedStore(100))
+    held.once("small", lambda: "made", lambda: 10)
+    assert held.once("large", lambda: "made", lambda: 101) == "made"
+    assert held.once("of a missing payload", tuple, lambda: 0) == ()
+    assert held.once("damaged", lambda: None, lambda: 10) is None
+    assert held.made.keys == ("small",)
+    assert held.once("damaged", lambda: "whole now", lambda: 10) == "whole now"
+
+
+def test_threads_that_ask_at_the_same_time_get_the_same() -> None:
+    held, together = Kept(made=BoundedStore(300)), threading.Barrier(4)
+
+    def make() -> object:
+        # Nobody is made to wait by somebody who makes: all four make at once.
+        together.wait(timeout=60)
+        return object()
+
+    with ThreadPoolExecutor(4) as pool:
+        first = [pool.submit(held.once, "key", make, lambda: 100) for _ in range(4)]
+        assert len({id(future.result()) for future in first}) == 1
+
+
+def test_many_threads_leave_no_more_than_fits() -> None:
+    held = Kept(made=BoundedStore(1000))
+
+    def ask(seed: int) -> None:
+        chance = random.Random(seed)
+        for _ in range(2000):
+            key = chance.randrange(50)
+            assert held.once(key, lambda key=key: f"made of {key}", lambda: 100) == f"made of {key}"
+
+    switching = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            for future in [pool.submit(ask, seed) for seed in range(4)]:
+                future.result()
+    finally:
+        sys.setswitchinterval(switching)
+    assert len(held.made.keys) == 10
 
 
 def test_a_missing_text_is_asked_for_again_and_a_long_one_is_not_kept() -> None:
@@ -29,7 +80,7 @@ def test_a_missing_text_is_asked_for_again_and_a_long_one_is_not_kept() -> None:
     assert held.text("a", lambda digest: "there now") == "there now"
     assert held.text("a", lambda digest: "other") == "there now"
     assert held.text("long", lambda digest: "x" * 100_000)
-    assert set(held.texts) == {"a"}
+    assert held.texts.keys == ("a",)
 
 
 def test_a_schedule_is_read_once() -> None:

@@ -167,6 +167,9 @@ class WithoutWrappers:
     def json_payload(self, digest: str) -> object:
         return self._texts.json_payload(digest)
 
+    def size(self, digest: str) -> int:
+        return self._texts.size(digest)
+
 
 def test_of_a_package_whose_wrapper_is_lost_the_page_claims_nothing() -> None:
     recording = load(stored("exported_package"))

@@ -17,7 +17,7 @@ Texts are not held: a digest names the payload, and `Recording.payload` reads it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -37,6 +37,9 @@ class Payloads(Protocol):
 
     def json_payload(self, digest: str) -> Any:
         """The data, or None where it is missing or damaged."""
+
+    def size(self, digest: str) -> int:
+        """How large the text is; 0 where it is missing."""
 
 
 @dataclass(frozen=True)
@@ -368,9 +371,11 @@ class Recording:
     target_notes: tuple[tuple[str, str], ...] = ()
     _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
-    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` makes of payloads, made once for all who ask for the same key."""
-        return self._kept.once(key, make)
+    def once(self, what: str, digests: tuple[str, ...], make: Callable[[], Made]) -> Made:
+        """What `make` makes of payloads, made once for all who ask for the same."""
+        return self._kept.once(
+            (what, digests), make, lambda: sum(self.payloads.size(digest) for digest in digests)
+        )
 
     def payload(self, digest: str) -> str:
         """The text under a digest; empty where it is missing."""

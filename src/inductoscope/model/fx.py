@@ -88,7 +88,7 @@ def bare_operation(target: str) -> str:
 
 def read_graph(recording: Recording, digest: str) -> FxGraph | None:
     """The graph under a digest; None where it is missing or damaged."""
-    return recording.once(("graph", digest), lambda: graph_from(recording.data(digest)))
+    return recording.once("graph", (digest,), lambda: graph_from(recording.data(digest)))
 
 
 def graph_from(data: Any) -> FxGraph | None:

@@ -2,39 +2,80 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 Made = TypeVar("Made")
 
-# Of a graph, some megabytes each: the schedules, the graphs and the memory of sixty graphs.
-_MOST_MADE = 256
-_MOST_TEXTS, _LONGEST_TEXT = 50_000, 20_000
+# Characters of the payloads: what is made of them takes several bytes for each.
+_MOST_MADE = 64_000_000
+_MOST_TEXTS, _LONGEST_TEXT = 64_000_000, 20_000
+
+
+class BoundedStore:
+    """The latest of what was put in, up to so many characters. Several threads may ask at once."""
+
+    def __init__(self, most: int) -> None:
+        self._most, self._held = most, 0
+        self._lock = threading.Lock()
+        # The latest last, each with its characters.
+        self._entries: dict[Hashable, tuple[Any, int]] = {}
+
+    @property
+    def keys(self) -> tuple[Hashable, ...]:
+        """What is there, the latest last."""
+        with self._lock:
+            return tuple(self._entries)
+
+    def get(self, key: Hashable) -> Any:
+        """What was put in, which is the latest from now on; None where nothing is."""
+        with self._lock:
+            entry = self._entries.pop(key, None)
+            if entry is None:
+                return None
+            self._entries[key] = entry
+            return entry[0]
+
+    def put(self, key: Hashable, value: Made, characters: int) -> Made:
+        """What is kept now: where another thread was quicker, what it has put in."""
+        if value is None or not 0 < characters <= self._most:
+            return value
+        with self._lock:
+            if key in self._entries:
+                found: Made = self._entries[key][0]
+                return found
+            self._entries[key] = value, characters
+            self._held += characters
+            while self._held > self._most:
+                self._held -= self._entries.pop(next(iter(self._entries)))[1]
+        return value
 
 
 @dataclass(frozen=True)
 class Kept:
-    """Limited in number, so that a recording of any size can be read."""
+    """Limited in size, so that a recording of any size can be read."""
 
-    # The latest last.
-    made: dict[Hashable, Any] = field(default_factory=dict)
+    made: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_MADE))
     # Loop bodies and kernels, for which many ask.
-    texts: dict[str, str] = field(default_factory=dict)
+    texts: BoundedStore = field(default_factory=lambda: BoundedStore(_MOST_TEXTS))
 
-    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
-        """What `make` makes, made once for all who ask for the same key one after the other."""
-        found: Made = self.made.pop(key) if key in self.made else make()
-        self.made[key] = found
-        if len(self.made) > _MOST_MADE:
-            del self.made[next(iter(self.made))]
-        return found
+    def once(self, key: Hashable, make: Callable[[], Made], size: Callable[[], int]) -> Made:
+        """What `make` makes of `size` characters, made once for all who ask for the same key.
+
+        Threads that ask at the same time may each make it; all get the same. Without characters
+        there is a payload missing, which it need not be for ever: then nothing is kept.
+        """
+        found: Made | None = self.made.get(key)
+        return self.made.put(key, make(), size()) if found is None else found
 
     def text(self, digest: str, read: Callable[[str], str | None]) -> str:
         """The text under a digest; empty where it is missing, which it need not be for ever."""
-        if digest not in self.texts:
-            text = read(digest) or ""
-            if not 0 < len(text) <= _LONGEST_TEXT or len(self.texts) >= _MOST_TEXTS:
-                return text
-            self.texts[digest] = text
-        return self.texts[digest]
+        found: str | None = self.texts.get(digest)
+        if found is not None:
+            return found
+        text = read(digest) or ""
+        if not 0 < len(text) <= _LONGEST_TEXT:
+            return text
+        return self.texts.put(digest, text, len(text))

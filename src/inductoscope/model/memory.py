@@ -57,7 +57,7 @@ def read_memory(recording: Recording, compile_: Compile, graph: InductorGraph) -
     """The memory of a graph; from shapes alone where an older recording says no more."""
     if not graph.memory:
         return GraphMemory(_rooms_from_shapes(recording, compile_, graph), is_recorded=False)
-    return recording.once(("memory", graph.memory), lambda: _recorded(recording, graph))
+    return recording.once("memory", graph.memory, lambda: _recorded(recording, graph))
 
 
 def _recorded(recording: Recording, graph: InductorGraph) -> GraphMemory:

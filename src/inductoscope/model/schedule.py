@@ -72,7 +72,7 @@ class ScheduledNode:
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
     """The scheduler nodes under a digest, in order."""
-    return recording.once(("schedule", digest), lambda: tuple(_nodes(recording.data(digest))))
+    return recording.once("schedule", (digest,), lambda: tuple(_nodes(recording.data(digest))))
 
 
 def _nodes(data: Any) -> Iterator[ScheduledNode]:

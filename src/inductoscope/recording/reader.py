@@ -67,6 +67,15 @@ class RecordingReader:
             self.damage.append(Damage(place, f"cannot be read: {error.strerror}"))
             return None
 
+    def size(self, digest: str) -> int:
+        """The bytes of what is stored under `digest`; 0 if it is missing."""
+        if not _DIGEST.fullmatch(digest):
+            return 0
+        try:
+            return os.stat(f"{self.path}/{payload_path(digest)}", follow_symlinks=False).st_size
+        except OSError:
+            return 0
+
     def _refuse_linked(self, folder: str) -> None:
         if folder not in self._own_folders:
             if os.path.islink(f"{self.path}/{folder}"):
