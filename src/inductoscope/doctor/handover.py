@@ -130,9 +130,13 @@ class Found:
         at, stage = self.location, self.location.stage or self.failure.stage
         named = at.operation or at.kernel or at.pass_name or self.failure.detail
         # What is left of a graph that was cut down is to blame, whatever else is known.
-        is_cut_down = 0 < self.nodes < self.nodes_before or self.nodes_before == 1
-        is_left = is_cut_down and bool(self.operations)
+        is_left = self.is_cut_down and bool(self.operations)
         return bool(stage and (named or is_left)) and stage != stages.INDUCTOR
+
+    @property
+    def is_cut_down(self) -> bool:
+        """Whether nodes were left out of the graph, or there is nothing to leave out."""
+        return 0 < self.nodes < self.nodes_before or self.nodes_before == 1
 
 
 def write_found(found: Found, place: Path) -> None:

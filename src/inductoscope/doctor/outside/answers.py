@@ -63,7 +63,8 @@ def _answered(verdict: Verdict, found: Found) -> list[str]:
         # How long something took in the program is no failure yet.
         KIND: found.reproduces or found.failure.kind != SLOW,
         PLACE: found.reproduces and found.is_located,
-        GRAPH: bool(found.script or found.no_script) and found.nodes > 0,
+        GRAPH: found.nodes > 0
+        and (bool(found.script) or (found.is_complete and bool(found.no_script))),
         PROOF: verdict.repro is not None and verdict.repro.verified,
         WORKAROUND: verdict.workaround is not None and verdict.workaround.verified,
     }
@@ -82,7 +83,8 @@ def _place(verdict: Verdict, found: Found) -> str:
 
 
 def _graph(verdict: Verdict, found: Found) -> str:
-    return f"{found.nodes} of {count_of(found.nodes_before, 'node')}, written as a script"
+    written = "written as a script" if found.script else "of which no script could be written"
+    return f"{found.nodes} of {count_of(found.nodes_before, 'node')}, {written}"
 
 
 def _proof(verdict: Verdict, found: Found) -> str:

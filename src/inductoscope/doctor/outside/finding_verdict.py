@@ -116,10 +116,9 @@ def _culprit(found: Found) -> Culprit:
         own = location.own_pass.partition(" ")[0]
         every = dict.fromkeys([pass_name, *location.names, own])
         pass_name = ", ".join(name for name in every if name)
-    is_one_of_many = _is_one_of_many(found)
-    place = "" if is_one_of_many else location.operation
+    place = "" if _is_one_of_many(found) else location.operation
     operation = ", ".join(headline_of(found).names) or place
-    if (not operation and not is_one_of_many) or pass_name:
+    if (not operation and not _is_whole(found)) or pass_name:
         # If nothing could be reduced: the node that the compiler was processing.
         operation = ", ".join(found.operations[:6]) or operation or _node(found) or _called(found)
     return Culprit(
@@ -137,8 +136,13 @@ def _is_one_of_many(found: Found) -> bool:
 
     Its wrong buffer belongs to the last of them, which need not be the wrong one.
     """
-    is_whole = found.reproduces and not found.nodes
-    return is_whole and bool(found.location.kernel) and len(set(found.location.names)) > 1
+    is_of_many = bool(found.location.kernel) and len(set(found.location.names)) > 1
+    return is_of_many and _is_whole(found)
+
+
+def _is_whole(found: Found) -> bool:
+    """Whether the program's own graph is all that is known to fail, so far or by request."""
+    return found.reproduces and (not found.nodes or not (found.is_cut_down or found.is_complete))
 
 
 def _kernel_of_program(found: Found) -> str:
