@@ -60,7 +60,7 @@ def command(
     gc.disable()  # A short life, and much that lives as long: nothing to collect.
     path = recording or last_recording()
     read = load(_for_target(path, target) if target else path)
-    found = Contents(read, assembly=assembly)
+    found = Contents(read, assembly=assembly, linked=False)
     size = write_page(found, output)
     view = {"path": str(output.absolute()), "bytes": size, "index": found.index}
     if json_path:

@@ -12,7 +12,7 @@ from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
 from inductoscope.recording.values import members, texts
 from inductoscope.views.page.chunk_contract import BufferRow
-from inductoscope.views.page.panes import kernel_id
+from inductoscope.views.page.stage_panes import kernel_id
 
 
 def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:

@@ -46,6 +46,7 @@ from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
+from inductoscope.views.page.sources import chunk_of, graph_digests, recorded
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -55,9 +56,21 @@ Chunk = Callable[[], Any]
 class Contents:
     """The page as data; each part is made on demand."""
 
-    def __init__(self, recording: Recording, *, live: bool = False, assembly: int = 0) -> None:
-        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand."""
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        live: bool = False,
+        assembly: int = 0,
+        linked: bool = True,
+    ) -> None:
+        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand.
+
+        `linked`: whether lines are linked here. A page of many graphs leaves that to the browser,
+        which does it for the graph that is looked at; who asks for one graph gets it linked.
+        """
         self._recording, self._live, self._assembly = recording, live, assembly
+        self._linked = linked
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
         self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
@@ -97,6 +110,7 @@ class Contents:
         """What loads at once."""
         recording = self._recording
         target = recording_target(recording)
+        positions = {id(compile_): at for at, compile_ in enumerate(recording.compiles)}
         return Index(
             schema=1,
             inductoscope=__version__,
@@ -112,7 +126,7 @@ class Contents:
             stages=index_head.stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
-                _graph(number, recording, compile_, graph)
+                _graph(number, positions[id(compile_)], graph, linked=self._linked)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
             kernels=PageTable.of(
@@ -135,7 +149,7 @@ class Contents:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
         for number, join in enumerate(self._joins):
-            found.update(_chunks_of_graph(number, join, self._natives, self._forms(number)))
+            found.update(self._chunks_of_graph(number, join))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -146,6 +160,18 @@ class Contents:
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
+
+    def _chunks_of_graph(self, number: int, join: GraphJoin) -> dict[str, Chunk]:
+        forms = self._forms(number)
+        make = _linked_chunks if self._linked else _unlinked_chunks
+        found: dict[str, Chunk] = {
+            **make(number, join, self._natives, forms),
+            f"schedule-{number}": lambda: graph_chunks.schedule(join),
+            f"buffers-{number}": lambda: PageTable.of(BufferRow, buffer_rows(join)),
+        }
+        for form in forms:
+            found[form.chunk] = graph_chunks.form_chunk(join.recording, form)
+        return found
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
@@ -256,10 +282,10 @@ def _failure(recording: Recording, error: CompileError) -> PageFailure:
     )
 
 
-def _graph(number: int, recording: Recording, compile_: Compile, graph: InductorGraph) -> PageGraph:
+def _graph(number: int, position: int, graph: InductorGraph, *, linked: bool) -> PageGraph:
     return PageGraph(
         key=graph.key,
-        compile=next(n for n, item in enumerate(recording.compiles) if item is compile_),
+        compile=position,
         phase=graph.phase,
         cached=graph.cached,
         finished=graph.finished,
@@ -267,25 +293,35 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
         operations=len(graph.lowered),
         kernels=len(generated(graph)),
         fusions=len(graph.fusions),
-        chunk=f"graph-{number}",
+        chunk=f"graph-{number}" if linked else f"sources-{number}",
         passes=f"passes-{number}",
         schedule=f"schedule-{number}",
         buffers=f"buffers-{number}",
     )
 
 
-def _chunks_of_graph(
+def _linked_chunks(
     number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
 ) -> dict[str, Chunk]:
-    found: dict[str, Chunk] = {
+    return {
         f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
         f"passes-{number}": lambda: graph_chunks.passes(join),
-        f"schedule-{number}": lambda: graph_chunks.schedule(join),
-        f"buffers-{number}": lambda: PageTable.of(BufferRow, buffer_rows(join)),
     }
-    for form in forms:
-        found[form.chunk] = graph_chunks.form_chunk(join.recording, form)
-    return found
+
+
+def _unlinked_chunks(
+    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
+) -> dict[str, Chunk]:
+    digests = {*graph_digests(join).values(), *graph_chunks.changed_graphs(join)}
+    return {
+        f"sources-{number}": lambda: graph_chunks.unlinked(join, natives, forms),
+        f"passes-{number}": lambda: graph_chunks.unread_passes(join),
+        **{chunk_of(digest): _recorded(join.recording, digest) for digest in sorted(digests)},
+    }
+
+
+def _recorded(recording: Recording, digest: str) -> Chunk:
+    return lambda: recorded(recording, digest)
 
 
 def _guards(recording: Recording, compile_: Compile) -> Chunk:

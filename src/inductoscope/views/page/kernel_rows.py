@@ -12,7 +12,7 @@ from inductoscope.model.native import NativeIndex
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.contract import KernelRow
 from inductoscope.views.page.graph_summary import CallSummary, GraphSummary
-from inductoscope.views.page.panes import kernel_id
+from inductoscope.views.page.stage_panes import kernel_id
 
 
 def kernel_rows(

@@ -19,6 +19,7 @@ from typing import Any
 from inductoscope.model.as_json import as_json
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.graph_summary import GraphSummary
+from inductoscope.views.page.source_contract import RecordedPayload
 from inductoscope.vocabulary.operator_names import with_usual_names
 
 # Making the chunks of so many operations takes less time than starting processes.
@@ -114,7 +115,9 @@ _GZIP = 16 + zlib.MAX_WBITS
 
 
 def compact(value: Any) -> bytes:
-    """JSON without whitespace, as UTF-8."""
+    """JSON without whitespace, as UTF-8; what was recorded as JSON stays as it is."""
+    if isinstance(value, RecordedPayload):
+        return with_usual_names(value.text).encode("utf-8", "replace")
     return dumps(value, ascii_only=False).encode("utf-8", "backslashreplace")
 
 
