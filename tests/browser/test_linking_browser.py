@@ -20,7 +20,9 @@ _PANES = """async name => {
     const { panes, operations, kernels } = await linkedPanes(name);
     return {
         panes: panes.map(({ labels, ...pane }) => pane),
-        operations: operations.map(one => ({ ...one, lines: plain(one.lines), leads: plain(one.leads) })),
+        operations: operations.map(
+            one => ({ ...one, lines: plain(one.lines), leads: plain(one.leads) })
+        ),
         kernels: kernels.map(one => ({ ...one, facts: plain(one.facts) })),
     };
 }"""

@@ -81,20 +81,11 @@ class Contents:
         """The numbers of the graphs."""
         return range(len(self._graphs))
 
-    @property
-    def operations(self) -> int:
-        """How many there are in all graphs."""
-        return sum(len(graph.lowered) for _, graph in self._graphs)
-
     def summary(self, number: int) -> GraphSummary:
         """What tables of all graphs need of one."""
         if number not in self._summaries:
             self._summaries[number] = summarise(number, self._joins[number])
         return self._summaries[number]
-
-    def take_summary(self, number: int, summary: GraphSummary) -> None:
-        """What another process has made of a graph."""
-        self._summaries[number] = summary
 
     @property
     def _every_summary(self) -> list[GraphSummary]:
