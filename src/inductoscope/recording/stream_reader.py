@@ -144,6 +144,11 @@ def stream_paths(folder: Path) -> list[Path]:
 
 def open_ordinary(path: str | Path) -> IO[bytes]:
     """Open a regular file; OSError if it is a link, or a pipe, which might never end."""
+    return os.fdopen(open_descriptor(path)[0], "rb")
+
+
+def open_descriptor(path: str | Path) -> tuple[int, int]:
+    """The same as a descriptor, with the size of the file."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags)
@@ -151,7 +156,8 @@ def open_ordinary(path: str | Path) -> IO[bytes]:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, LINK) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file")
-    return os.fdopen(descriptor, "rb")
+    return descriptor, found.st_size

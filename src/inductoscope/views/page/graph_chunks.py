@@ -15,6 +15,7 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.native_lines import source_links
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.values import filled
 from inductoscope.views.page.chunk_contract import (
     FormHead,
     FormText,
@@ -273,7 +274,8 @@ def _node(
     kernels: Mapping[str, str],
 ) -> ScheduleNode:
     sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
-    return ScheduleNode(
+    return filled(
+        ScheduleNode,
         id=leaf.name,
         kind=leaf.kind,
         label=", ".join(computed) or leaf.kernel or leaf.kind,
@@ -300,7 +302,8 @@ def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[S
         for name in leaf.reads:
             maker = made_by.get(name)
             if maker is not None and maker != leaf.name:
-                yield ScheduleEdge(
+                yield filled(
+                    ScheduleEdge,
                     writer=maker,
                     reader=leaf.name,
                     buffer=name,
