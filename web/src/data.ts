@@ -13,8 +13,6 @@ interface Entry {
   value?: unknown;
   error?: string;
   pending?: Promise<void>;
-  /** Whether a view shows it, or waits for it. */
-  awaited: boolean;
 }
 
 /** Another part of the page, as it is. */
@@ -100,19 +98,12 @@ class Source {
     const entry = this.entries.get(name);
     if (!entry || entry.generation !== this.generation) this.request(name, read);
     const known = this.entries.get(name);
-    if (known) known.awaited = true;
     if (known?.value !== undefined) return { state: "ready", value: known.value as Value };
     return known?.error ? { state: "failed", error: known.error } : { state: "loading" };
   }
 
-  /** Asks for a chunk that nobody has asked for yet. */
-  async prepare<Value>(name: string, read: PartReader<Value>): Promise<void> {
-    if (name && !this.entries.has(name)) this.request(name, read);
-    await this.entries.get(name)?.pending;
-  }
-
   private request<Value>(name: string, read: PartReader<Value>): void {
-    const entry: Entry = { awaited: false, ...this.entries.get(name), generation: this.generation };
+    const entry: Entry = { ...this.entries.get(name), generation: this.generation };
     this.entries.set(name, entry);
     entry.pending = this.load(name)
       .then(async (json) => {
@@ -122,9 +113,7 @@ class Source {
       .catch((error: unknown) => {
         entry.error = error instanceof Missing ? error.message : `The part ${name} of this page is damaged.`;
       })
-      .then(() => {
-        if (entry.awaited) this.announce();
-      });
+      .then(() => this.announce());
   }
 
   /** A chunk for one look at it: it is not kept, so that a search over all of them needs no memory. */

@@ -8,7 +8,6 @@ import { render } from "preact";
 import { App } from "./app";
 import { panesReader } from "./chunks";
 import { source } from "./data";
-import { prepareViews } from "./prepare";
 
 /** For the browser's console, and for tests: the linked panes of a graph as views get them. */
 Object.assign(window, { linkedPanes: (name: string) => source.read(name, panesReader(name)) });
@@ -17,5 +16,4 @@ const root = document.getElementById("root");
 if (root) {
   render(<App />, root);
   source.follow();
-  void prepareViews();
 }

@@ -46,6 +46,7 @@ from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
+from inductoscope.views.page.source_contract import GraphSources
 from inductoscope.views.page.sources import chunk_of, graph_digests, recorded
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
@@ -73,7 +74,8 @@ class Contents:
         self._linked = linked
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
-        self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
+        # Of the graph that was asked for last: all of them would take gigabytes.
+        self._latest: tuple[int, GraphJoin] | None = None
         self._summaries: dict[int, GraphSummary] = {}
 
     @property
@@ -84,8 +86,14 @@ class Contents:
     def summary(self, number: int) -> GraphSummary:
         """What tables of all graphs need of one."""
         if number not in self._summaries:
-            self._summaries[number] = summarise(number, self._joins[number])
+            self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
+
+    def _join(self, number: int) -> GraphJoin:
+        latest = self._latest
+        if latest is None or latest[0] != number:
+            self._latest = latest = number, GraphJoin(self._recording, *self._graphs[number])
+        return latest[1]
 
     @property
     def _every_summary(self) -> list[GraphSummary]:
@@ -139,8 +147,8 @@ class Contents:
     def chunks(self) -> dict[str, Chunk]:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
-        for number, join in enumerate(self._joins):
-            found.update(self._chunks_of_graph(number, join))
+        for number in self.graphs:
+            found.update(self._chunks_of_graph(number))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -152,17 +160,30 @@ class Contents:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
 
-    def _chunks_of_graph(self, number: int, join: GraphJoin) -> dict[str, Chunk]:
-        forms = self._forms(number)
-        make = _linked_chunks if self._linked else _unlinked_chunks
-        found: dict[str, Chunk] = {
-            **make(number, join, self._natives, forms),
-            f"schedule-{number}": lambda: graph_chunks.schedule(join),
-            f"buffers-{number}": lambda: PageTable.of(BufferRow, buffer_rows(join)),
-        }
+    def _chunks_of_graph(self, number: int) -> dict[str, Chunk]:
+        forms, natives = self._forms(number), self._natives
+        found: dict[str, Chunk] = {}
+        if self._linked:
+            found[f"graph-{number}"] = lambda: graph_chunks.linked(
+                self._join(number), natives, forms
+            )
+            found[f"passes-{number}"] = lambda: graph_chunks.passes(self._join(number))
+        else:
+            found[f"sources-{number}"] = lambda: self._sources(number, forms)
+            found[f"passes-{number}"] = lambda: graph_chunks.unread_passes(self._join(number))
+            found |= _recorded_graphs(GraphJoin(self._recording, *self._graphs[number]))
+        found[f"schedule-{number}"] = lambda: graph_chunks.schedule(self._join(number))
+        found[f"buffers-{number}"] = lambda: PageTable.of(
+            BufferRow, buffer_rows(self._join(number))
+        )
         for form in forms:
-            found[form.chunk] = graph_chunks.form_chunk(join.recording, form)
+            found[form.chunk] = graph_chunks.form_chunk(self._recording, form)
         return found
+
+    def _sources(self, number: int, forms: list[graph_chunks.Form]) -> GraphSources:
+        # Now, while the join of this graph is there.
+        self.summary(number)
+        return graph_chunks.unlinked(self._join(number), self._natives, forms)
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
@@ -201,7 +222,9 @@ class Contents:
         if self._live:
             every = [k for _, graph in self._graphs for k in generated(graph)]
             return frozenset(k for k in every if k.language == "C++")
-        return frozenset(costliest(self._joins, self._assembly) if self._assembly else ())
+        return frozenset(
+            costliest(map(self._join, self.graphs), self._assembly) if self._assembly else ()
+        )
 
     @cached_property
     def _profile(self) -> StoredProfile:
@@ -291,24 +314,9 @@ def _graph(number: int, position: int, graph: InductorGraph, *, linked: bool) ->
     )
 
 
-def _linked_chunks(
-    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
-) -> dict[str, Chunk]:
-    return {
-        f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
-        f"passes-{number}": lambda: graph_chunks.passes(join),
-    }
-
-
-def _unlinked_chunks(
-    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
-) -> dict[str, Chunk]:
+def _recorded_graphs(join: GraphJoin) -> dict[str, Chunk]:
     digests = {*graph_digests(join).values(), *graph_chunks.changed_graphs(join)}
-    return {
-        f"sources-{number}": lambda: graph_chunks.unlinked(join, natives, forms),
-        f"passes-{number}": lambda: graph_chunks.unread_passes(join),
-        **{chunk_of(digest): _recorded(join.recording, digest) for digest in sorted(digests)},
-    }
+    return {chunk_of(digest): _recorded(join.recording, digest) for digest in sorted(digests)}
 
 
 def _recorded(recording: Recording, digest: str) -> Chunk:
