@@ -272,7 +272,7 @@ function nameSteps(text: string[], places: number[]): Lines {
   let part = "";
   for (const line of places) {
     const code = text[line - 1] ?? "";
-    const begins = /^def (\w+)\(/.exec(code);
+    const begins = code.startsWith("def ") ? /^def (\w+)\(/.exec(code) : null;
     if (begins) part = begins[1] === "body" ? "" : `${begins[1]}.`;
     put(found, part + code.trim().split(" = ", 1)[0], line);
   }
