@@ -29,7 +29,12 @@ def in_kernel(*, alone: tuple[str, ...] = (), **more: Any) -> Found:
         wrong_alone=alone,
     )
     failure = Failure(WRONG, "output 0 is 1 at index [0], in eager 2", aspect="value")
-    usual: dict[str, Any] = {"operations": ["aten.gelu.default"], "nodes": 1, "reproduces": True}
+    usual: dict[str, Any] = {
+        "operations": ["aten.gelu.default"],
+        "nodes": 1,
+        "reproduces": True,
+        "is_complete": True,
+    }
     return Found("0/0", failure, location=place, **{**usual, **more})
 
 
@@ -89,6 +94,14 @@ def test_where_nothing_decides_the_node_of_the_buffer_is_named() -> None:
     found = in_kernel(operations=["aten.exp.default", "aten.sub.Tensor", "aten.gelu.default"])
     assert headline_of(found).names == []
     assert verdict_on(found).culprit.op == "aten.mul.Tensor"
+
+
+def test_of_a_kernel_in_the_whole_graph_no_operation_is_named_before_one_is_known() -> None:
+    whole = in_kernel(operations=[], nodes=0, nodes_before=40, is_complete=False)
+    culprit = verdict_on(whole).culprit
+    assert (culprit.kernel, culprit.op) == ("cpp_fused_gelu_0", None)
+    known = in_kernel(alone=("aten.erf.default",), operations=[], nodes=0, nodes_before=40)
+    assert verdict_on(known).culprit.op == "aten.erf.default"
 
 
 def test_evidence_that_does_not_agree_makes_the_verdict_less_sure() -> None:

@@ -233,7 +233,7 @@ def test_everything_of_every_recording_can_be_shown(name: str, tmp_path: Path) -
     assert "http://" not in re.sub(r"<script>.*?</script>|<style>.*?</style>", "", text, flags=re.S)
 
 
-def test_a_page_with_many_chunks_is_made_by_several_processes(tmp_path: Path) -> None:
+def test_a_page_with_many_chunks_is_the_same_each_time(tmp_path: Path) -> None:
     contents = Contents(load(stored("h200_seed")))
     assert len(contents.chunks) > 40
     write_page(contents, tmp_path / "first.html")

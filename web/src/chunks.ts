@@ -1,6 +1,9 @@
 /** The parts of the page that are inflated on demand, made fit for drawing. */
 
 import * as contract from "./contract";
+import type { Part, PartReader } from "./data";
+import { graphText } from "./fx";
+import { linkPanes } from "./link";
 import { brief } from "./text";
 
 export interface Pane extends contract.Pane {
@@ -12,8 +15,23 @@ export interface LinkedPanes extends Omit<contract.LinkedPanes, "panes"> {
   panes: Pane[];
 }
 
-export function readLinkedPanes(raw: unknown): LinkedPanes {
-  const chunk = contract.readGraphChunk(raw);
+/** Linked by who made the page, or now: the chunk's name tells. */
+export function panesReader(name: string): PartReader<LinkedPanes> {
+  return name.startsWith("sources-") ? linkSources : (raw) => shownPanes(contract.readGraphChunk(raw));
+}
+
+async function linkSources(raw: unknown, part: Part): Promise<LinkedPanes> {
+  const sources = contract.readSourcesChunk(raw);
+  const graphs = [...sources.graphs].map(async ([pane, name]): Promise<[string, unknown]> => [pane, await whole(name, part)]);
+  return shownPanes(linkPanes(sources, new Map(await Promise.all(graphs))));
+}
+
+/** A recorded graph; nothing where it is damaged. */
+async function whole(name: string, part: Part): Promise<unknown> {
+  return part(name).catch(() => null);
+}
+
+function shownPanes(chunk: contract.LinkedPanes): LinkedPanes {
   const panes = chunk.panes.map((pane, place): Pane => {
     const id = pane.id || `pane-${place + 1}`;
     const labels = pane.numbers?.map((label) => (label === null ? "" : String(label))) ?? null;
@@ -37,8 +55,10 @@ export interface Pass extends Omit<contract.Pass, "before" | "after"> {
   after: string;
 }
 
-export function readPasses(raw: unknown): Pass[] {
-  const { texts, passes } = contract.readPassesChunk(raw);
+export async function readPasses(raw: unknown, part: Part): Promise<Pass[]> {
+  const { texts: written, graphs, passes } = contract.readPassesChunk(raw);
+  const read = async (name: string): Promise<string> => graphText(await whole(name, part));
+  const texts = graphs.length ? await Promise.all(graphs.map(read)) : written;
   return passes.map((pass) => ({ ...pass, before: texts[pass.before] ?? "", after: texts[pass.after] ?? "" }));
 }
 

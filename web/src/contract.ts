@@ -581,6 +581,80 @@ export const readLinkedPanes = object<LinkedPanes>({
   kernels: list(readPaneKernel),
 });
 
+export interface SourceText {
+  language: string;
+  text: string;
+  keys: string[];
+  counts: number[];
+}
+
+export const readSourceText = object<SourceText>({
+  language: text,
+  text: text,
+  keys: texts,
+  counts: wholes,
+});
+
+export interface SourceKernel {
+  nodes: string[];
+  library: boolean;
+  texts: number[];
+  own: number[];
+  numbered: Map<string, Map<string, number[]>>;
+}
+
+export const readSourceKernel = object<SourceKernel>({
+  nodes: texts,
+  library: flag,
+  texts: wholes,
+  own: wholes,
+  numbered: byName(byName(wholes)),
+});
+
+export interface SourceCall {
+  line: number;
+  kernel: number;
+}
+
+export const readSourceCall = object<SourceCall>({
+  line: count,
+  kernel: count,
+});
+
+export interface GraphSources {
+  titles: Map<string, string>;
+  graphs: Map<string, string>;
+  texts: Map<string, SourceText>;
+  missing: Map<string, string>;
+  wrapper_line: number;
+  kernels: PaneKernel[];
+  called: SourceKernel[];
+  calls: SourceCall[];
+  computed: Map<string, string[]>;
+  origins: Map<string, string[]>;
+  steps: Map<string, Map<string, string[]>>;
+  bodyless: string[];
+  no_code: Map<string, string>;
+  library_files: string[];
+}
+
+export const readGraphSources = object<GraphSources>({
+  titles: byName(text),
+  graphs: byName(text),
+  texts: byName(readSourceText),
+  missing: byName(text),
+  wrapper_line: count,
+  kernels: list(readPaneKernel),
+  called: list(readSourceKernel),
+  calls: list(readSourceCall),
+  computed: byName(texts),
+  origins: byName(texts),
+  steps: byName(byName(texts)),
+  bodyless: texts,
+  no_code: byName(text),
+  library_files: texts,
+});
+
 export interface FormText {
   text: string;
   language: string;
@@ -611,11 +685,13 @@ export const readPass = object<Pass>({
 
 export interface Passes {
   texts: string[];
+  graphs: string[];
   passes: Pass[];
 }
 
 export const readPasses = object<Passes>({
   texts: texts,
+  graphs: texts,
   passes: list(readPass),
 });
 
@@ -1299,6 +1375,9 @@ export const readCosts = object<Costs>({
 
 export type GraphChunk = LinkedPanes;
 export const readGraphChunk: Reader<GraphChunk> = readLinkedPanes;
+
+export type SourcesChunk = GraphSources;
+export const readSourcesChunk: Reader<SourcesChunk> = readGraphSources;
 
 export type FormChunk = FormText;
 export const readFormChunk: Reader<FormChunk> = readFormText;

@@ -15,6 +15,11 @@ interface Entry {
   pending?: Promise<void>;
 }
 
+/** Another part of the page, as it is. */
+export type Part = (name: string) => Promise<unknown>;
+/** Reads a part of the page, some with the help of others. */
+export type PartReader<Value> = (raw: unknown, part: Part) => Value | Promise<Value>;
+
 export type Chunk<Value> =
   | { state: "none" }
   | { state: "loading" }
@@ -88,7 +93,7 @@ class Source {
   }
 
   /** What is known of a chunk right now; asks for it if nobody has. */
-  chunk<Value>(name: string, read: (raw: unknown) => Value): Chunk<Value> {
+  chunk<Value>(name: string, read: PartReader<Value>): Chunk<Value> {
     if (!name) return { state: "none" };
     const entry = this.entries.get(name);
     if (!entry || entry.generation !== this.generation) this.request(name, read);
@@ -97,12 +102,12 @@ class Source {
     return known?.error ? { state: "failed", error: known.error } : { state: "loading" };
   }
 
-  private request<Value>(name: string, read: (raw: unknown) => Value): void {
+  private request<Value>(name: string, read: PartReader<Value>): void {
     const entry: Entry = { ...this.entries.get(name), generation: this.generation };
     this.entries.set(name, entry);
     entry.pending = this.load(name)
-      .then((json) => {
-        entry.value = read(JSON.parse(json));
+      .then(async (json) => {
+        entry.value = await read(JSON.parse(json), this.part);
         entry.error = undefined;
       })
       .catch((error: unknown) => {
@@ -112,11 +117,13 @@ class Source {
   }
 
   /** A chunk for one look at it: it is not kept, so that a search over all of them needs no memory. */
-  async read<Value>(name: string, read: (raw: unknown) => Value): Promise<Value> {
+  async read<Value>(name: string, read: PartReader<Value>): Promise<Value> {
     const known = this.entries.get(name);
     if (known?.value !== undefined && known.generation === this.generation) return known.value as Value;
-    return read(JSON.parse(await this.load(name)));
+    return read(JSON.parse(await this.load(name)), this.part);
   }
+
+  private readonly part: Part = async (name) => JSON.parse(await this.load(name));
 
   private load(name: string): Promise<string> {
     return this.index.live ? loadFromServer(name) : loadFromPage(name);
@@ -182,6 +189,6 @@ export function useSource(): Source {
   return source;
 }
 
-export function useChunk<Value>(name: string, read: (raw: unknown) => Value): Chunk<Value> {
+export function useChunk<Value>(name: string, read: PartReader<Value>): Chunk<Value> {
   return useSource().chunk(name, read);
 }

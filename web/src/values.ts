@@ -5,7 +5,7 @@ export type Raw = Record<string, unknown>;
 /** Takes anything, and returns a value that is always of one type. */
 export type Reader<Value> = (raw: unknown) => Value;
 
-function record(value: unknown): Raw {
+export function record(value: unknown): Raw {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Raw) : {};
 }
 

@@ -76,11 +76,13 @@ class Stream:
     uncaught: list[UncaughtException] = field(default_factory=list)
     current: str = ""
     now: float = 0.0
+    latest: float = 0.0
 
     def take(self, entry: Entry[Event]) -> None:
         """Add what an event says."""
         self.position.take(entry)
         self.now = entry.time
+        self.latest = max(self.latest, entry.time)
         handler = HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry.event)

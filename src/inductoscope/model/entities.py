@@ -27,6 +27,8 @@ from inductoscope.model.kept import Kept, Made
 from inductoscope.model.settings import Settings
 from inductoscope.model.tuning import Autotune
 from inductoscope.model.uncaught import UncaughtException
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import Entry
 
 
 class Payloads(Protocol):
@@ -369,6 +371,8 @@ class Recording:
     copies_of_cpp_library: tuple[tuple[str, str], ...] = ()
     # For a GPU that is not there: compiles, and what is not as it would be on a real one.
     target_notes: tuple[tuple[str, str], ...] = ()
+    # What began and ended when; the rest of each process, only when it wrote last.
+    timed: tuple[Entry[Event], ...] = field(default=(), repr=False, compare=False)
     _kept: Kept = field(default_factory=Kept, init=False, repr=False, compare=False)
 
     def once(self, what: str, digests: tuple[str, ...], make: Callable[[], Made]) -> Made:

@@ -12,6 +12,7 @@ from inductoscope.model import entities as E
 from inductoscope.model.building import Building, BuildingGraph, Stream
 from inductoscope.model.native import fold_natives
 from inductoscope.model.settings import Settings
+from inductoscope.model.timeline import KINDS as TIMED
 from inductoscope.model.tuning import Autotune, TimedChoice
 from inductoscope.recording.events.autotuning import (
     AutotuneChosen,
@@ -20,7 +21,7 @@ from inductoscope.recording.events.autotuning import (
     ChoiceEnd,
     ChoiceStart,
 )
-from inductoscope.recording.events.base import written_fields
+from inductoscope.recording.events.base import Event, written_fields
 from inductoscope.recording.events.checking import CppLibraryTaken
 from inductoscope.recording.events.compiling import SettingsUsed, TargetNoted
 from inductoscope.recording.events.process import (
@@ -30,7 +31,7 @@ from inductoscope.recording.events.process import (
     ProcessStart,
     RecordingStopped,
 )
-from inductoscope.recording.events.reading import UnknownEvent
+from inductoscope.recording.events.reading import Entry, UnknownEvent, UnreadEvent
 from inductoscope.recording.reader import RecordingReader, open_recording
 
 Item = TypeVar("Item")
@@ -45,14 +46,18 @@ def fold(reader: RecordingReader) -> E.Recording:
     """The model of what `reader` reads."""
     streams: dict[str, Stream] = {}
     unknown: Counter[str] = Counter()
+    timed: list[Entry[Event]] = []
     for entry in reader.entries():
         stream = streams.get(entry.stream)
         if stream is None:
             stream = streams[entry.stream] = Stream(entry.stream)
         stream.take(entry)
+        if entry.event.kind in TIMED:
+            timed.append(entry)
         if isinstance(entry.event, UnknownEvent):
             unknown[entry.kind] += 1
     every = list(streams.values())
+    timed += [Entry(stream.name, -1, stream.latest, UnreadEvent()) for stream in every]
     endings = [stream.ending for stream in every if stream.ending]
     return E.Recording(
         path=str(reader.path),
@@ -75,6 +80,7 @@ def fold(reader: RecordingReader) -> E.Recording:
         sizes_tried=_joined(stream.sizes_tried for stream in every),
         copies_of_cpp_library=_joined(_copies_of_cpp_library(stream) for stream in every),
         target_notes=_joined(_target_notes(stream) for stream in every),
+        timed=tuple(timed),
     )
 
 

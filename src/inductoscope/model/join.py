@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
@@ -218,13 +218,18 @@ class GraphJoin:
 
 def lines_of_steps(kernel: Kernel, source: str, steps: Steps) -> set[int]:
     """The numbers, from 1, of the kernel's lines that were written for loop body lines."""
-    known = kernel.numbers_by_step if kernel.numbered else _found_by_text(kernel.lines, source)
+    known = numbers_by_step(kernel, source)
     return {
         number
         for owner, found in steps.items()
         for step in found
         for number in known.get((owner, step.name), ())
     }
+
+
+def numbers_by_step(kernel: Kernel, source: str) -> Mapping[tuple[str, str], Sequence[int]]:
+    """The numbers of a kernel's lines, by scheduler node and line of its loop body."""
+    return kernel.numbers_by_step if kernel.numbered else _found_by_text(kernel.lines, source)
 
 
 @lru_cache(maxsize=512)

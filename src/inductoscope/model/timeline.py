@@ -53,10 +53,11 @@ class Timeline:
 
 def timeline(recording: Recording | RecordingReader, *, now: float | None = None) -> Timeline:
     """The timeline of a recording, whole or damaged; of a run that goes on, as it is `now`."""
-    reader = open_recording(Path(recording.path))
+    known = recording.timed if isinstance(recording, Recording) else None
+    entries = open_recording(Path(recording.path)).entries(KINDS) if known is None else known
     streams: dict[str, _Stream] = {}
     exits: dict[int, float] = {}
-    for entry in reader.entries(_KINDS):
+    for entry in entries:
         if entry.stream not in streams:
             streams[entry.stream] = _Stream(entry.stream)
         streams[entry.stream].take(entry)
@@ -344,4 +345,5 @@ _HANDLERS: dict[type[Event], Handler] = {
     BenchmarkEnd: _benchmark_end,
 }
 _READ: tuple[type[Event], ...] = (*_HANDLERS, Exited)
-_KINDS = frozenset(event.kind for event in _READ)
+# The kinds of events that are read here.
+KINDS = frozenset(event.kind for event in _READ)

@@ -37,7 +37,7 @@ class RunFunction:
 
 def run_function(text: str) -> RunFunction | None:
     """The function that runs the graph, from its first line to its last; None for Python."""
-    start = _BEGIN.search(text)
+    start = _BEGIN.search(text) if "void " in text else None
     if start is None:
         return None
     end = _END.search(text, start.start())

@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from inductoscope.recording.stream_reader import (
     LINK,
     Damage,
     StreamReader,
-    open_ordinary,
+    open_descriptor,
     stream_paths,
 )
 
@@ -128,10 +129,15 @@ def _refuse_what_is_no_recording(path: Path) -> None:
 
 def read_file(path: str | Path, largest: int = _LARGEST_FILE) -> bytes:
     """A file of a recording; OSError if it is a link, not a regular file, or too large."""
-    with open_ordinary(path) as file:
-        if os.fstat(file.fileno()).st_size > largest:
+    # Without a file object: a large recording has ten thousand small files.
+    descriptor, size = open_descriptor(path)
+    try:
+        if size > largest:
             raise OSError(errno.EFBIG, f"larger than {_mib(largest)}")
-        return file.read()
+        parts = iter(partial(os.read, descriptor, size + 1), b"")
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
 
 
 def _read_text(path: str | Path) -> str:

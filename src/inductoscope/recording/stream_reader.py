@@ -15,10 +15,17 @@ from pathlib import Path
 from typing import IO
 
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry, UnreadEvent, parse_line, time_unless_of
+from inductoscope.recording.events.reading import (
+    Entry,
+    UnreadEvent,
+    parse_block,
+    parse_line,
+    time_unless_of,
+)
 from inductoscope.recording.layout import STOPPED_SUFFIX, STREAM_SUFFIX, STREAMS
 
 _LONGEST_LINE = 64 << 20
+_BLOCK = 1 << 20
 LINK = "a link, which is not followed"
 
 
@@ -71,6 +78,8 @@ class StreamReader:
         last = 0.0
         with file:
             file.seek(self._position)
+            if is_over and self._kinds is None:
+                yield from self._blocks(file)
             while line := file.readline(_LONGEST_LINE + 1):
                 is_whole = line.endswith(b"\n")
                 if not is_whole and not is_over and len(line) <= _LONGEST_LINE:
@@ -87,6 +96,22 @@ class StreamReader:
                     yield entry
         if last:
             yield Entry(self.name, -1, last, UnreadEvent())
+
+    def _blocks(self, file: IO[bytes]) -> Iterator[Entry[Event]]:
+        """Many lines at a time, as long as blocks hold whole lines."""
+        while (end := (block := file.read(_BLOCK)).rfind(b"\n") + 1) and not self._in_long_line:
+            self._position += end
+            file.seek(self._position)
+            lines = block[: end - 1].split(b"\n")
+            is_short = max(map(len, lines)) < _LONGEST_LINE
+            entries = parse_block(self.name, lines) if is_short else None
+            if entries is None:
+                found = (self._take(line + b"\n", is_whole=True) for line in lines)
+                yield from (entry for entry in found if entry is not None)
+            else:
+                self._line += len(lines)
+                yield from entries
+        file.seek(self._position)
 
     def _take(self, line: bytes, *, is_whole: bool) -> Entry[Event] | None:
         if self._in_long_line:
@@ -119,6 +144,11 @@ def stream_paths(folder: Path) -> list[Path]:
 
 def open_ordinary(path: str | Path) -> IO[bytes]:
     """Open a regular file; OSError if it is a link, or a pipe, which might never end."""
+    return os.fdopen(open_descriptor(path)[0], "rb")
+
+
+def open_descriptor(path: str | Path) -> tuple[int, int]:
+    """The same as a descriptor, with the size of the file."""
     flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags)
@@ -126,7 +156,8 @@ def open_ordinary(path: str | Path) -> IO[bytes]:
         if error.errno == errno.ELOOP:
             raise OSError(errno.ELOOP, LINK) from None
         raise
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not an ordinary file")
-    return os.fdopen(descriptor, "rb")
+    return descriptor, found.st_size

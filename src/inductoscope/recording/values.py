@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 Kind = TypeVar("Kind")
@@ -27,10 +27,27 @@ def parse(text: str | bytes) -> Any:
         value = decode(text if isinstance(text, str) else text.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    # The depth is at most the number of brackets.
-    if data.count(b"{") + data.count(b"[") > _DEEPEST and _is_too_deep(data):
+    if _is_deep_line(data):
         raise ValueError("nested too deeply")
     return value
+
+
+def parse_lines(lines: Sequence[bytes]) -> list[Any] | None:
+    """What `parse` makes of each, in a fraction of the time; None where one needs a closer look."""
+    data = b"[" + b",".join(lines) + b"]"
+    if _LONG_NUMBER in data.translate(_DIGITS):
+        return None
+    try:
+        found: list[Any] = _decode(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    are_sound = len(found) == len(lines) and not any(map(_is_deep_line, lines))
+    return found if are_sound else None
+
+
+def _is_deep_line(line: bytes) -> bool:
+    # The depth is at most the number of brackets.
+    return line.count(b"{") + line.count(b"[") > _DEEPEST and _is_too_deep(line)
 
 
 def _is_too_deep(data: bytes) -> bool:

@@ -125,6 +125,11 @@ def _slashed(file: str) -> str:
     return file.replace("\\", "/")
 
 
+def library_folders() -> tuple[str, ...]:
+    """Folders of this machine whose files are not the user's: Python's own, and this package."""
+    return (*_standard_folders(), _OWN_PACKAGE)
+
+
 @lru_cache(maxsize=1)
 def _standard_folders() -> tuple[str, ...]:
     """Where this Python keeps its standard library."""

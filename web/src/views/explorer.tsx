@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo } from "preact/hooks";
-import { type FormText, type LinkedPanes, readFormText, readLinkedPanes } from "../chunks";
+import { type FormText, type LinkedPanes, panesReader, readFormText } from "../chunks";
 import { useChunk } from "../data";
 import { GraphPicker, chosenGraph } from "../graphs";
 import { type Lines, NATIVE, type Selection, indexLines, readSelection } from "../linking";
@@ -36,7 +36,7 @@ export function Explorer({ index, route }: Properties): JSX.Element {
 }
 
 function GraphPanes({ index, route, graph }: Properties & { graph: Graph }): JSX.Element {
-  const chunk = useChunk(graph.chunk, readLinkedPanes);
+  const chunk = useChunk(graph.chunk, panesReader(graph.chunk));
   const choose = (one: Graph): void =>
     go("explorer", { graph: one.index, panes: route.get("panes"), words: route.get("words") });
   return (

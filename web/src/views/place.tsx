@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useMemo } from "preact/hooks";
-import { type LinkedPanes, readLinkedPanes } from "../chunks";
+import { type LinkedPanes, panesReader } from "../chunks";
 import { Code } from "../code";
 import type { Verdict } from "../contract";
 import { useChunk } from "../data";
@@ -40,7 +40,8 @@ export function placeAddress(place: Place): string {
 }
 
 export function PlacePanes({ index, place }: { index: Index; place: Place }): JSX.Element {
-  const chunk = useChunk(index.graphs[place.graph]?.chunk ?? "", readLinkedPanes);
+  const name = index.graphs[place.graph]?.chunk ?? "";
+  const chunk = useChunk(name, panesReader(name));
   return (
     <div class="place">
       <p>

@@ -2,7 +2,7 @@
 
 import type { JSX } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
-import { readFormText, readLinkedPanes } from "../chunks";
+import { panesReader, readFormText } from "../chunks";
 import { readGuardsChunk, readNamesChunk } from "../contract";
 import { source, useChunk } from "../data";
 import { type Hit, findHits, useHits, wordsOf } from "../hits";
@@ -99,7 +99,7 @@ function textsOf(index: Index, words: string): Text[] {
 }
 
 async function linesOfGraph(graph: Graph, wanted: string[]): Promise<Line[]> {
-  const chunk = await source.read(graph.chunk, readLinkedPanes);
+  const chunk = await source.read(graph.chunk, panesReader(graph.chunk));
   const found = chunk.panes.flatMap((pane) =>
     matching(pane.text, wanted).map(([line, name]) => ({
       kind: pane.title,

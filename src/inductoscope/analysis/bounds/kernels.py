@@ -18,7 +18,7 @@ from inductoscope.analysis.bounds.expressions import (
 from inductoscope.analysis.bounds.index_range import IndexedBody, JudgedIndexType, judge_indices
 from inductoscope.analysis.bounds.index_types import LARGEST_NARROW, NARROW, read_index_types
 from inductoscope.analysis.bounds.judging import BodyJudge, judge_body, judge_parts
-from inductoscope.analysis.bounds.plain_bodies import fits_plainly, is_plainly_inside
+from inductoscope.analysis.bounds.plain_bodies import PlainBuffers, fits_plainly
 from inductoscope.analysis.bounds.points import OutOfTime, Purse
 from inductoscope.analysis.bounds.polynomials import polynomial, written
 from inductoscope.analysis.bounds.sizes import AdmittedSizes
@@ -119,12 +119,11 @@ def judge_graph(
     scheduled = read_schedule(recording, graph.scheduled_after or graph.scheduled_before)
     leaves = [leaf for node in scheduled for leaf in node.leaves]
     kernels = {node: kernel.name for kernel in graph.kernels for node in kernel.nodes}
-    work = _GraphWork(sizes, purse, {})
+    work, buffers = _GraphWork(sizes, purse, {}), PlainBuffers(memory)
     judged = [
         access
         for leaf in leaves
-        if leaf.body
-        and not (only_in_doubt and is_plainly_inside(recording.payload(leaf.body), memory))
+        if leaf.body and not (only_in_doubt and buffers.hold(recording.payload(leaf.body)))
         for access in _judge_leaf(recording, leaf, kernels.get(leaf.name, ""), work)
     ]
     judged += [

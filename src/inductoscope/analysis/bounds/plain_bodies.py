@@ -15,14 +15,18 @@ from functools import lru_cache
 from inductoscope.model.memory import GraphMemory, Room
 from inductoscope.model.schedule import ScheduledNode
 
-_RANGES = re.compile(r"^var_ranges = \{([^{}\n]*)\}$", re.MULTILINE)
+# Each begins with plain text, which is found far faster than the beginning of a line.
+_RANGES = re.compile(r"var_ranges = \{([^{}\n]*)\}\n")
 _LENGTH = re.compile(r"(\w+): ([1-9]\d{0,14})")
-_INDEX = re.compile(r"^(index\d+) = (.+)$", re.MULTILINE)
+_INDEX = re.compile(r"\n(index\d+) = (.+)")
 _TERM = re.compile(r"(?:(\d{1,15})\*)?([A-Za-z_]\w*)|(\d{1,15})")
-_NAMED = re.compile(r"^    (\w+) = self\.get_index\('(\w+)'\)$", re.MULTILINE)
-_ACCESS = re.compile(r"\bops\.(?:load|store|store_reduction)\('(\w+)', (\w+)[,)]")
+_NAMED = re.compile(r"\n    (\w+) = self\.get_index\('(\w+)'\)(?=\n|$)")
+_ACCESS = re.compile(r"ops\.(?:load|store|store_reduction)\('(\w+)', (\w+)[,)]")
 # An access, or what makes one at an index that is computed, or only where a mask holds.
-_ANY_ACCESS = re.compile(r"\bops\.(?:load|store|bucketize|masked|check_bounds)|\bset_indirect")
+_ANY_ACCESS = (
+    *("ops.load", "ops.store", "ops.bucketize", "ops.masked", "ops.check_bounds"),
+    "set_indirect",
+)
 _MOST_NAMES = 16
 
 
@@ -34,7 +38,8 @@ class PlainBody:
     largest: Mapping[str, int]
 
 
-@lru_cache(maxsize=4096)
+# Several rules look at the bodies of a whole recording, one after the other.
+@lru_cache(maxsize=1 << 16)
 def read_plain_body(text: str) -> PlainBody | None:
     """What a loop body does with memory; None where that takes more than a look."""
     ranges = _RANGES.findall(text)
@@ -42,7 +47,7 @@ def read_plain_body(text: str) -> PlainBody | None:
     if (
         len(ranges) != 1
         or text.count("def ") != 1
-        or len(_ANY_ACCESS.findall(text)) != len(accesses)
+        or sum(map(text.count, _ANY_ACCESS)) != len(accesses)
     ):
         return None
     lengths = {name: int(length) for name, length in _LENGTH.findall(ranges[0])}
@@ -76,12 +81,24 @@ def _largest(written: str, lengths: Mapping[str, int]) -> int | None:
     return total
 
 
-def is_plainly_inside(text: str, memory: GraphMemory) -> bool:
-    """Whether a look tells that a loop body stays in its buffers."""
-    body = read_plain_body(text)
-    return body is not None and all(
-        position < _elements(buffer, memory) for buffer, position in body.largest.items()
-    )
+class PlainBuffers:
+    """The buffers of a graph, each looked at once."""
+
+    def __init__(self, memory: GraphMemory) -> None:
+        self._memory = memory
+        self._elements: dict[str, int] = {}
+
+    def hold(self, text: str) -> bool:
+        """Whether a look tells that a loop body stays in them."""
+        body = read_plain_body(text)
+        return body is not None and all(
+            position < self._elements_of(name) for name, position in body.largest.items()
+        )
+
+    def _elements_of(self, name: str) -> int:
+        if name not in self._elements:
+            self._elements[name] = _elements(name, self._memory)
+        return self._elements[name]
 
 
 def _elements(name: str, memory: GraphMemory) -> int:

@@ -31,7 +31,7 @@ from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.fx import read_graph
 from inductoscope.model.join import final_graph
 from inductoscope.model.schedule import ScheduledNode, read_schedule
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 
 
 def ledger(recording: Recording, *, bandwidth: float | None = None) -> tuple[LedgerRow, ...]:
@@ -167,7 +167,8 @@ class _Scene:
         if pair.relation == SHARED and self.finals[pair.first][0] != self.finals[pair.second][0]:
             pair = replace(pair, moved=self.evidence.in_common(pair))
         speed, cost = self.bandwidths[first.device], pair.bytes
-        return LedgerRow(
+        return filled(
+            LedgerRow,
             graph=self.graph.key,
             first=pair.first,
             second=pair.second,

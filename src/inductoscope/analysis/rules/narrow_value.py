@@ -22,7 +22,7 @@ import itertools
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
@@ -62,12 +62,23 @@ class _Place:
         return {kind for kind in kinds if "int" in kind}
 
 
+# The same few names in every kernel.
+@cache
+def _is_memory(operation: str) -> bool:
+    return _MEMORY.fullmatch(operation) is not None
+
+
+@cache
+def _is_value(operation: str) -> bool:
+    return _VALUE.fullmatch(operation) is not None
+
+
 def check(recording: Recording) -> Iterator[Finding]:
     """One finding per kernel line."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             kernels = [kernel for kernel in graph.kernels if kernel.language == "Triton"]
-            if any(_MEMORY.fullmatch(op) or _VALUE.fullmatch(op) for op in _operations(kernels)):
+            if any(_is_memory(op) or _is_value(op) for op in _operations(kernels)):
                 yield from _check_graph(recording, compile_, graph, kernels)
 
 
@@ -122,9 +133,9 @@ def _is_tensor(node: FxNode) -> bool:
 
 def _asked_wide(recording: Recording, place: _Place, operation: str) -> str:
     """What an operation asks for, if that has 64 bits; empty where it does not."""
-    if _MEMORY.fullmatch(operation):
+    if _is_memory(operation):
         return _ADDRESS if place.integers == {"torch.int64"} else ""
-    if not _VALUE.fullmatch(operation):
+    if not _is_value(operation):
         return ""
     asked = dict(_ASKED.findall(recording.payload(place.leaf.body))).get(operation, "")
     is_wide = asked == "int64" or ("float" in asked and place.integers == {"torch.int64"})

@@ -96,6 +96,16 @@ def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
     return read_entry(stream, found)
 
 
+def parse_block(stream: str, lines: list[bytes]) -> list[Entry[Event]] | None:
+    """The entries of many lines; None where one of them is not a whole one."""
+    found = values.parse_lines(lines)
+    if found is None or not all(
+        isinstance(e, dict) and isinstance(e.get("kind"), str) for e in found
+    ):
+        return None
+    return [read_entry(stream, entry) for entry in found]
+
+
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
     """The entry of a line that has been decoded and has a kind."""
     number = found.pop("n", None)

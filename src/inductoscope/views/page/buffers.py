@@ -10,9 +10,9 @@ from inductoscope.model.entities import Reuse
 from inductoscope.model.join import GraphJoin
 from inductoscope.model.memory import GraphMemory, Room, read_memory
 from inductoscope.model.schedule import Buffer, ScheduledNode
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 from inductoscope.views.page.chunk_contract import BufferRow
-from inductoscope.views.page.panes import kernel_id
+from inductoscope.views.page.stage_panes import kernel_id
 
 
 def buffer_rows(join: GraphJoin) -> Iterator[BufferRow]:
@@ -58,7 +58,8 @@ class _Context:
         room = self._rooms.get(name, _NO_ROOM)
         size = buffer.size if buffer else room.size
         operation = str(origins.get("origin") or (buffer.origin if buffer else ""))
-        return BufferRow(
+        return filled(
+            BufferRow,
             name=name,
             kind="buffer",
             dtype=_short(buffer.dtype) if buffer else "",
@@ -77,7 +78,8 @@ class _Context:
 
     def outside(self, name: str, room: Room) -> BufferRow:
         size = room.bytes
-        return BufferRow(
+        return filled(
+            BufferRow,
             name=name,
             kind="input" if room.is_input else "constant",
             dtype="",

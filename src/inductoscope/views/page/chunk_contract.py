@@ -94,9 +94,13 @@ class Pass:
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Passes:
-    """The passes of one graph. What one leaves, the next begins with: each text is here once."""
+    """The passes of one graph. What one leaves, the next begins with: each text is here once.
+
+    Instead of texts, there may be the chunks of graphs.
+    """
 
     texts: tuple[str, ...]
+    graphs: tuple[str, ...]
     passes: tuple[Pass, ...]
 
 

@@ -46,6 +46,8 @@ from inductoscope.views.page.measured_chunks import StoredMeasurements
 from inductoscope.views.page.module_chunk import module_tree
 from inductoscope.views.page.profile_chunk import StoredProfile
 from inductoscope.views.page.profile_contract import ModulesHead, PageTable, SharedTable
+from inductoscope.views.page.source_contract import GraphSources
+from inductoscope.views.page.sources import chunk_of, graph_digests, recorded
 from inductoscope.views.page.stored_verdict import verdict_view
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -55,12 +57,25 @@ Chunk = Callable[[], Any]
 class Contents:
     """The page as data; each part is made on demand."""
 
-    def __init__(self, recording: Recording, *, live: bool = False, assembly: int = 0) -> None:
-        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand."""
+    def __init__(
+        self,
+        recording: Recording,
+        *,
+        live: bool = False,
+        assembly: int = 0,
+        linked: bool = True,
+    ) -> None:
+        """`assembly`: for how many C++ kernels to make assembly; a live page makes it on demand.
+
+        `linked`: whether lines are linked here. A page of many graphs leaves that to the browser,
+        which does it for the graph that is looked at; who asks for one graph gets it linked.
+        """
         self._recording, self._live, self._assembly = recording, live, assembly
+        self._linked = linked
         self._natives = NativeIndex(recording)
         self._graphs = _graphs(recording)
-        self._joins = [GraphJoin(recording, compile_, graph) for compile_, graph in self._graphs]
+        # Of the graph that was asked for last: all of them would take gigabytes.
+        self._latest: tuple[int, GraphJoin] | None = None
         self._summaries: dict[int, GraphSummary] = {}
 
     @property
@@ -68,20 +83,17 @@ class Contents:
         """The numbers of the graphs."""
         return range(len(self._graphs))
 
-    @property
-    def operations(self) -> int:
-        """How many there are in all graphs."""
-        return sum(len(graph.lowered) for _, graph in self._graphs)
-
     def summary(self, number: int) -> GraphSummary:
         """What tables of all graphs need of one."""
         if number not in self._summaries:
-            self._summaries[number] = summarise(number, self._joins[number])
+            self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
 
-    def take_summary(self, number: int, summary: GraphSummary) -> None:
-        """What another process has made of a graph."""
-        self._summaries[number] = summary
+    def _join(self, number: int) -> GraphJoin:
+        latest = self._latest
+        if latest is None or latest[0] != number:
+            self._latest = latest = number, GraphJoin(self._recording, *self._graphs[number])
+        return latest[1]
 
     @property
     def _every_summary(self) -> list[GraphSummary]:
@@ -97,6 +109,7 @@ class Contents:
         """What loads at once."""
         recording = self._recording
         target = recording_target(recording)
+        positions = {id(compile_): at for at, compile_ in enumerate(recording.compiles)}
         return Index(
             schema=1,
             inductoscope=__version__,
@@ -112,7 +125,7 @@ class Contents:
             stages=index_head.stages(recording),
             compiles=_compiles(recording),
             graphs=tuple(
-                _graph(number, recording, compile_, graph)
+                _graph(number, positions[id(compile_)], graph, linked=self._linked)
                 for number, (compile_, graph) in enumerate(self._graphs)
             ),
             kernels=PageTable.of(
@@ -134,8 +147,8 @@ class Contents:
     def chunks(self) -> dict[str, Chunk]:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
-        for number, join in enumerate(self._joins):
-            found.update(_chunks_of_graph(number, join, self._natives, self._forms(number)))
+        for number in self.graphs:
+            found.update(self._chunks_of_graph(number))
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -146,6 +159,31 @@ class Contents:
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
+
+    def _chunks_of_graph(self, number: int) -> dict[str, Chunk]:
+        forms, natives = self._forms(number), self._natives
+        found: dict[str, Chunk] = {}
+        if self._linked:
+            found[f"graph-{number}"] = lambda: graph_chunks.linked(
+                self._join(number), natives, forms
+            )
+            found[f"passes-{number}"] = lambda: graph_chunks.passes(self._join(number))
+        else:
+            found[f"sources-{number}"] = lambda: self._sources(number, forms)
+            found[f"passes-{number}"] = lambda: graph_chunks.unread_passes(self._join(number))
+            found |= _recorded_graphs(GraphJoin(self._recording, *self._graphs[number]))
+        found[f"schedule-{number}"] = lambda: graph_chunks.schedule(self._join(number))
+        found[f"buffers-{number}"] = lambda: PageTable.of(
+            BufferRow, buffer_rows(self._join(number))
+        )
+        for form in forms:
+            found[form.chunk] = graph_chunks.form_chunk(self._recording, form)
+        return found
+
+    def _sources(self, number: int, forms: list[graph_chunks.Form]) -> GraphSources:
+        # Now, while the join of this graph is there.
+        self.summary(number)
+        return graph_chunks.unlinked(self._join(number), self._natives, forms)
 
     @cached_property
     def chunks_of_index(self) -> dict[str, Chunk]:
@@ -184,7 +222,9 @@ class Contents:
         if self._live:
             every = [k for _, graph in self._graphs for k in generated(graph)]
             return frozenset(k for k in every if k.language == "C++")
-        return frozenset(costliest(self._joins, self._assembly) if self._assembly else ())
+        return frozenset(
+            costliest(map(self._join, self.graphs), self._assembly) if self._assembly else ()
+        )
 
     @cached_property
     def _profile(self) -> StoredProfile:
@@ -256,10 +296,10 @@ def _failure(recording: Recording, error: CompileError) -> PageFailure:
     )
 
 
-def _graph(number: int, recording: Recording, compile_: Compile, graph: InductorGraph) -> PageGraph:
+def _graph(number: int, position: int, graph: InductorGraph, *, linked: bool) -> PageGraph:
     return PageGraph(
         key=graph.key,
-        compile=next(n for n, item in enumerate(recording.compiles) if item is compile_),
+        compile=position,
         phase=graph.phase,
         cached=graph.cached,
         finished=graph.finished,
@@ -267,25 +307,20 @@ def _graph(number: int, recording: Recording, compile_: Compile, graph: Inductor
         operations=len(graph.lowered),
         kernels=len(generated(graph)),
         fusions=len(graph.fusions),
-        chunk=f"graph-{number}",
+        chunk=f"graph-{number}" if linked else f"sources-{number}",
         passes=f"passes-{number}",
         schedule=f"schedule-{number}",
         buffers=f"buffers-{number}",
     )
 
 
-def _chunks_of_graph(
-    number: int, join: GraphJoin, natives: NativeIndex, forms: list[graph_chunks.Form]
-) -> dict[str, Chunk]:
-    found: dict[str, Chunk] = {
-        f"graph-{number}": lambda: graph_chunks.linked(join, natives, forms),
-        f"passes-{number}": lambda: graph_chunks.passes(join),
-        f"schedule-{number}": lambda: graph_chunks.schedule(join),
-        f"buffers-{number}": lambda: PageTable.of(BufferRow, buffer_rows(join)),
-    }
-    for form in forms:
-        found[form.chunk] = graph_chunks.form_chunk(join.recording, form)
-    return found
+def _recorded_graphs(join: GraphJoin) -> dict[str, Chunk]:
+    digests = {*graph_digests(join).values(), *graph_chunks.changed_graphs(join)}
+    return {chunk_of(digest): _recorded(join.recording, digest) for digest in sorted(digests)}
+
+
+def _recorded(recording: Recording, digest: str) -> Chunk:
+    return lambda: recorded(recording, digest)
 
 
 def _guards(recording: Recording, compile_: Compile) -> Chunk:

@@ -39,6 +39,7 @@ from inductoscope.views.page.profile_contract import (
     ProfileHead,
     SharedTable,
 )
+from inductoscope.views.page.source_contract import GraphSources
 from inductoscope.vocabulary.verdicts import Confidence
 
 # The last one means unknown.
@@ -328,6 +329,7 @@ class Index:
 # What a chunk holds, by how its name begins.
 CHUNKS: dict[str, Any] = {
     "graph": LinkedPanes,
+    "sources": GraphSources,
     "form": FormText,
     "passes": Passes,
     "schedule": Schedule,

@@ -15,6 +15,7 @@ from inductoscope.model.join import GraphJoin
 from inductoscope.model.native import NativeIndex
 from inductoscope.model.native_lines import source_links
 from inductoscope.model.schedule import ScheduledNode
+from inductoscope.recording.values import filled
 from inductoscope.views.page.chunk_contract import (
     FormHead,
     FormText,
@@ -28,7 +29,10 @@ from inductoscope.views.page.chunk_contract import (
     ScheduleGroup,
     ScheduleNode,
 )
-from inductoscope.views.page.panes import LinkedGraph, kernel_id
+from inductoscope.views.page.panes import LinkedGraph
+from inductoscope.views.page.source_contract import GraphSources
+from inductoscope.views.page.sources import chunk_of, sources
+from inductoscope.views.page.stage_panes import StagePanes, kernel_id
 from inductoscope.views.report.graph_stages import node_texts
 from inductoscope.vocabulary.flows import AOT_INDUCTOR
 
@@ -101,29 +105,46 @@ def _assembled(recording: Recording, form: Form) -> tuple[str, Mapping[int, Sequ
 
 def linked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> LinkedPanes:
     """The linked panes of a graph."""
-    graph, calls = LinkedGraph(join), calls_by_name(join.graph)
+    graph = LinkedGraph(join)
+    return LinkedPanes(
+        panes=graph.views(_missing(join)),
+        operations=graph.operations(),
+        kernels=_kernels(join, graph.kernels, natives, forms),
+    )
+
+
+def unlinked(join: GraphJoin, natives: NativeIndex, forms: list[Form]) -> GraphSources:
+    """The same for a browser to link."""
+    stages = StagePanes(join)
+    kernels = _kernels(join, stages.kernels, natives, forms)
+    return sources(join, stages, kernels, _missing(join))
+
+
+def _kernels(
+    join: GraphJoin,
+    shown: list[tuple[Kernel, int, int]],
+    natives: NativeIndex,
+    forms: list[Form],
+) -> tuple[PaneKernel, ...]:
+    calls = calls_by_name(join.graph)
     launches = {found.kernel: dict(found.milliseconds) for found in join.recording.launch_configs}
     by_kernel: dict[str, list[Form]] = {}
     for form in forms:
         by_kernel.setdefault(form.kernel.name, []).append(form)
-    return LinkedPanes(
-        panes=graph.views(_missing(join)),
-        operations=graph.operations(),
-        kernels=tuple(
-            PaneKernel(
-                id=kernel_id(kernel),
-                name=kernel.name,
-                first_line=first,
-                last_line=last,
-                forms=tuple(
-                    _form_head(form, launches.get(kernel.name, {}))
-                    for form in by_kernel.get(kernel.name, ())
-                ),
-                forms_missing=_no_forms(kernel),
-                facts=_facts(natives.of(kernel), calls[kernel.name]),
-            )
-            for kernel, first, last in graph.kernels
-        ),
+    return tuple(
+        PaneKernel(
+            id=kernel_id(kernel),
+            name=kernel.name,
+            first_line=first,
+            last_line=last,
+            forms=tuple(
+                _form_head(form, launches.get(kernel.name, {}))
+                for form in by_kernel.get(kernel.name, ())
+            ),
+            forms_missing=_no_forms(kernel),
+            facts=_facts(natives.of(kernel), calls[kernel.name]),
+        )
+        for kernel, first, last in shown
     )
 
 
@@ -184,6 +205,23 @@ def _facts(natives: Iterable[NativeCompile], calls: int) -> dict[str, float]:
 
 def passes(join: GraphJoin) -> Passes:
     """Passes that changed this graph, or the joint graph that it is part of."""
+    places, found = _passes(join)
+    texts = tuple(_graph_text(join.read(digest)) for digest in places)
+    return Passes(texts=texts, graphs=(), passes=found)
+
+
+def unread_passes(join: GraphJoin) -> Passes:
+    """The same with graphs that a browser is to read."""
+    places, found = _passes(join)
+    return Passes(texts=(), graphs=tuple(map(chunk_of, places)), passes=found)
+
+
+def changed_graphs(join: GraphJoin) -> dict[str, int]:
+    """The digests of the graphs before and after these passes, and their places."""
+    return _passes(join)[0]
+
+
+def _passes(join: GraphJoin) -> tuple[dict[str, int], tuple[Pass, ...]]:
     places: dict[str, int] = {}
     found = [
         Pass(
@@ -196,9 +234,7 @@ def passes(join: GraphJoin) -> Passes:
         for change in join.compile.passes
         if not change.graph or change.graph == join.graph.key
     ]
-    return Passes(
-        texts=tuple(_graph_text(join.read(digest)) for digest in places), passes=tuple(found)
-    )
+    return places, tuple(found)
 
 
 def _graph_text(graph: FxGraph | None) -> str:
@@ -238,7 +274,8 @@ def _node(
     kernels: Mapping[str, str],
 ) -> ScheduleNode:
     sizes = [buffer_bytes(buffer) for buffer in leaf.buffers]
-    return ScheduleNode(
+    return filled(
+        ScheduleNode,
         id=leaf.name,
         kind=leaf.kind,
         label=", ".join(computed) or leaf.kernel or leaf.kind,
@@ -265,7 +302,8 @@ def _edges(leaves: list[ScheduledNode], groups: Mapping[str, str]) -> Iterator[S
         for name in leaf.reads:
             maker = made_by.get(name)
             if maker is not None and maker != leaf.name:
-                yield ScheduleEdge(
+                yield filled(
+                    ScheduleEdge,
                     writer=maker,
                     reader=leaf.name,
                     buffer=name,

@@ -1,7 +1,7 @@
 """What the page says of one graph in places that are about all of them.
 
-Made where the graph's own chunks are made, from the same joins, and small enough to be sent to
-another process: nothing of a graph is read twice.
+Made where the graph's own chunks are made, from the same join, and small enough to be kept of all
+graphs: nothing of a graph is read twice.
 """
 
 from __future__ import annotations

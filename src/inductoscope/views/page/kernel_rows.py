@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from inductoscope.model.counts import LIBRARY, generated
@@ -12,7 +12,7 @@ from inductoscope.model.native import NativeIndex
 from inductoscope.profiling.kernels.work import GraphWork
 from inductoscope.views.page.contract import KernelRow
 from inductoscope.views.page.graph_summary import CallSummary, GraphSummary
-from inductoscope.views.page.panes import kernel_id
+from inductoscope.views.page.stage_panes import kernel_id
 
 
 def kernel_rows(
@@ -34,15 +34,17 @@ def kernel_rows(
                 yield _kernel(number, kernel, "library call", [call], ())
 
 
-def costliest(joins: Sequence[GraphJoin], count: int) -> list[Kernel]:
+def costliest(joins: Iterable[GraphJoin], count: int) -> list[Kernel]:
     """The C++ kernels that move the most bytes; those of which that is not known come last."""
     found: dict[str, tuple[int, Kernel]] = {}
     for join in joins:
+        kernels = [kernel for kernel in join.graph.kernels if kernel.language == "C++"]
+        if not kernels:
+            continue  # Finding out what is moved means reading the graph.
         work = GraphWork(join)
-        for kernel in join.graph.kernels:
-            if kernel.language == "C++":
-                before, first = found.get(kernel.digest, (0, kernel))
-                found[kernel.digest] = before + (work.moved(kernel) or 0), first
+        for kernel in kernels:
+            before, first = found.get(kernel.digest, (0, kernel))
+            found[kernel.digest] = before + (work.moved(kernel) or 0), first
     ordered = sorted(found.values(), key=lambda pair: -pair[0])
     return [kernel for _, kernel in ordered[:count]]
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 from inductoscope.model.entities import Compile, InductorGraph, Kernel
 from inductoscope.model.modules import Module
 from inductoscope.views.page.graph_summary import GraphSummary
-from inductoscope.views.page.panes import kernel_id
 from inductoscope.views.page.profile_contract import (
     ModuleKernel,
     ModuleTree,
     PageModule,
     PageTable,
 )
+from inductoscope.views.page.stage_panes import kernel_id
 
 Graphs = Sequence[tuple[Compile, InductorGraph]]
 # Seconds of all measured calls, by the number of a graph and the place of a call in its wrapper.

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from inductoscope.model.fx import FxNode
 from inductoscope.model.join import GraphJoin
-from inductoscope.recording.values import members, texts
+from inductoscope.recording.values import filled, members, texts
 from inductoscope.views.page.chunk_contract import NamedThing
 from inductoscope.vocabulary.frames import Frame
 
@@ -26,7 +26,7 @@ def _operations(number: int, join: GraphJoin) -> Iterator[NamedThing]:
         told = [node.target, node.aten if node.aten not in node.target else ""]
         told += [_place(node.place), node.place.code] if node.place else []
         note = " · ".join(filter(None, told))
-        yield NamedThing("operation", node.name, note, number, (node.name,))
+        yield _named("operation", node.name, note, number, (node.name,))
 
 
 def _source_lines(number: int, join: GraphJoin) -> Iterator[NamedThing]:
@@ -37,7 +37,7 @@ def _source_lines(number: int, join: GraphJoin) -> Iterator[NamedThing]:
             lines.setdefault((frame.file, frame.line), (frame, []))[1].append(node)
     for frame, nodes in lines.values():
         names = tuple(node.name for node in nodes[:_MOST])
-        yield NamedThing("source", _place(frame), frame.code, number, names)
+        yield _named("source", _place(frame), frame.code, number, names)
 
 
 def _place(frame: Frame) -> str:
@@ -48,8 +48,14 @@ def _scheduled(number: int, join: GraphJoin) -> Iterator[NamedThing]:
     for item in join.before:
         for leaf in item.leaves:
             computed = ", ".join(join.computed.get(leaf.name, ()))
-            yield NamedThing("node", leaf.name, f"{leaf.kind} {computed}".strip(), number, ())
+            yield _named("node", leaf.name, f"{leaf.kind} {computed}".strip(), number)
     for name, entry in members(join.recording.data(join.graph.buffers)).items():
         found = members(entry)
         note = str(found.get("origin") or "") or ", ".join(texts(found.get("origins")))
-        yield NamedThing("buffer", str(name), note, number, ())
+        yield _named("buffer", str(name), note, number)
+
+
+def _named(
+    kind: str, name: str, note: str, graph: int, operations: tuple[str, ...] = ()
+) -> NamedThing:
+    return filled(NamedThing, kind=kind, name=name, note=note, graph=graph, operations=operations)

@@ -4,67 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from inductoscope.model.codeless import why_codeless
-from inductoscope.model.counts import LIBRARY, generated, library_calls
-from inductoscope.model.entities import Kernel
+from inductoscope.model.counts import LIBRARY
+from inductoscope.model.entities import Compile, Kernel
 from inductoscope.model.fx import FxGraph, FxNode
 from inductoscope.model.join import GraphJoin, Steps, captured_digest, lines_of_steps
 from inductoscope.model.schedule import ScheduledNode
-from inductoscope.model.wrapper_lines import wrapper_lines
 from inductoscope.views.page.chunk_contract import LineNumber, Operation, PagePane
+from inductoscope.views.page.stage_panes import TITLES, Pane, StagePanes
 from inductoscope.views.report.graph_stages import node_texts
-from inductoscope.views.report.operation import ir_text, scheduled_view, scheduler_text
 from inductoscope.vocabulary.frames import Frame
-
-# The language of each pane, in the order in which they are shown.
-LANGUAGES = {
-    "python": "python",
-    "dynamo": "fx",
-    "aot": "fx",
-    "post-grad": "fx",
-    "ir": "ir",
-    "scheduler": "scheduler",
-    "fused": "scheduler",
-    "loop-body": "loop",
-    "kernel": "cpp",
-    "wrapper": "python",
-}
-_TITLES = {
-    "python": "Python",
-    "dynamo": "Dynamo graph",
-    "aot": "AOT graph",
-    "post-grad": "Post-grad graph",
-    "ir": "Inductor IR",
-    "scheduler": "Scheduler",
-    "fused": "After fusion",
-    "loop-body": "Loop bodies",
-    "kernel": "Kernels",
-    "wrapper": "Kernel calls",
-}
-
-
-@dataclass
-class Pane:
-    """The lines of a pane, and the lines that each key is on."""
-
-    lines: list[str] = field(default_factory=list)
-    # Shown beside lines, by the place of the line.
-    numbers: dict[int, int] = field(default_factory=dict)
-    # A key is anything with its own lines: a node, a step of a loop body, a line of the program.
-    places: dict[Any, list[LineNumber]] = field(default_factory=lambda: defaultdict(list))
-
-    def add(self, text: str, *keys: Any, number: int | None = None) -> None:
-        """Append one or more lines of text that belong to `keys`."""
-        first = len(self.lines) + 1
-        self.lines += text.split("\n")
-        if number is not None:
-            self.numbers[first - 1] = number
-        for key in keys:
-            self.places[key] += map(LineNumber, range(first, len(self.lines) + 1))
 
 
 class LinkedGraph:
@@ -73,27 +25,12 @@ class LinkedGraph:
     def __init__(self, join: GraphJoin) -> None:
         self._join = join
         self._captured = join.read(captured_digest(join.compile))
-        self._aot = _aot_graph(join)
-        self._wrapper = wrapper_lines(
-            join.recording.payload(join.graph.wrapper), join.graph.kernels
-        )
-        self.panes = {name: Pane() for name in LANGUAGES}
-        # With the first and the last line of each in its pane; the first names it.
-        self.kernels: list[tuple[Kernel, int, int]] = []
-        self._kernel_places: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        # The line that the loop body of each node begins at.
-        self._first_steps: dict[str, int] = {}
-        self._fill()
-
-    def _fill(self) -> None:
+        self._stages = StagePanes(join)
+        self.panes, self.kernels = self._stages.panes, self._stages.kernels
         self._fill_graph("dynamo", self._captured)
-        self._fill_graph("aot", self._aot)
-        self._fill_graph("post-grad", self._join.final)
+        self._fill_graph("aot", join.read(aot_digest(join.compile, join.graph.phase)))
+        self._fill_graph("post-grad", join.final)
         self._fill_python()
-        self._fill_ir()
-        self._fill_scheduler()
-        self._fill_kernels()
-        self._fill_wrapper()
 
     def _fill_graph(self, name: str, graph: FxGraph | None) -> None:
         pane = self.panes[name]
@@ -111,47 +48,6 @@ class LinkedGraph:
             pane.add(f"# {file}")
             for number in sorted(lines):
                 pane.add(lines[number].code, (file, number), number=number)
-
-    def _fill_ir(self) -> None:
-        for item in self._join.graph.lowered:
-            nodes = item.ir if isinstance(item.ir, list) else [item.ir]
-            text = "\n".join(ir_text(node) for node in nodes if isinstance(node, dict))
-            head = f"# {item.node} = {item.target}"
-            if item.fallback:
-                head += "  (falls back to the eager kernel)"
-            self.panes["ir"].add(f"{head}\n{text}" if text else head, item.node)
-
-    def _fill_scheduler(self) -> None:
-        pane, fused, bodies = (self.panes[n] for n in ("scheduler", "fused", "loop-body"))
-        for item in self._join.before:
-            for leaf in item.leaves:
-                pane.add(scheduler_text(scheduled_view(leaf)), leaf.name)
-        for item in self._join.after:
-            fused.add(f"{item.name}: {item.kind}")
-            for leaf in item.leaves:
-                fused.add("  " + scheduler_text(scheduled_view(leaf)), leaf.name)
-                body = self._join.text(leaf.body)
-                if body:
-                    bodies.lines.append(f"# {leaf.name}")
-                    self._first_steps[leaf.name] = len(bodies.lines) + 1
-                    bodies.lines += body.split("\n")
-
-    def _fill_kernels(self) -> None:
-        pane = self.panes["kernel"]
-        for kernel in (*generated(self._join.graph), *library_calls(self._join.graph)):
-            first = len(pane.lines) + 1
-            text = self._join.text(kernel.digest)
-            head = f"{'//' if kernel.language == 'C++' else '#'} {kernel_id(kernel)}"
-            pane.lines += [head, *text.splitlines()]
-            self._kernel_places[kernel.digest].append((first, len(pane.lines)))
-            self.kernels.append((kernel, first, len(pane.lines)))
-
-    def _fill_wrapper(self) -> None:
-        """The part that calls kernels; the kernels have a separate pane."""
-        pane, calls = self.panes["wrapper"], self._wrapper
-        for at, line in enumerate(calls.lines):
-            keys = dict.fromkeys(kernel.nodes for kernel in calls.kernels.get(at, ()))
-            pane.add(line, *keys, number=calls.first_line + at)
 
     def operations(self) -> tuple[Operation, ...]:
         """Every operation of the final graph with its lines in each pane."""
@@ -227,6 +123,18 @@ class LinkedGraph:
         }
 
     @cached_property
+    def _first_steps(self) -> dict[Any, int]:
+        """The line that the loop body of each node begins at."""
+        return {leaf: lines[0] for leaf, lines in self.panes["loop-body"].places.items()}
+
+    @cached_property
+    def _kernel_places(self) -> dict[str, list[tuple[int, int]]]:
+        found: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        for kernel, first, last in self.kernels:
+            found[kernel.digest].append((first, last))
+        return found
+
+    @cached_property
     def _calls(self) -> dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]]:
         found: dict[tuple[str, tuple[str, ...]], list[tuple[int, int]]] = defaultdict(list)
         for kernel, first, last in self.kernels:
@@ -246,25 +154,12 @@ class LinkedGraph:
     def _view(self, name: str, pane: Pane, missing: dict[str, str]) -> PagePane:
         return PagePane(
             id=name,
-            title=_TITLES[name],
-            language=self._language(name),
+            title=TITLES[name],
+            language=self._stages.language(name),
             text="\n".join(pane.lines),
             numbers=tuple(map(pane.numbers.get, range(len(pane.lines)))) if pane.numbers else None,
             missing="" if pane.lines else missing.get(name, "Nothing was recorded here."),
         )
-
-    def _language(self, name: str) -> str:
-        if name == "wrapper":
-            return self._wrapper.language
-        is_triton = any(kernel.language == "Triton" for kernel, _, _ in self.kernels)
-        return "triton" if name == "kernel" and is_triton else LANGUAGES[name]
-
-
-def kernel_id(kernel: Kernel) -> str:
-    """A name that tells a kernel from all others of its graph, and a library call from the next."""
-    if kernel.language != LIBRARY or not kernel.writes:
-        return kernel.name
-    return f"{kernel.name} → {kernel.writes[0]}"
 
 
 def _is_whole(kernel: Kernel, leaves: list[ScheduledNode]) -> bool:
@@ -273,11 +168,10 @@ def _is_whole(kernel: Kernel, leaves: list[ScheduledNode]) -> bool:
     return kernel.language == LIBRARY or is_template
 
 
-def _aot_graph(join: GraphJoin) -> FxGraph | None:
-    """The graph from AOTAutograd: forward, backward or inference."""
-    phase = join.graph.phase
+def aot_digest(compile_: Compile, phase: str) -> str:
+    """The digest of the graph from AOTAutograd: forward, backward or inference."""
     for wanted in (f"aot-{phase}", "aot-inference", "aot-joint"):
-        for item in reversed(join.compile.graphs):
+        for item in reversed(compile_.graphs):
             if item.stage == wanted:
-                return join.read(item.digest)
-    return None
+                return item.digest
+    return ""

@@ -10,7 +10,6 @@ from inductoscope.model.entities import InductorGraph, Kernel, Recording
 from inductoscope.model.wrapper_lines import kernels_by_line
 from inductoscope.recording.profile_file import KERNELS, stored_profile
 from inductoscope.recording.values import maybe_whole, members, objects, real, text, texts, whole
-from inductoscope.views.page.panes import kernel_id
 from inductoscope.views.page.profile_contract import (
     PageProfile,
     PageTable,
@@ -20,6 +19,7 @@ from inductoscope.views.page.profile_contract import (
     ProfileHead,
     UsualKernel,
 )
+from inductoscope.views.page.stage_panes import kernel_id
 
 
 class StoredProfile:

@@ -68,9 +68,13 @@ def _joined(columns: Sequence[Column]) -> Column:
 
 def _shared(column: Iterable[Any]) -> Column:
     """The different values of a column, and for each row the place of its value."""
-    known: dict[Any, int] = {}
-    places = tuple(known.setdefault(_distinct(value), len(known)) for value in column)
-    return tuple(value for _, value in known), places
+    found = list(column)
+    kinds = set(map(type, found))
+    # Within one type no two values are the same that JSON writes in other ways.
+    keys = found if len(kinds) == 1 else list(map(_distinct, found))
+    known = {key: place for place, key in enumerate(dict.fromkeys(keys))}
+    values = tuple(known) if keys is found else tuple(value for _, value in known)
+    return values, tuple(map(known.__getitem__, keys))
 
 
 def _distinct(value: Any) -> tuple[type, Any]:

@@ -1,0 +1,46 @@
+"""What the browser links is what Python links: both, for every stored recording."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.model.fold import load
+from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.document import write_page
+from inductoscope.views.page.packing import compact
+from support.examples import NAMES, stored
+
+# Maps become objects on the way to Python.
+_PANES = """async name => {
+    const plain = value => value instanceof Map ? Object.fromEntries(value) : value;
+    const { panes, operations, kernels } = await linkedPanes(name);
+    return {
+        panes: panes.map(({ labels, ...pane }) => pane),
+        operations: operations.map(
+            one => ({ ...one, lines: plain(one.lines), leads: plain(one.leads) })
+        ),
+        kernels: kernels.map(one => ({ ...one, facts: plain(one.facts) })),
+    };
+}"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_panes_are_linked_alike(name: str, browser: Any, tmp_path: Path) -> None:
+    recording = load(stored(name))
+    here, there = Contents(recording), Contents(recording, linked=False)
+    write_page(there, tmp_path / "page.html")
+    page = browser.new_page()
+    try:
+        page.goto((tmp_path / "page.html").as_uri())
+        for number in here.graphs:
+            expected = json.loads(compact(here.chunks[f"graph-{number}"]()))
+            found = page.evaluate(_PANES, f"sources-{number}")
+            assert found["panes"] == expected["panes"]
+            assert found["operations"] == expected["operations"]
+            assert found["kernels"] == expected["kernels"]
+    finally:
+        page.close()
