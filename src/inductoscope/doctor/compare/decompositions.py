@@ -8,7 +8,7 @@ one that differs is to blame. Nothing is compiled.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,20 +37,29 @@ class WrongDecomposition:
     operation: str
     text: str
     kind: str
+    # The node that was run, where that is known.
+    node: str = ""
 
 
 def first_wrong_decomposition(
-    function: Callable[..., Any], inputs: Sequence[Any], *, backward: bool, aspect: str = "value"
+    function: Callable[..., Any],
+    inputs: Sequence[Any],
+    *,
+    backward: bool,
+    aspect: str = "value",
+    current_node: Callable[[], str] = lambda: "",
 ) -> WrongDecomposition | None:
     """Run the function and compare every operation with its decomposition.
 
-    Strides are compared only if they are the `aspect` that is wrong: most have no effect.
+    `current_node` says which node is being run. Strides are compared only if they are the `aspect`
+    that is wrong: most have no effect.
     """
     from torch._inductor.decomposition import select_decomp_table
 
     mode = _Compare(select_decomp_table(), ("stride",) if aspect == "stride" else _KINDS)
+    mode.on_found = current_node
     run(function, inputs, backward=backward, mode=mode)
-    return mode.found[0] if mode.found else None
+    return replace(mode.found[0], node=mode.node) if mode.found else None
 
 
 class _Compare(TorchDispatchMode):
@@ -60,11 +69,15 @@ class _Compare(TorchDispatchMode):
         self._kinds = kinds
         self._depth = depth
         self.found: list[WrongDecomposition] = []
+        # Asked when something is found.
+        self.on_found: Callable[[], str] = lambda: ""
+        self.node = ""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if func in self._table and not self.found and _is_comparable(func):
             self._compare(func, args, kwargs)
+            self.node = self.on_found() if self.found else ""
         return func(*args, **kwargs)
 
     def _compare(self, func: Any, args: Any, kwargs: Any) -> None:

@@ -198,7 +198,9 @@ class _GraphReports:
         tensors = {name: v for name, v in buffers.items() if isinstance(v, torch.Tensor)}
         for name in buffers:
             seen[name] = seen.get(name, 0) + 1
-        for name, value in tensors.items():
+        # In the order of the graph: what a kernel computes from a wrong value is wrong, too.
+        for name in sorted(tensors, key=graph.place_of):
+            value = tensors[name]
             is_first, is_last = seen[name] == 1, seen[name] >= mentions.get(name, 1)
             if is_first or name in graph.rewritten:
                 graph.checked[name] = value.detach().clone()

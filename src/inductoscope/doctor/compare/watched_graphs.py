@@ -7,7 +7,9 @@ from the same graph on the same inputs.
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -59,6 +61,15 @@ class WatchedGraph:
     inputs: dict[str, Any] = field(default_factory=dict)
     expected: NodeValues | None = None
     checked: dict[str, torch.Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def _places(self) -> dict[str, int]:
+        return {node.name: place for place, node in enumerate(self.module.graph.nodes)}
+
+    def place_of(self, buffer: str) -> int:
+        """Where in the graph the node of a buffer is; at the end if it has none."""
+        origin, _ = self.origins.get(buffer, (None, ()))
+        return self._places.get(origin or "", len(self._places))
 
     def forget(self) -> None:
         """Let go of all values."""
@@ -157,7 +168,27 @@ def divergence_of(
         difference, is_wrong = judge_tensor(name, eager, value, reference, samples)
         if not is_wrong:
             return None
-    return KernelDivergence(kernel, name, origin, difference.text, origins, graph)
+    since_right = _since_right_values(graph, origins)
+    return KernelDivergence(kernel, name, origin, difference.text, since_right, graph)
+
+
+def _since_right_values(graph: WatchedGraph, origins: Sequence[str]) -> tuple[str, ...]:
+    """The nodes between values that were right and these.
+
+    A buffer names its own node. Its kernel may have computed others before that, whose values it
+    kept to itself.
+    """
+    nodes = {node.name: node for node in graph.module.graph.nodes}
+    right = {graph.origins[name][0] for name in graph.checked if name in graph.origins}
+    found = dict.fromkeys(name for name in origins if name in nodes)
+    waiting = [*found]
+    while waiting:
+        for read in nodes[waiting.pop()].all_input_nodes:
+            is_open = read.op == "call_function" and read.name not in right
+            if is_open and read.name not in found:
+                found[read.name] = None
+                waiting.append(read.name)
+    return tuple(found)
 
 
 def _holds_later_value(graph: WatchedGraph, name: str, value: torch.Tensor) -> bool:

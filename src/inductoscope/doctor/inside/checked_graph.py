@@ -92,7 +92,7 @@ class CheckedGraph:
     # Whether a package takes inputs of other sizes; None if no others are tried.
     admits: Callable[[Sequence[Any]], bool] | None = None
     _checking: list[bool] = field(default_factory=list)
-    # The call that is being checked, in main memory, and what it did in a fork.
+    # The call being checked, in main memory, and what it did in a fork.
     _spare: Candidate | None = None
     _trial: CallTrial = field(default_factory=CallTrial)
 
@@ -154,7 +154,6 @@ class CheckedGraph:
         kept = copy_values(arguments)
         if self.calls == 1 and needed < _SMALL:
             self.first = self.first or tuple(kept)
-            self._check_inductor_random_numbers(tuple(kept))
         self._keep_in_main_memory(tuple(kept))
         try:
             # Run by an interpreter, because the code that FX generates for a graph may be wrong.
@@ -165,7 +164,9 @@ class CheckedGraph:
             self._spare = None
         if failure is not None:
             self._found(failure, tuple(kept))
-        elif comparison is not None:
+            return
+        self._check_inductor_random_numbers(tuple(kept))
+        if comparison is not None:
             self._note_comparison(comparison, tuple(kept))
             if not comparison.explained:
                 self._check_in_filled_memory(case, tuple(kept))
@@ -215,13 +216,13 @@ class CheckedGraph:
             self._spare = kept_in_main_memory(self._candidate(arguments))
 
     def _check_inductor_random_numbers(self, arguments: tuple[Any, ...]) -> None:
-        if not self._is_watchable or not can_fork():
+        if self.calls > 1 or self.first is None or not self._is_watchable or not can_fork():
             return
         from inductoscope.doctor.inside import inductor_random_numbers as numbers
 
-        candidate, failure = numbers.failure_with_inductor_random_numbers(
-            self._candidate(arguments), always_whole=self.instructions.random_in_whole_graphs
-        )
+        whole = self.instructions.random_in_whole_graphs
+        own = self._candidate(arguments)
+        candidate, failure = numbers.failure_with_inductor_random_numbers(own, always_whole=whole)
         if failure is not None:
             self._found(failure, arguments, candidate)
 
@@ -255,8 +256,8 @@ class CheckedGraph:
             return None, None
         assert self.compiled is not None
         self._trial = self._try_in_fork(case)
-        if self._trial.death is not None:
-            return self._trial.death, None
+        if self._trial.failure is not None:
+            return self._trial.failure, None
         keeps_graph = self.instructions.keeps_graphs
         names = input_names(self.module)
         called = call_beside_eager(case, self.compiled, names, keeps_graph=keeps_graph)
@@ -381,14 +382,13 @@ class CheckedGraph:
         return call_to_investigate(self._candidate(arguments), self.instructions, self.place)
 
     def _candidate(self, arguments: tuple[Any, ...], *, is_large: bool = False) -> Candidate:
-        dynamic = self.dynamic
-        if dynamic is None and any(type(value) is int for value in arguments):
-            dynamic = True
+        has_sizes = any(type(value) is int for value in arguments)
+        dynamic = True if self.dynamic is None and has_sizes else self.dynamic
         return Candidate(
             # A new copy: Dynamo skips code that was created while it was compiling.
             snapshot(self.module),
             arguments if is_large else tuple(copy_values(arguments)),
-            backward=needs_backward(arguments),
+            backward=needs_backward(arguments) and self._trial.wrong_forward is None,
             dynamic=dynamic,
             options=self.options,
             config=without_setting(inductor_settings()),

@@ -36,6 +36,13 @@ class CallTrial:
     may_differ_in_filled_memory: bool = False
     # The failure, if it kills its process with any bytes.
     death: Failure | None = None
+    # The failure, if the forward pass alone is wrong already.
+    wrong_forward: Failure | None = None
+
+    @property
+    def failure(self) -> Failure | None:
+        """What is known to be wrong with the call before it is made."""
+        return self.death or self.wrong_forward
 
 
 def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
@@ -48,12 +55,22 @@ def try_call(case: Case, compiled: Callable[..., Any]) -> CallTrial:
     forks = Forks(workers=1, seconds=_LEAST_SECONDS + _TIMES_EAGER * case.eager.seconds)
     answer = forks.ask(lambda: _differs_in_filled_memory(forward, compiled))
     if answer.signal is None:
+        differs = answer.result is True
+        wrong = _failure_of_forward(forward, compiled) if differs and case.backward else None
         # Of a backward pass nothing is known yet, and of a call that did not end in time.
-        is_unknown = case.backward or answer.timed_out
-        return CallTrial(answer.result is True or is_unknown)
+        return CallTrial(differs or case.backward or answer.timed_out, wrong_forward=wrong)
     plain = forks.ask(lambda: bool(run(compiled, case.inputs, backward=False)))
     # What dies of other bytes alone is judged like anything else that is wrong with them.
     return CallTrial(True, None if plain.signal is None else failure_of_signal(plain))
+
+
+def _failure_of_forward(forward: Case, compiled: Callable[..., Any]) -> Failure | None:
+    """What is wrong before the backward pass, which then need not be compiled."""
+    try:
+        outcome = run(compiled, forward.inputs, backward=False)
+    except Exception:
+        return None  # The whole call shows that, too.
+    return failure_of_comparison(judge(forward, outcome))
 
 
 def _differs_in_filled_memory(case: Case, compiled: Callable[..., Any]) -> bool:

@@ -24,6 +24,7 @@ from inductoscope.doctor.search.wrong_result_location import (
     first_place,
     location_of_answer,
     places_to_look,
+    work_on_decompositions,
 )
 
 # What is looked at, by name, and what was seen.
@@ -53,8 +54,8 @@ def first_look(
     on_place: Callable[[Failure, Location], None],
 ) -> FirstLook:
     """Look at the program's graph; `on_place` is told where the failure is made, once known."""
-    own = _look_at_own_kernels(candidate, failure, oracle)
-    return own or _look_at(candidate, failure.aspect, oracle, on_place)
+    large = _look_at_large(candidate, failure, oracle, on_place)
+    return large or _look_at(candidate, failure.aspect, oracle, on_place)
 
 
 def _look_at(
@@ -100,22 +101,29 @@ _OF_VALUES = ("value", "nan")
 _FEW_NODES = 60
 
 
-def _look_at_own_kernels(
-    candidate: Candidate, failure: Failure, oracle: Oracle
+def _look_at_large(
+    candidate: Candidate,
+    failure: Failure,
+    oracle: Oracle,
+    on_place: Callable[[Failure, Location], None],
 ) -> FirstLook | None:
-    """In a large graph: the program's own wrong kernel, if the nodes in it show the failure alone.
+    """In a large graph: what can be seen without compiling it again, if its nodes show it alone.
 
-    Then the whole graph need not be compiled again. What comes before kernels is looked at in the
-    smallest graph.
+    That is a wrong decomposition, or the first wrong kernel of the program's own compiled graph.
+    What else comes before kernels is looked at in the smallest graph.
     """
     own = work_on_own_kernels(candidate, closely=True)
     is_plain = not (candidate.guarded or candidate.counts or has_transforms(candidate))
-    if own is None or not is_plain or candidate.size <= _FEW_NODES:
+    is_value = failure.aspect in _OF_VALUES
+    if own is None or not is_plain or not is_value or candidate.size <= _FEW_NODES:
         return None
-    location = location_of_answer(oracle.forks.ask(own))
-    if not location.is_known or failure.aspect not in _OF_VALUES:
+    works = [work_on_decompositions(candidate, failure.aspect), own]
+    places = [location_of_answer(answer) for answer in oracle.forks.ask_all(works)]
+    location = next((place for place in places if place.is_known and place.suspects), None)
+    if location is None:
         return None
-    part = subgraph(record_values(candidate), location.suspects) if location.suspects else None
+    on_place(failure, location)
+    part = subgraph(record_values(candidate), location.suspects)
     alone = None if part is None else oracle.failure(part)
     if alone is None or not alone.is_same_as(failure):
         return None

@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 import torch
-from torch.fx import GraphModule, Node
+from torch.fx import GraphModule, Interpreter, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inductoscope.doctor.compare.bug_or_rounding import judge
@@ -65,7 +65,7 @@ def places_to_look(
     """
     return [
         lambda: _in_compile(placed(candidate), aspect, closely),
-        lambda: _in_decompositions(placed(candidate), aspect),
+        work_on_decompositions(candidate, aspect),
         lambda: _before_inductor(placed(candidate), aspect),
         lambda: in_custom_operators(placed(candidate)),
     ]
@@ -84,6 +84,11 @@ def first_place(answers: Sequence[ForkAnswer]) -> Location:
         # What the compile showed tells which nodes are involved.
         return replace(decomposed, suspects=decomposed.suspects or compiled.suspects)
     return compiled
+
+
+def work_on_decompositions(candidate: Candidate, aspect: str) -> Callable[[], Location]:
+    """Work for a fork: the first wrong decomposition, for which nothing is compiled."""
+    return lambda: _in_decompositions(placed(candidate), aspect)
 
 
 def location_of_answer(answer: ForkAnswer) -> Location:
@@ -121,18 +126,39 @@ def wrong_with_backend(candidate: Candidate, backend: str, aspect: str = "value"
 
 
 def _in_decompositions(candidate: Candidate, aspect: str) -> Location:
+    running = NodeByNode(candidate.module)
     with compiling(candidate):
         found = first_wrong_decomposition(
-            candidate.module, candidate.inputs, backward=candidate.backward, aspect=aspect
+            lambda *inputs: running.run(*inputs, enable_io_processing=False),
+            candidate.inputs,
+            backward=candidate.backward,
+            aspect=aspect,
+            current_node=lambda: running.name,
         )
     if found is None or found.kind == "error":
         return Location()
+    known = {node.name for node in candidate.operations}
     return Location(
         stage=stages.DECOMPOSITION,
         operation=found.operation,
         text=found.text,
         how="the operation and its decomposition were run on the same values",
+        # Not in the backward pass, whose operations belong to no node.
+        suspects=(found.node,) if found.node in known else (),
     )
+
+
+class NodeByNode(Interpreter):
+    """Runs a graph, and says which of its nodes is running."""
+
+    def __init__(self, module: GraphModule) -> None:
+        super().__init__(module)
+        self.name = ""
+
+    def run_node(self, n: Node) -> Any:
+        """One node."""
+        self.name = n.name
+        return super().run_node(n)
 
 
 # --- in Inductor ----------------------------------------------------------------------------------
