@@ -113,6 +113,19 @@ def test_a_sitecustomize_that_fails_fails_as_without_the_tool(workplace: Workpla
     assert recorded.stdout == plain.stdout == "went on\n"
 
 
+def test_torch_may_be_imported_by_the_users_own_sitecustomize(workplace: Workplace) -> None:
+    workplace.write("hooks/sitecustomize.py", "import torch, torch._inductor.compile_fx")
+    workplace.write(
+        "script.py",
+        "import torch\nprint(torch.compile(lambda x: x + 1, backend='eager')(torch.ones(2)))",
+    )
+
+    recorded = workplace.run("script.py", PYTHONPATH=str(workplace.folder / "hooks"))
+
+    assert recorded.stdout == "tensor([2., 2.])\n"
+    assert [compile_.id for compile_ in recorded.recording.compiles] == ["0/0"]
+
+
 def test_a_planted_import_hook_still_patches_torch_and_is_recorded_around(
     workplace: Workplace,
 ) -> None:

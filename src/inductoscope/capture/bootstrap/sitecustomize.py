@@ -56,6 +56,14 @@ def _start(root, folder):
     return _load(root, inside).start(folder)
 
 
+def _start_late(root, folder):
+    """Begin to record though the user's own hook has imported torch: nothing is compiled yet."""
+    try:
+        _start(root, folder)
+    except Exception:
+        return  # The recording will say that no process reported; the program goes on.
+
+
 def _record_early_failure(waiting, root, folder):
     """An exception that ended the program before it asked for torch."""
     if getattr(sys, "last_value", None) is not None and waiting in sys.meta_path:
@@ -88,8 +96,10 @@ try:
     _chain(_here)
 finally:
     _folder = os.environ.get("INDUCTOSCOPE_RECORDING")
-    if _folder and "torch" not in sys.modules:
-        _root = os.path.dirname(os.path.dirname(_here))
+    _root = os.path.dirname(os.path.dirname(_here))
+    if _folder and "torch" in sys.modules:
+        _start_late(_root, _folder)
+    elif _folder:
         _waiting = _WaitForTorch(_root, _folder)
         sys.meta_path.insert(0, _waiting)
         if not os.environ.get("INDUCTOSCOPE_INSIDE"):
