@@ -48,6 +48,9 @@ class Request:
     kept: Path | None = None
     # Stop once the culprit is known.
     quick: bool = False
+    # The address of a cluster that the search may use, whatever versions its workers have.
+    executor: str = ""
+    any_worker: bool = False
     # Gets the verdict so far whenever more is known.
     hand_over: Callable[[Verdict], None] = lambda verdict: None
 
@@ -141,6 +144,8 @@ class Doctor:
             calls=request.calls,
             with_workaround=request.with_workaround,
             quick=request.quick,
+            executor=request.executor,
+            any_worker=request.any_worker,
         )
         if request.kept is not None:
             return self._examine_kept_call(request.kept, instructions)
