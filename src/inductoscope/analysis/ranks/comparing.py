@@ -8,7 +8,7 @@ value has a majority, nobody is accused.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from inductoscope.analysis.ranks.decision_order import merged_order
@@ -120,10 +120,10 @@ class _Position:
         return Side(tuple(sorted(self.values[value])), self.taken.get(value))
 
 
-def compare_ranks(logs: Sequence[RankLog]) -> RankComparison:
-    """Compare ranks that were read from the same form of log."""
+def compare_ranks(logs: Sequence[RankLog], ignored: Collection[str] = ()) -> RankComparison:
+    """Compare ranks that were read from the same form of log; not these kinds of decisions."""
     order = merged_order([[(d.kind, d.key) for d in log.decisions] for log in logs])
-    positions = [p for p in _positions(logs, order) if p.voters > 1]
+    positions = [p for p in _positions(logs, order) if p.voters > 1 and p.key[0] not in ignored]
     return RankComparison(
         ranks=len(logs),
         decisions=len(positions),

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from lzma import LZMAError
 from typing import IO
 
+from inductoscope.analysis.ranks.decision_fold import RECORDS, DecisionFold, reads_artifact
 from inductoscope.analysis.ranks.decisions import Decision, RankLog
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path
 from inductoscope.analysis.ranks.text_decisions import TextDecisions
-from inductoscope.analysis.ranks.decision_fold import RECORDS, DecisionFold, reads_artifact
 from inductoscope.hangs.logs.files import STDIN, Log, open_log
 from inductoscope.hangs.logs.records import RECORD, written_by
 from inductoscope.hangs.logs.text import HEADER, LONGEST, clean, decode, is_clean, label_of

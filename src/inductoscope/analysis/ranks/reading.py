@@ -105,7 +105,8 @@ def _report(reduced: Sequence[ReducedLog], world: int | None) -> RankReport | No
     known = {log.rank for log in logs} | {place.rank for place in places}
     if len(known) < 2:
         return None
-    return report_on(logs, places, _lines_of, world=world)
+    expected = None if world is None else range(world)
+    return report_on(logs, places, _lines_of, expected=expected)
 
 
 def _places(reduced: Sequence[ReducedLog]) -> Iterator[RankPlace]:

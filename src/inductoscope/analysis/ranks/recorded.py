@@ -13,6 +13,7 @@ from inductoscope.analysis.ranks.decisions import RankLog, RankProgress
 from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
 from inductoscope.model.entities import Compile, Process, Recording
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
+from inductoscope.model.uncaught import UncaughtException
 
 # The records of a trace that hold the same.
 _GRAPHS = {
@@ -29,7 +30,11 @@ _Texts = Callable[[str], str]
 
 
 def ranks_of(recording: Recording) -> RankReport | None:
-    """The report on a recording's ranks; None if it has fewer than two."""
+    """The report on a recording's ranks, made once; None if it has fewer than two."""
+    return recording.once("ranks", (), lambda: _ranks_of(recording))
+
+
+def _ranks_of(recording: Recording) -> RankReport | None:
     processes = {int(p.rank): p for p in recording.processes if p.rank.isdecimal() and p.torch}
     if len(processes) < 2:
         return None
@@ -49,13 +54,7 @@ def ranks_of(recording: Recording) -> RankReport | None:
         for rank, process in sorted(processes.items())
     ]
     places = list(_places(processes))
-    return report_on(logs, places, lines_of, world=_world(recording))
-
-
-def _world(recording: Recording) -> int | None:
-    """How many ranks a launcher has set up; unknown in most recordings."""
-    known = recording.manifest.get("world")
-    return known if isinstance(known, int) and 0 < known < 1 << 20 else None
+    return report_on(logs, places, lines_of)
 
 
 def _rank_log(
@@ -68,7 +67,7 @@ def _rank_log(
     fold = DecisionFold()
     _take_all(fold, compiles, recording, texts)
     progress = RankProgress.AT_REST
-    if process.ended and not process.uncaught:
+    if process.ended and not _fatal(process):
         progress = RankProgress.ENDED
     elif process.unfinished:
         progress = RankProgress.BUSY
@@ -170,8 +169,9 @@ def _op(node: FxNode) -> str:
 
 def _places(processes: dict[int, Process]) -> Iterator[RankPlace]:
     for rank, process in sorted(processes.items()):
-        if process.uncaught:
-            first = process.uncaught[0]
+        fatal = _fatal(process)
+        if fatal:
+            first = fatal[0]
             title = f"an exception ended it: {first.type}: {first.message}"[:200]
             yield RankPlace(rank, "error", title, True, "proven")
         elif process.unfinished:
@@ -183,3 +183,8 @@ def _places(processes: dict[int, Process]) -> Iterator[RankPlace]:
         else:
             title = "outside the compiler when it was last heard of"
             yield RankPlace(rank, "outside", title, False, "likely")
+
+
+def _fatal(process: Process) -> list[UncaughtException]:
+    """Exceptions that ended the process, not a thread of it."""
+    return [one for one in process.uncaught if not one.thread]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from inductoscope.analysis.ranks.comparing import (
@@ -107,19 +107,24 @@ def report_on(
     places: Sequence[RankPlace],
     lines_of: LinesOf,
     *,
-    world: int | None = None,
+    expected: Iterable[int] | None = None,
+    ignored: Collection[str] = (),
 ) -> RankReport:
-    """Compare the ranks; `world` is how many there should be, if that is known."""
+    """Compare the ranks.
+
+    `expected` are those that there should be, if that is known; `ignored` are kinds of decisions
+    that are not compared.
+    """
     chosen, notes = _one_log_each(logs)
     form = Counter(log.form for log in chosen).most_common(1)[0][0] if chosen else ""
     compared = [log for log in chosen if log.form == form]
-    comparison = compare_ranks(compared)
+    comparison = compare_ranks(compared, ignored)
     known = sorted({log.rank for log in logs} | {place.rank for place in places})
-    expected = range(world if world is not None else max(known, default=-1) + 1)
+    wanted = range(max(known, default=-1) + 1) if expected is None else expected
     return RankReport(
         ranks=tuple(known),
         form=form,
-        missing=tuple(sorted(set(expected) - set(known))),
+        missing=tuple(sorted(set(wanted) - set(known))),
         not_compared=tuple(sorted(set(known) - {log.rank for log in compared})),
         places=tuple(sorted(places, key=lambda place: place.rank)),
         comparison=comparison,
