@@ -251,9 +251,12 @@ def _splits(positions: list[_Position]) -> Iterator[RankSplit]:
             continue
         if set(position.values.get("", ())) & set(position.behind):
             continue  # Half of them have not come to it.
-        seen.add(weight)
         sides = sorted((position.side(v) for v in position.values), key=lambda s: -len(s.ranks))
-        yield RankSplit(kind, key, tuple(sides))
+        split = RankSplit(kind, key, tuple(sides))
+        if kind == "cache key" or (weight is Weight.COST and split.is_by_rank):
+            continue  # The number of the device is part of them.
+        seen.add(weight)
+        yield split
 
 
 # --- not as far -----------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import re
 
 _COMMENT = re.compile(r"^\s*#.*$|\s+# (?:File:|PlainAOT|SubclassGetAttr|\w+AOT(?:In|Out)put).*$")
 _DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia|privateuseone):\d+")
-_INDEX = re.compile(r"(index=)\d+")
+_INDEX = re.compile(r"((?:index|device)=)\d+")
 _STREAM = re.compile(
     r"\bstream\d+\b|((?:_DeviceGuard|set_device|get_raw_stream|_cuda_getCurrentRawStream)\()\d+"
 )

@@ -196,7 +196,20 @@ def headline(report: RankReport) -> str:
     stuck = [place.rank for place in report.stuck]
     if stuck:
         return f"{ranks_text(stuck)} of {count} stuck or failed"
-    odd = sorted({rank for one in report.comparison.odd for rank in one.odd.ranks})
+    odd = _odd_ones(report, costly=False)
     if odd:
         return f"{ranks_text(odd)} of {count} decided otherwise than most"
-    return f"{count} ranks decided the same ({numbers_text(report.ranks)})"
+    if any(split.weight is not Weight.COST for split in report.comparison.splits):
+        return f"{count} ranks are divided; no side is the majority"
+    same = f"{count} ranks compile the same ({numbers_text(report.ranks)})"
+    costly = _odd_ones(report, costly=True)
+    return f"{same}; {ranks_text(costly)} spent more or less on it" if costly else same
+
+
+def _odd_ones(report: RankReport, *, costly: bool) -> list[int]:
+    found = (
+        odd
+        for odd in report.comparison.odd
+        if (odd.weight is Weight.COST) is costly and not odd.others_may_follow
+    )
+    return sorted({rank for odd in found for rank in odd.odd.ranks})

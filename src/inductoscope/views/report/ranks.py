@@ -151,7 +151,8 @@ def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
 
 def print_ranks(printer: Printer, view: View) -> None:
     """The ranks as text."""
-    style = BAD if view["problem"] else (WARN if view["odd"] or view["splits"] else GOOD)
+    differs = any(KINDS[o["kind"]].weight is not Weight.COST for o in view["odd"] + view["splits"])
+    style = BAD if view["problem"] else WARN if differs else GOOD
     printer.line(f"ranks: {view['headline']}", style=style)
     printer.pair("read from", f"{view['read_from']}; {count_of(view['decisions'], 'decision')}")
     if view["missing"]:
