@@ -234,6 +234,7 @@ def test_choices_of_autotuning_are_read_from_code() -> None:
         ("job/out.12", 12),
         ("job/out.12.gz", 12),
         ("rank-7/stderr.txt", 7),
+        ("/home/frank2/train.log", None),
         ("train.log", None),
     ],
 )
@@ -242,7 +243,15 @@ def test_the_name_of_a_file_tells_its_rank(path: str, rank: int | None) -> None:
 
 
 @pytest.mark.parametrize(
-    ("label", "rank"), [("[rank3]:", 3), ("rank 12", 12), ("7:", 7), ("node07", None), ("", None)]
+    ("label", "rank"),
+    [
+        ("[rank3]:", 3),
+        ("rank 12", 12),
+        ("7:", 7),
+        ("[default0]:[rank8]:", 8),
+        ("node07", None),
+        ("", None),
+    ],
 )
 def test_the_label_of_a_line_tells_its_rank(label: str, rank: int | None) -> None:
     assert rank_of_label(label) == rank
@@ -321,6 +330,14 @@ def test_text_in_a_file_of_its_own_for_each_rank_names_the_guard_that_failed(
     (odd,) = [one for one in answer.data["ranks"]["odd"] if one["kind"] == "guard"]
     assert odd["ranks"] == [2]
     assert "size mismatch" in odd["here"]
+
+
+def test_line_numbers_are_no_ranks(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        lines = (logged(0) * 8).replace("[rank0]:", "").splitlines()
+        numbered = "".join(f"{number}:{line}\n" for number, line in enumerate(lines, start=1))
+        (tmp_path / name).write_text(numbered)
+    assert inductoscope("logs", tmp_path, "--json", "-").data["ranks"] is None
 
 
 def test_a_log_of_one_rank_has_no_ranks_to_compare(tmp_path: Path) -> None:

@@ -74,7 +74,7 @@ def _initialise(original: Callable[..., None], calls: _Calls) -> Callable[..., N
 
         asked = inspect.signature(original).bind(*args, **kwargs).arguments
         world = int(os.environ["WORLD_SIZE"])
-        calls.begin(str(asked.get("backend") or ""), int(asked.get("world_size", -1)), world)
+        calls.begin(str(asked.get("backend") or ""), int(asked.get("world_size") or -1), world)
         kept = {name: asked[name] for name in ("timeout", "group_name") if name in asked}
         original(_FAKE, store=FakeStore(), rank=int(os.environ["RANK"]), world_size=world, **kept)
         if not _KEPT:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator
 from lzma import LZMAError
 from typing import IO
@@ -23,6 +24,7 @@ from inductoscope.hangs.logs.text import HEADER, LONGEST, clean, decode, is_clea
 
 _MOST_PAYLOAD = 32 << 20
 _HEADER_REACH = 400
+_MOST_SAMPLED = 4000
 _TAB = b"\t"
 _NAME = re.compile(rb'"artifact": \{"name": "([^"\n]*)"')
 _Key = tuple[str, str]
@@ -88,7 +90,7 @@ class _LogReader:
         """Every rank, with what it wrote."""
         if self._alone is not None:
             # One process: before it knew its rank, it wrote without it.
-            known = next(iter(self._named), None)
+            known = next(iter(self._named)) if len(self._named) == 1 else None
             rank = known if known is not None else rank_of_path(log.name)
             if rank is not None:
                 yield rank, self._alone
@@ -210,14 +212,17 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
 
 
 def _names_several_ranks(path: str) -> bool:
-    """Whether the beginning of a file has lines of more than one rank."""
-    found: set[int] = set()
+    """Whether the beginning of a file has lines of more than one rank.
+
+    Line numbers, as `grep -n` adds them, look like ranks; but ranks repeat.
+    """
+    found: Counter[int] = Counter()
     with open_log(path) as file:
         read = getattr(file, "read1", file.read)
         head = read(1 << 20)
-    for line in head.splitlines()[:4000]:
+    for line in head.splitlines()[:_MOST_SAMPLED]:
         header = HEADER.search(line, 0, _HEADER_REACH)
         rank = rank_of_label(label_of(line[: header.start()])) if header else None
         if rank is not None:
-            found.add(rank)
-    return len(found) > 1
+            found[rank] += 1
+    return len(found) > 1 and found.total() >= 2 * len(found)

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 _MOST_RANGES = 6
 # In the name of a file or folder, the last one first; then what torchrun --log-dir makes, and the
 # number at the end of a name such as out.3.
-_IN_NAME = re.compile(r"rank[_\-.=]?(\d{1,7})(?!.*rank[_\-.=]?\d)", re.IGNORECASE)
+_IN_NAME = re.compile(
+    r"(?<![a-z])rank[_\-.=]?(\d{1,7})(?!.*(?<![a-z])rank[_\-.=]?\d)", re.IGNORECASE
+)
 _OF_TORCHRUN = re.compile(r"attempt_\d+/(\d{1,7})/std(?:out|err)\.log")
 _AT_END = re.compile(r"\.(\d{1,7})(?:\.(?:gz|bz2|xz))?$")
-_IN_LABEL = re.compile(r"(?:rank ?|default)(\d{1,7})|^(\d{1,7})(?=:|$)")
+# What torch writes itself is the rank; a launcher may only know the rank on its host.
+_IN_LABEL = (re.compile(r"rank ?(\d{1,7})"), re.compile(r"default(\d{1,7})|^(\d{1,7})(?=:|$)"))
 
 
 def ranks_text(ranks: Iterable[int]) -> str:
@@ -53,5 +56,8 @@ def rank_of_path(path: str) -> int | None:
 
 def rank_of_label(label: str) -> int | None:
     """The rank in what torch or a launcher writes before a line: '[rank3]:', 'rank 3', '3:'."""
-    found = _IN_LABEL.search(label)
-    return int(found[1] or found[2]) if found else None
+    for pattern in _IN_LABEL:
+        found = pattern.search(label)
+        if found:
+            return int(next(filter(None, found.groups())))
+    return None
