@@ -106,6 +106,7 @@ MAY_IMPORT_TORCH = (
     "targets/whole_program.py",
     "profiling/advice/backward_passes.py",
     "profiling/advice/prediction_child.py",
+    "preflight/fake_group.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.

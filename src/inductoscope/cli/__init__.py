@@ -34,6 +34,7 @@ COMMANDS: tuple[str, ...] = (
     "recordings",
     "explain",
     "logs",
+    "preflight",
     "attach",
     "kernel",
     "aoti",
