@@ -25,14 +25,17 @@ class DaskCluster:
     address: str = ""
     workers: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
-    def add_worker(self, **environment: str) -> subprocess.Popen[bytes]:
-        """Start a worker with one thread, and wait until the scheduler knows it."""
+    def add_worker(self, *before: str, **environment: str) -> subprocess.Popen[bytes]:
+        """Start a worker with one thread, and wait until the scheduler knows it.
+
+        `before` is put before its command.
+        """
         number = len(self.workers)
         log = self.folder / f"worker-{number}.txt"
         options = ("--no-nanny", "--nthreads", "1", "--no-dashboard", "--name", str(number))
         local = ("--local-directory", str(self.folder / f"local-{number}"))
         place = self.address.replace("dask://", "tcp://")
-        child = _started([*_DASK, "worker", place, *options, *local], log, environment)
+        child = _started([*before, *_DASK, "worker", place, *options, *local], log, environment)
         self.workers.append(child)
         assert wait_until(lambda: "Registered to" in log.read_text(), seconds=_SECONDS), (
             log.read_text()

@@ -9,15 +9,18 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor
-from dataclasses import dataclass
-from typing import Any
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
 
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.executors.worker_versions import differences, own_versions
 
 _ADDRESS = re.compile(r"dask://(?P<place>[^\s/]+:\d+)")
 _SECONDS_TO_CONNECT = 10.0
+_LOOK_EVERY = 2.0
+
+Result = TypeVar("Result")
 
 
 @dataclass(frozen=True)
@@ -27,7 +30,7 @@ class ClusterWorker:
     address: str
     host: str
     threads: int
-    versions: Mapping[str, str]
+    versions: Mapping[str, str] = field(compare=False)
 
 
 def check_address(text: str) -> str:
@@ -70,6 +73,19 @@ class Cluster:
             function, *arguments, workers=addresses, on_error="return"
         )
         return found
+
+    def as_done(
+        self, asked: Mapping[Future[Result], Sequence[ClusterWorker]]
+    ) -> Iterator[Future[Result]]:
+        """Futures as they are done. One whose workers are all gone is cancelled: Dask would wait
+        for new ones."""
+        waiting = set(asked)
+        while waiting:
+            done, waiting = wait(waiting, timeout=_LOOK_EVERY, return_when=FIRST_COMPLETED)
+            yield from done
+            for future in waiting if not done else ():
+                if not self.has_any_of(asked[future]):
+                    future.cancel()
 
     def has_any_of(self, workers: Sequence[ClusterWorker]) -> bool:
         """Whether at least one of these workers is still there, and the scheduler, too."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from inductoscope.analysis.ranks.decisions import RankLog
 from inductoscope.analysis.ranks.rank_logs import compared_lines, read_rank_log
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path
-from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
+from inductoscope.analysis.ranks.report import LinesOf, RankPlace, RankReport, report_on
 from inductoscope.hangs.logs.answer import Answer, Kind, urgency
 from inductoscope.hangs.logs.applicability import judge
 from inductoscope.hangs.logs.files import STDIN, Log
@@ -57,10 +57,14 @@ def reduce_log(log: Log) -> ReducedLog:
 
 def reduce_logs(logs: Sequence[Log], map_: Map, *, world: int | None = None) -> ReducedLogs:
     """Read logs with a `map` that may use several processes."""
-    reduced = list(map_(reduce_log, logs))
+    return joined(list(map_(reduce_log, logs)), lines_of_file, world)
+
+
+def joined(reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None) -> ReducedLogs:
+    """All that was kept; `lines_of` reads a rank's log again."""
     files = [file for one in reduced for file in one.files]
     answers = _most_telling_first(reduced)
-    return ReducedLogs(answers, LogReading([], files), _report(reduced, world))
+    return ReducedLogs(answers, LogReading([], files), _report(reduced, lines_of, world))
 
 
 def ranks_in(
@@ -80,7 +84,7 @@ def ranks_in(
         for log in logs
         if STDIN not in log.parts
     ]
-    return _report(reduced, world)
+    return _report(reduced, lines_of_file, world)
 
 
 def _most_telling_first(reduced: Sequence[ReducedLog]) -> list[Answer]:
@@ -98,7 +102,9 @@ def _most_telling_first(reduced: Sequence[ReducedLog]) -> list[Answer]:
 # --- ranks ----------------------------------------------------------------------------------------
 
 
-def _report(reduced: Sequence[ReducedLog], world: int | None) -> RankReport | None:
+def _report(
+    reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None
+) -> RankReport | None:
     """None where fewer than two ranks are known."""
     logs = [rank for one in reduced for rank in one.ranks]
     places = list(_places(reduced))
@@ -106,7 +112,7 @@ def _report(reduced: Sequence[ReducedLog], world: int | None) -> RankReport | No
     if len(known) < 2:
         return None
     expected = None if world is None else range(world)
-    return report_on(logs, places, _lines_of, expected=expected)
+    return report_on(logs, places, lines_of, expected=expected)
 
 
 def _places(reduced: Sequence[ReducedLog]) -> Iterator[RankPlace]:
@@ -136,7 +142,7 @@ def _rank(answer: Answer) -> int | None:
     return label if label is not None else rank_of_path(answer.program.log)
 
 
-def _lines_of(log: RankLog, key: tuple[str, str]) -> list[str]:
+def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
     """Read a rank's log again, for the lines that differ."""
     return compared_lines(Log(log.files[0], log.files), log.rank, key)
 

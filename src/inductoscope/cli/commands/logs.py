@@ -12,7 +12,12 @@ if TYPE_CHECKING:
     from inductoscope.analysis.ranks.reading import ReducedLogs
     from inductoscope.hangs.choices.log_choices import AnalysedAnswer
 
-from inductoscope.cli.parameters import complete_files, in_a_folder, json_option
+from inductoscope.cli.parameters import (
+    complete_files,
+    executor_options,
+    in_a_folder,
+    json_option,
+)
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
 
@@ -51,6 +56,7 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     metavar="PATH",
     help="Write one HTML page about all ranks.",
 )
+@executor_options
 @json_option("the result")
 @click.argument(
     "paths",
@@ -69,6 +75,8 @@ def command(
     filter_folder: Path | None,
     world: int | None,
     page: Path | None,
+    executor: str | None,
+    any_worker: bool,
     json_path: str | None,
     paths: tuple[str, ...],
 ) -> None:
@@ -96,9 +104,16 @@ def command(
 
     if seconds is not None and not follow:
         raise UsageError("--seconds only works with --follow. Add --follow.")
+    if executor is None and any_worker:
+        raise UsageError("--any-worker only works with --executor. Add --executor.")
+    if executor is not None and follow:
+        raise UsageError("--follow reads logs of this machine. Remove --executor.")
     if follow:
         wait_until_quiet(paths, seconds=seconds)
-    found = _read(paths, cores, world)
+    if executor is not None:
+        found = _read_on_cluster(paths, executor, world, any_worker=any_worker)
+    else:
+        found = _read(paths, cores, world)
     if not found.reading.torch_lines and not found.answers:
         raise UsageError(_no_torch_line(paths))
     answers = analyse_answers(found.answers)
@@ -128,6 +143,17 @@ def _read(paths: Sequence[str], cores: int | None, world: int | None) -> Reduced
     reading = read_logs(paths, cores=cores)
     answers = judge(reading)
     return ranks.ReducedLogs(answers, reading, ranks.ranks_in(logs, answers, world))
+
+
+def _read_on_cluster(
+    paths: Sequence[str], executor: str, world: int | None, *, any_worker: bool
+) -> ReducedLogs:
+    """Where the logs lie: every worker reads those that it sees."""
+    from inductoscope.analysis.ranks.cluster_reading import reduce_where_they_lie
+    from inductoscope.executors.cluster import connected
+
+    with connected(executor, any_versions=any_worker) as cluster:
+        return reduce_where_they_lie(paths, cluster, world=world)
 
 
 def _write_page(view: dict[str, Any], page: Path) -> None:

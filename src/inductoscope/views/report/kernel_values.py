@@ -31,9 +31,10 @@ def print_values(
     if len(values) > _MOST_LINES:
         printer.line(f"{len(values) - _MOST_LINES} more", indent=2, style=FAINT)
     first = next((value.file for value in values if value.file), "")
-    printer.line(f"All of them are in {folder / FOLDER / INDEX}", indent=2, style=FAINT)
+    # Paths are to be copied, so they are not broken.
+    printer.whole(f"  All of them: {folder / FOLDER / INDEX}", style=FAINT)
     if first:
-        printer.line(f"To read one: torch.load({str(folder / first)!r})", indent=2, style=FAINT)
+        printer.whole(f"  To read one: torch.load({str(folder / first)!r})", style=FAINT)
 
 
 def _line(value: KernelValue) -> str:
