@@ -67,9 +67,9 @@ def running_cluster(folder: Path, workers: int) -> Iterator[DaskCluster]:
         yield cluster
     finally:
         for child in (*cluster.workers, scheduler):
-            child.terminate()
-        for child in (*cluster.workers, scheduler):
-            child.wait(timeout=30)
+            # Nothing is lost with them, and to leave politely they would wait for each other.
+            child.kill()
+            child.wait()
 
 
 def _started(command: list[str], log: Path, more: dict[str, str]) -> subprocess.Popen[bytes]:

@@ -23,6 +23,7 @@ from inductoscope.errors import ToolFailure
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
 from inductoscope.processes.messages import receive_message, send_message
+from inductoscope.processes.search_path import with_absolute_path
 
 # What is taken from the one who asks: settings of the compiler, and where modules are found. Which
 # GPU to use, and where temporary files belong, are the worker's own affair.
@@ -36,7 +37,7 @@ def sent_environment(environment: Mapping[str, str] = os.environ) -> dict[str, s
     """The part of an environment that a child on another machine gets."""
     return {
         name: value
-        for name, value in environment.items()
+        for name, value in with_absolute_path(environment).items()
         if name.startswith(_SENT) and name not in _KEPT_HERE
     }
 

@@ -23,6 +23,7 @@ from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.step_times import StepClock
+from inductoscope.processes.search_path import with_absolute_path
 from inductoscope.vocabulary import verdicts as v
 
 # What is needed once the program runs is imported then, while that loads torch.
@@ -198,7 +199,8 @@ class Doctor:
 
     def _plain_environment(self) -> dict[str, str]:
         """The user's environment, with compiled binaries shared and no results from a cache."""
-        found = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
+        own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
+        found = with_absolute_path(own)
         found.update(private_cache.environment(self._runs.cache))
         found.pop(private_cache.VARIABLE)
         found.update(private_cache.without_scope(self._runs.cache))
