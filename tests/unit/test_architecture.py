@@ -107,6 +107,9 @@ MAY_IMPORT_TORCH = (
     "profiling/advice/backward_passes.py",
     "profiling/advice/prediction_child.py",
     "preflight/fake_group.py",
+    "pytest_plugin/call_checks.py",
+    "pytest_plugin/graph_watch.py",
+    "pytest_plugin/kept_calls.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.
