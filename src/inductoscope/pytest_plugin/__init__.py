@@ -35,9 +35,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
     group.addoption(
         "--inductoscope-doctor",
-        action="store_true",
+        action="store_const",
+        const="full",
         help="Run 'inductoscope doctor' on every test in which something is found, and attach its "
         "verdict. That takes a minute or more for each.",
+    )
+    group.addoption(
+        "--inductoscope-doctor-quick",
+        action="store_const",
+        const="quick",
+        dest="inductoscope_doctor",
+        help="The same, but stop at the culprit: no reproducer, no workaround.",
     )
     group.addoption(
         "--inductoscope-json",

@@ -43,13 +43,13 @@ class DoctorChild:
             name: value for name, value in environment.items() if not name.startswith(_OF_WORKERS)
         }
 
-    def examine(self) -> tuple[dict[str, Any] | None, str]:
+    def examine(self, *, quick: bool) -> tuple[dict[str, Any] | None, str]:
         """The verdict object; or None, and why there is none."""
         answer = self._folder.with_name(f"{self._folder.name}.json")
         said = self._folder.with_name(f"{self._folder.name}.txt")
         with said.open("wb") as output:
             child = start_group(
-                self._command(answer),
+                self._command(answer, quick),
                 environment=self._environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -67,9 +67,10 @@ class DoctorChild:
             return None, f"it ended with exit code {child.returncode} (see {said})"
         return verdict, ""
 
-    def _command(self, answer: Path) -> list[str]:
+    def _command(self, answer: Path, quick: bool) -> list[str]:
         config = self._item.config
         words = [sys.executable, "-m", "inductoscope", "doctor", "--quiet"]
+        words += ["--quick"] if quick else []
         words += ["--json", str(answer), "--output", str(self._folder), "-m", "pytest"]
         # As in this run, but in one process, and without a trace in the suite's own cache.
         words += ["--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]

@@ -187,7 +187,8 @@ class SuiteChecks:
         if findings and self._options.doctor:
             folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
             try:
-                said, why = DoctorChild(item, folder, self._environment).examine()
+                child = DoctorChild(item, folder, self._environment)
+                said, why = child.examine(quick=self._options.doctor == "quick")
             except (OSError, InductoscopeError) as error:
                 said, why = None, str(error)
             for finding in findings:

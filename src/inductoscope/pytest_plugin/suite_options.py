@@ -19,8 +19,8 @@ class SuiteOptions:
     fails: bool
     # How many calls of each graph are checked in each test.
     calls: int
-    # Whether the doctor examines what is found.
-    doctor: bool
+    # How the doctor examines what is found: 'full' or 'quick'; empty if it does not.
+    doctor: str
     # Where to write everything as JSON; empty for nowhere.
     json: str
 
@@ -38,6 +38,6 @@ def options_of(config: pytest.Config) -> SuiteOptions:
     return SuiteOptions(
         fails=config.getoption("inductoscope_mode") != "report",
         calls=calls or _CALLS,
-        doctor=bool(config.getoption("inductoscope_doctor")),
+        doctor=str(config.getoption("inductoscope_doctor") or ""),
         json=str(whole or ""),
     )
