@@ -16,7 +16,10 @@ class Weight(str, Enum):
 
 
 class DecisionKind(NamedTuple):
-    """A kind of decision: its weight, what it is called, and whether a cache hit leaves it out."""
+    """A kind of decision: its weight, what it is called.
+
+    `skipped_on_hit`: a compile that is in the cache on some ranks may have it there only.
+    """
 
     weight: Weight
     words: str
@@ -36,7 +39,7 @@ KINDS: dict[str, DecisionKind] = {
     ),
     "collective": DecisionKind(Weight.COLLECTIVES, "a collective that was called"),
     "guards": DecisionKind(Weight.COST, "the guards of the compiled code"),
-    "cache": DecisionKind(Weight.COST, "the cache look-up"),
+    "cache": DecisionKind(Weight.COST, "the cache look-up", skipped_on_hit=True),
     "cache key": DecisionKind(Weight.COST, "the key in the cache", skipped_on_hit=True),
     "autotune": DecisionKind(Weight.COST, "the choices of autotuning", skipped_on_hit=True),
     "code": DecisionKind(Weight.COST, "the generated code", skipped_on_hit=True),
