@@ -52,8 +52,8 @@ def test_different_sizes_are_a_mismatch(workplace: Workplace) -> None:
     assert flown.exit_code == 1, flown.stdout + flown.stderr
     assert flown.data["verdict"] == "mismatch predicted"
     assert {call.partition(" (")[0] for _, call in sides(flown)} == {
-        "allreduce sum float32 x 8",
-        "allreduce sum float32 x 16",
+        "allreduce float32 x 8",
+        "allreduce float32 x 16",
     }
     assert real_ranks(workplace, 2, "shapes", "eager") != [0, 0]
 

@@ -15,7 +15,7 @@ from lzma import LZMAError
 from typing import IO
 
 from inductoscope.analysis.ranks.decision_fold import RECORDS, DecisionFold, reads_artifact
-from inductoscope.analysis.ranks.decisions import Decision, RankLog
+from inductoscope.analysis.ranks.decisions import RankLog
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path
 from inductoscope.analysis.ranks.text_decisions import TextDecisions
 from inductoscope.hangs.logs.files import STDIN, Log, open_log
@@ -51,8 +51,8 @@ def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
 def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
     for rank, written in reader.ranks(log):
         form = "trace" if written.trace.decisions else "text"
-        source = written.trace if form == "trace" else written.text
-        decisions: tuple[Decision, ...] = source.decisions
+        source: DecisionFold | TextDecisions = written.trace if form == "trace" else written.text
+        decisions = source.decisions
         clock = written.trace.clock
         if decisions or clock.stage_seconds or written.lines:
             yield RankLog(
