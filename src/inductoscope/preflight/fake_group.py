@@ -56,7 +56,7 @@ _NAMES = {
     "alltoall_base_": "alltoall_",
 }
 # Of which tensors every rank sends as many elements.
-_SENT = ("tensors", "tensor", "input", "inputs", "input_tensor", "input_tensors")
+_SENT = ("tensors", "input", "inputs", "input_tensor", "input_tensors")
 _KEPT: list[Any] = []
 
 

@@ -207,7 +207,8 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
     is_rest = False
     while line := buffered.readline(LONGEST * 16):
         if not is_rest:
-            yield line if is_clean(line) else clean(line)
+            # What is in a payload is compared as it is.
+            yield line if line[:1] == _TAB or is_clean(line) else clean(line)
         is_rest = not line.endswith(b"\n")
 
 
@@ -221,6 +222,8 @@ def _names_several_ranks(path: str) -> bool:
         read = getattr(file, "read1", file.read)
         head = read(1 << 20)
     for line in head.splitlines()[:_MOST_SAMPLED]:
+        if line[:1] == _TAB:
+            continue
         header = HEADER.search(line, 0, _HEADER_REACH)
         rank = rank_of_label(label_of(line[: header.start()])) if header else None
         if rank is not None:

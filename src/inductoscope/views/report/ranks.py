@@ -45,7 +45,9 @@ def ranks_view(report: RankReport) -> View:
         "read_from": _FORMS.get(report.form, report.form),
         "decisions": report.comparison.decisions,
         "places": _places(report.places),
-        "odd": [_odd(one, report) for one in report.comparison.odd],
+        "odd": sorted(
+            (_odd(one, report) for one in report.comparison.odd), key=lambda one: not one["problem"]
+        ),
         "splits": [_split(one, report) for one in report.comparison.splits],
         "behind": [
             {
