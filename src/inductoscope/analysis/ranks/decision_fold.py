@@ -26,8 +26,8 @@ from inductoscope.analysis.ranks.stage_clock import StageClock
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
-# Graphs by the name of their record, in the order in which torch writes them; those that Inductor
-# compiles are where collectives are looked for.
+# Graphs by the name of their record, in the order in which torch writes them. Collectives are looked
+# for where they are single operations: passes of Inductor may change their order once more.
 GRAPHS = {
     "dynamo_output_graph": "Dynamo's graph",
     "aot_joint_graph": "joint graph",
@@ -36,7 +36,12 @@ GRAPHS = {
     "aot_inference_graph": "inference graph",
     "inductor_post_grad_graph": "post-grad graph",
 }
-_WITH_COLLECTIVES = ("inductor_post_grad_graph",)
+_WITH_COLLECTIVES = (
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+    "inductor_post_grad_graph",
+)
 _FORWARD = "aot_forward_graph"
 _SCHEDULE = "inductor_collective_schedule"
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}

@@ -10,9 +10,15 @@ from typing import NamedTuple
 class Weight(str, Enum):
     """What a difference in a decision can lead to."""
 
+    # What was called tells more than what is in a graph: each is looked at on its own.
+    CALLS = "calls"
     COLLECTIVES = "collectives"
     PROGRAM = "program"
     COST = "cost"
+
+
+# Ranks that differ in these wait for each other.
+DEADLY = (Weight.CALLS, Weight.COLLECTIVES)
 
 
 class DecisionKind(NamedTuple):
@@ -37,7 +43,7 @@ KINDS: dict[str, DecisionKind] = {
     "collectives": DecisionKind(
         Weight.COLLECTIVES, "the order of collectives in the graph", skipped_on_hit=True
     ),
-    "collective": DecisionKind(Weight.COLLECTIVES, "a collective that was called"),
+    "collective": DecisionKind(Weight.CALLS, "a collective that was called"),
     "guards": DecisionKind(Weight.COST, "the guards of the compiled code"),
     "cache": DecisionKind(Weight.COST, "the cache look-up", skipped_on_hit=True),
     "cache key": DecisionKind(Weight.COST, "the key in the cache", skipped_on_hit=True),

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
-from inductoscope.analysis.ranks.decisions import KINDS, Weight
+from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
 from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
 from inductoscope.analysis.ranks.report import (
     ABOUT_CLOCKS,
@@ -141,7 +141,7 @@ def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
         return "ranks of one group that call different collectives wait for each other forever"
     if isinstance(difference, OddRanks) and difference.others_may_follow:
         return "the other ranks have not come to it so far"
-    if difference.weight is Weight.COLLECTIVES:
+    if difference.weight in DEADLY:
         return f"{_BY_DESIGN}; they send to different process groups"
     if difference.weight is Weight.PROGRAM:
         return _BY_DESIGN
