@@ -26,7 +26,7 @@ def sides(flown: Flown) -> list[tuple[list[int], str]]:
 
 
 def test_ranks_that_call_collectives_in_another_order_hang(workplace: Workplace) -> None:
-    flown = preflight(workplace, 2, "order", "inductor")
+    flown = preflight(workplace, 2, "order", "aot_eager")
     assert flown.exit_code == 1, flown.stdout + flown.stderr
     assert flown.data["verdict"] == "hang predicted"
     assert violations("preflight", flown.data) == []
@@ -52,8 +52,8 @@ def test_different_sizes_are_a_mismatch(workplace: Workplace) -> None:
     assert flown.exit_code == 1, flown.stdout + flown.stderr
     assert flown.data["verdict"] == "mismatch predicted"
     assert {call.partition(" (")[0] for _, call in sides(flown)} == {
-        "allreduce sum float32 x 8",
-        "allreduce sum float32 x 16",
+        "allreduce float32 x 8",
+        "allreduce float32 x 16",
     }
     assert real_ranks(workplace, 2, "shapes", "eager") != [0, 0]
 
@@ -80,7 +80,7 @@ def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
     assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
     assert flown.data["backend"] == "gloo"
     assert [run["collectives"] for run in flown.data["runs"]] == [3, 3, 4, 4]
-    assert (output / "rank_3" / "output.txt").read_text() == "done\n"
+    assert (output / "rank_3" / "output.txt").read_text().endswith("done\n")
 
 
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:

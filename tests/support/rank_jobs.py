@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,30 +93,43 @@ def preflight(
 def real_ranks(workplace: Workplace, world: int, *words: str, seconds: float = 60.0) -> list[int]:
     """The exit codes of real ranks with gloo; a rank that is not done by then is ended, and has 1.
 
-    They meet in a file, so that no port is needed.
+    They are forks of one process that has torch loaded, and meet in a file, not at a port.
     """
     workplace.write("job.py", JOB.replace('"gloo",', _MEETING))
-    ranks = [_start(workplace, rank, world, words) for rank in range(world)]
-    end = time.monotonic() + seconds
-    try:
-        while any(rank.poll() is None for rank in ranks) and time.monotonic() < end:
-            time.sleep(0.05)
-        return [1 if rank.poll() is None else rank.returncode for rank in ranks]
-    finally:
-        for rank in ranks:
-            end_child(rank)
-
-
-def _start(
-    workplace: Workplace, rank: int, world: int, words: tuple[str, ...]
-) -> subprocess.Popen[bytes]:
-    with open(workplace.folder / f"real_{rank}.txt", "wb") as output:
-        return start_group(
-            [sys.executable, "job.py", *words],
-            environment=workplace.environment(
-                RANK=str(rank), WORLD_SIZE=str(world), OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"
-            ),
+    with open(workplace.folder / "real.txt", "wb") as output:
+        ranks = start_group(
+            [sys.executable, "-c", _FORKS, str(world), *words],
+            environment=workplace.environment(OMP_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo"),
             stdin=subprocess.DEVNULL,
             stdout=output,
             folder=workplace.folder,
         )
+    try:
+        ranks.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        end_child(ranks)
+    codes = [workplace.folder / f"code_{rank}" for rank in range(world)]
+    return [int(code.read_text()) if code.exists() else 1 for code in codes]
+
+
+_FORKS = """
+import os, runpy, sys
+import torch, torch._dynamo, torch.distributed
+
+world = int(sys.argv[1])
+ranks = {}
+for rank in range(world):
+    child = os.fork()
+    if child == 0:
+        os.environ.update(RANK=str(rank), WORLD_SIZE=str(world))
+        sys.argv = ["job.py", *sys.argv[2:]]
+        runpy.run_path("job.py", run_name="__main__")
+        sys.exit(0)
+    ranks[child] = rank
+while ranks:
+    child, status = os.wait()
+    with open(f"code_{ranks.pop(child)}", "w") as file:
+        file.write(str(os.waitstatus_to_exitcode(status)))
+"""

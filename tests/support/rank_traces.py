@@ -1,6 +1,6 @@
 """The traces of a thousand ranks, made of the recorded trace of one, with faults planted in some.
 
-The recorded one is of rank 0 of two (gloo, torch 2.13): tests/data/recorded_logs/README.md.
+The recorded one is of rank 0 of four (gloo, torch 2.13): tests/data/recorded_ranks/README.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from inductoscope.analysis.ranks.decision_fold import RECORDS, reads_artifact
 
-TRACE = Path(__file__).resolve().parents[1] / "data" / "recorded_logs" / "rank_of_two.trace.log.gz"
+TRACE = Path(__file__).resolve().parents[1] / "data" / "recorded_ranks" / "rank_0.trace.log.gz"
 
 # A record: its line, and the payload below it.
 Trace = tuple[str, ...]
@@ -71,7 +71,11 @@ def with_swapped_collectives(trace: Trace) -> Trace:
 
     def swap(record: str) -> str:
         lines = record.split("\n")
-        sent = [n for n, line in enumerate(lines) if "_c10d_functional.all_" in line]
+        sent = [
+            n
+            for n, line in enumerate(lines)
+            if re.search(r"_c10d_functional\.all_\w+\.default\(", line)
+        ]
         if kind_of(record) == "inductor_post_grad_graph" and len(sent) > 1:
             lines[sent[0]], lines[sent[1]] = lines[sent[1]], lines[sent[0]]
         return "\n".join(lines)

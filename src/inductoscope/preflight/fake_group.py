@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from inductoscope.analysis.ranks.graph_text import collective_text
@@ -55,16 +56,16 @@ _NAMES = {
     "alltoall_base_": "alltoall_",
 }
 # Of which tensors every rank sends as many elements.
-_SENT = ("tensors", "tensor", "input", "inputs", "input_tensor", "input_tensors")
+_SENT = ("tensors", "input", "inputs", "input_tensor", "input_tensors")
 _KEPT: list[Any] = []
 
 
 def pretend_group(folder: Path) -> None:
     """Called right after torch's module of process groups was imported."""
-    module = sys.modules[MODULE]
+    module: Any = sys.modules[MODULE]
     calls = _Calls(folder / CALLS)
-    module.init_process_group = _initialise(module.init_process_group, calls)  # type: ignore[attr-defined]
-    module.new_group = _new_group(module.new_group)  # type: ignore[attr-defined]
+    module.init_process_group = _initialise(module.init_process_group, calls)
+    module.new_group = _new_group(module.new_group)
 
 
 def _initialise(original: Callable[..., None], calls: _Calls) -> Callable[..., None]:
@@ -139,10 +140,8 @@ class _Calls:
         if self._written < MOST_CALLS:
             group, ranks = _group(arguments.get("process_group"))
             root = arguments.get("root_rank")
-            words = f"{_reduction(arguments)} {f'root {root}' if root is not None else ''}"
-            text = collective_text(
-                _NAMES.get(name, name), " ".join(words.split()), _sent(arguments)
-            )
+            words = f"root {root}" if root is not None else ""
+            text = collective_text(_NAMES.get(name, name), words, _sent(arguments))
             self._write({"group": group, "ranks": ranks, "text": text, "where": _where()})
         elif self._written == MOST_CALLS:
             self._write({"more": True})
@@ -157,27 +156,17 @@ class _Calls:
 
 
 def _group(boxed: Any) -> tuple[str, list[int]]:
-    module = sys.modules[MODULE]
+    module: Any = sys.modules[MODULE]
     try:
         from torch._C._distributed_c10d import ProcessGroup
 
         group = ProcessGroup.unbox(boxed)
         name = str(group.group_name)
-        world = module._world  # type: ignore[attr-defined]
+        world = module._world
         known = {str(text): group for group, text in world.pg_names.items()}
         return name, sorted(world.pg_group_ranks[known[name]])
     except Exception:
         return "?", []
-
-
-def _reduction(arguments: dict[str, Any]) -> str:
-    """The reduction, as far as torch tells it from inside the dispatcher."""
-    try:
-        from torch._C._distributed_c10d import ReduceOp
-
-        return str(ReduceOp.unbox(arguments["reduce_op"]).op).rpartition(".")[2].lower()  # type: ignore[attr-defined]
-    except Exception:
-        return ""
 
 
 def _sent(arguments: dict[str, Any]) -> list[str]:
@@ -195,12 +184,12 @@ def _sent(arguments: dict[str, Any]) -> list[str]:
 
 def _where() -> str:
     """The user's own line."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if is_users(file):
             return f"{Path(file).name}:{frame.f_lineno}"
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return ""
 
 

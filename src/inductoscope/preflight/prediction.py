@@ -66,8 +66,9 @@ class Preflight:
     @property
     def differs(self) -> bool:
         """Whether ranks compute or call something else than others."""
-        found = (*self.report.comparison.odd, *self.report.comparison.splits)
-        return any(one.weight is not Weight.COST for one in found)
+        comparison = self.report.comparison
+        weights = [one.weight for one in comparison.odd] + [one.weight for one in comparison.splits]
+        return any(weight is not Weight.COST for weight in weights)
 
     @property
     def is_clean(self) -> bool:

@@ -141,10 +141,12 @@ def _positions(logs: Sequence[RankLog], order: list[_Key]) -> list[_Position]:
     positions = [_Position(key) for key in order]
     groups = _groups(logs)
     everybody = {log.rank for log in logs}
+    # What a compile writes depends on whether it is in the cache, backward graphs above all.
+    decisions = (decision for log in logs for decision in log.decisions)
+    hits = {d.compile for d in decisions if d.kind == "cache" and d.value == "hit"}
     for log in logs:
         taken = {(d.kind, d.key): d for d in log.decisions}
         last = max((place[key] for key in taken), default=-1)
-        hits = {d.compile for d in log.decisions if d.kind == "cache" and d.value == "hit"}
         for number, position in enumerate(positions):
             decision = taken.get(position.key)
             if decision is not None:

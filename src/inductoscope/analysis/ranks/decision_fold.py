@@ -15,10 +15,10 @@ from inductoscope.analysis.ranks.graph_text import (
     code_lines,
     collective_lines,
     collectives_in,
+    compared_once,
     digest,
     graph_lines,
     guard_lines,
-    operation_count,
     saved_tensors,
     tuned_choices,
 )
@@ -26,8 +26,8 @@ from inductoscope.analysis.ranks.stage_clock import StageClock
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
-# Graphs by the name of their record, in the order in which torch writes them; those that Inductor
-# compiles are where collectives are looked for.
+# Graphs by the name of their record, in the order in which torch writes them. Collectives are looked
+# for where they are single operations: passes of Inductor may change their order once more.
 GRAPHS = {
     "dynamo_output_graph": "Dynamo's graph",
     "aot_joint_graph": "joint graph",
@@ -36,7 +36,12 @@ GRAPHS = {
     "aot_inference_graph": "inference graph",
     "inductor_post_grad_graph": "post-grad graph",
 }
-_WITH_COLLECTIVES = ("inductor_post_grad_graph",)
+_WITH_COLLECTIVES = (
+    "aot_forward_graph",
+    "aot_backward_graph",
+    "aot_inference_graph",
+    "inductor_post_grad_graph",
+)
 _FORWARD = "aot_forward_graph"
 _SCHEDULE = "inductor_collective_schedule"
 _CACHES = {"fx_graph_cache": "FX graph cache", "aotautograd_cache": "AOTAutograd cache"}
@@ -127,21 +132,19 @@ class DecisionFold:
     def take_guard(self, compile_id: str, _head: str, payload: str) -> None:
         """A guard failed, so that the frame is compiled again."""
         reasons = _loaded(payload)
-        texts = [reasons] if isinstance(reasons, str) else [str(item) for item in reasons or ()]
+        texts = [str(item) for item in reasons] if isinstance(reasons, list) else [str(reasons)]
         conditions = [read_guard(text).condition for text in texts] or [payload[:_MOST_SHOWN]]
         shown = "; ".join(dict.fromkeys(conditions))
         self._add(Decision("guard", compile_id, shown, _short(shown), compile_id))
 
     def take_guards(self, compile_id: str, _head: str, payload: str) -> None:
         """The guards that were built."""
-        lines = guard_lines(payload)
-        self._add_text("guards", compile_id, compile_id, lines, count_of(len(lines), "line"))
+        self._add_read("guards", compile_id, compile_id, payload, guard_lines)
 
     def take_code(self, compile_id: str, _head: str, payload: str) -> None:
         """Generated code, and in it what autotuning chose."""
         self.take_choices(compile_id, tuned_choices(payload))
-        key, lines = self._key(compile_id, "code"), code_lines(payload)
-        self._add_text("code", key, compile_id, lines, count_of(len(lines), "line"))
+        self._add_read("code", self._key(compile_id, "code"), compile_id, payload, code_lines)
 
     def take_choices(self, compile_id: str, choices: list[str]) -> None:
         """What autotuning chose for the operations of one graph."""
@@ -170,14 +173,11 @@ class DecisionFold:
 
     def _take_graph(self, name: str, compile_id: str, payload: str) -> None:
         key = self._key(compile_id, GRAPHS[name])
-        lines = graph_lines(payload)
         if name == _FORWARD:
             saved = saved_tensors(payload)
             shown = f"returns and saves {count_of(len(saved), 'tensor')}"
             self._add_text("partition", compile_id, compile_id, saved, shown)
-        self._add_text(
-            "graph", key, compile_id, lines, count_of(operation_count(lines), "operation")
-        )
+        self._add_read("graph", key, compile_id, payload, graph_lines)
         if name in _WITH_COLLECTIVES:
             self._take_collectives(key, compile_id, payload)
 
@@ -209,6 +209,15 @@ class DecisionFold:
 
     def _add(self, decision: Decision) -> None:
         self._decisions[decision.kind, decision.key] = decision
+
+    def _add_read(
+        self, kind: str, key: str, compile_id: str, payload: str, read: Callable[[str], list[str]]
+    ) -> None:
+        """Add a long text; most ranks have the same, which is read once."""
+        value, lines = compared_once(payload, read)
+        self._add(Decision(kind, key, value, count_of(lines, "line"), compile_id))
+        if self.keeps_lines:
+            self.lines[kind, key] = read(payload)
 
     def _add_text(self, kind: str, key: str, compile_id: str, lines: list[str], shown: str) -> None:
         self._add(Decision(kind, key, digest(lines), shown, compile_id))

@@ -10,13 +10,22 @@ from typing import NamedTuple
 class Weight(str, Enum):
     """What a difference in a decision can lead to."""
 
+    # What was called tells more than what is in a graph: each is looked at on its own.
+    CALLS = "calls"
     COLLECTIVES = "collectives"
     PROGRAM = "program"
     COST = "cost"
 
 
+# Ranks that differ in these wait for each other.
+DEADLY = (Weight.CALLS, Weight.COLLECTIVES)
+
+
 class DecisionKind(NamedTuple):
-    """A kind of decision: its weight, what it is called, and whether a cache hit leaves it out."""
+    """A kind of decision: its weight, what it is called.
+
+    `skipped_on_hit`: a compile that is in the cache on some ranks may have it there only.
+    """
 
     weight: Weight
     words: str
@@ -34,9 +43,9 @@ KINDS: dict[str, DecisionKind] = {
     "collectives": DecisionKind(
         Weight.COLLECTIVES, "the order of collectives in the graph", skipped_on_hit=True
     ),
-    "collective": DecisionKind(Weight.COLLECTIVES, "a collective that was called"),
+    "collective": DecisionKind(Weight.CALLS, "a collective that was called"),
     "guards": DecisionKind(Weight.COST, "the guards of the compiled code"),
-    "cache": DecisionKind(Weight.COST, "the cache look-up"),
+    "cache": DecisionKind(Weight.COST, "the cache look-up", skipped_on_hit=True),
     "cache key": DecisionKind(Weight.COST, "the key in the cache", skipped_on_hit=True),
     "autotune": DecisionKind(Weight.COST, "the choices of autotuning", skipped_on_hit=True),
     "code": DecisionKind(Weight.COST, "the generated code", skipped_on_hit=True),

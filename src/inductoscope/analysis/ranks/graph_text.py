@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Callable
 
 _COMMENT = re.compile(r"^\s*#.*$|\s+# (?:File:|PlainAOT|SubclassGetAttr|\w+AOT(?:In|Out)put).*$")
 _DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia|privateuseone):\d+")
@@ -29,7 +30,6 @@ _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "pr
 _QUOTED = re.compile(r"'([^']*)'")
 _IN_SIGNATURE = re.compile(r'(\w+): "([^"]*)"')
 _TYPE = re.compile(r"^(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\]")
-_OPERATION = re.compile(r'^\s*\w+(?:: "[^"]*")? = .*\(|^\s*\w+: "[^"]*" = ')
 # The ranks of one call may send pieces of different sizes.
 _UNEVEN = ("all_to_all", "alltoall", "allgather", "gather", "scatter")
 
@@ -39,9 +39,28 @@ _WARPS = re.compile(r"\b(num_stages|num_warps)\s*=\s*(\d+)")
 _LIBRARY = re.compile(r"\bextern_kernels\.(\w+)\(")
 
 
+_COMPARED: dict[tuple[str, bytes], tuple[str, int]] = {}
+_MOST_COMPARED = 4096
+
+
 def digest(lines: list[str]) -> str:
     """A short name for a text."""
     return hashlib.sha1("\n".join(lines).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def compared_once(text: str, read: Callable[[str], list[str]]) -> tuple[str, int]:
+    """The name of what is compared of a text, and how many lines that has.
+
+    Ranks have the same texts, and reading one takes longer than recognising it.
+    """
+    key = (read.__name__, hashlib.sha1(text.encode("utf-8", "replace")).digest())
+    found = _COMPARED.get(key)
+    if found is None:
+        lines = read(text)
+        found = _COMPARED[key] = (digest(lines), len(lines))
+        if len(_COMPARED) > _MOST_COMPARED:
+            del _COMPARED[next(iter(_COMPARED))]
+    return found
 
 
 # --- graphs ---------------------------------------------------------------------------------------
@@ -52,11 +71,6 @@ def graph_lines(text: str) -> list[str]:
     groups: dict[str, str] = {}
     lines = (_COMMENT.sub("", line).rstrip() for line in text.splitlines())
     return [_plain_devices(_without_group(line, groups)) for line in lines if line.strip()]
-
-
-def operation_count(lines: list[str]) -> int:
-    """How many lines of a graph compute something."""
-    return sum(_OPERATION.match(line) is not None for line in lines)
 
 
 def _plain_devices(line: str) -> str:
@@ -79,9 +93,9 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
     """The collectives that a graph sends, in order, each with the name of its group."""
     types: dict[str, str] = {}
     found = []
-    for line in text.splitlines():
-        pairs = _IN_SIGNATURE.findall(line)
-        types.update(pairs)
+    for commented in text.splitlines():
+        line = _COMMENT.sub("", commented)
+        types.update(_IN_SIGNATURE.findall(line))
         call = _COLLECTIVE.search(line)
         if call is None or call["name"] in _NOT_SENT:
             continue

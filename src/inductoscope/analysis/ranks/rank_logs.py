@@ -15,7 +15,7 @@ from lzma import LZMAError
 from typing import IO
 
 from inductoscope.analysis.ranks.decision_fold import RECORDS, DecisionFold, reads_artifact
-from inductoscope.analysis.ranks.decisions import Decision, RankLog
+from inductoscope.analysis.ranks.decisions import RankLog
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path
 from inductoscope.analysis.ranks.text_decisions import TextDecisions
 from inductoscope.hangs.logs.files import STDIN, Log, open_log
@@ -51,8 +51,8 @@ def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
 def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
     for rank, written in reader.ranks(log):
         form = "trace" if written.trace.decisions else "text"
-        source = written.trace if form == "trace" else written.text
-        decisions: tuple[Decision, ...] = source.decisions
+        source: DecisionFold | TextDecisions = written.trace if form == "trace" else written.text
+        decisions = source.decisions
         clock = written.trace.clock
         if decisions or clock.stage_seconds or written.lines:
             yield RankLog(
@@ -207,7 +207,8 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
     is_rest = False
     while line := buffered.readline(LONGEST * 16):
         if not is_rest:
-            yield line if is_clean(line) else clean(line)
+            # What is in a payload is compared as it is.
+            yield line if line[:1] == _TAB or is_clean(line) else clean(line)
         is_rest = not line.endswith(b"\n")
 
 
@@ -221,6 +222,8 @@ def _names_several_ranks(path: str) -> bool:
         read = getattr(file, "read1", file.read)
         head = read(1 << 20)
     for line in head.splitlines()[:_MOST_SAMPLED]:
+        if line[:1] == _TAB:
+            continue
         header = HEADER.search(line, 0, _HEADER_REACH)
         rank = rank_of_label(label_of(line[: header.start()])) if header else None
         if rank is not None:

@@ -13,7 +13,7 @@ from inductoscope.analysis.ranks.comparing import (
     Side,
     compare_ranks,
 )
-from inductoscope.analysis.ranks.decisions import RankLog, Weight
+from inductoscope.analysis.ranks.decisions import DEADLY, RankLog, Weight
 from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
 from inductoscope.analysis.ranks.stragglers import (
     StageTimes,
@@ -85,13 +85,13 @@ class RankReport:
 
 def is_deadly(odd: OddRanks) -> bool:
     """Whether ranks that belong to one process group call different collectives."""
-    is_certain = odd.weight is Weight.COLLECTIVES and not odd.others_may_follow
+    is_certain = odd.weight in DEADLY and not odd.others_may_follow
     return is_certain and _share_a_group((odd.odd, odd.majority))
 
 
 def is_deadly_split(split: RankSplit) -> bool:
     """The same where no majority exists."""
-    return split.weight is Weight.COLLECTIVES and _share_a_group(split.sides)
+    return split.weight in DEADLY and _share_a_group(split.sides)
 
 
 def _share_a_group(sides: Sequence[Side]) -> bool:

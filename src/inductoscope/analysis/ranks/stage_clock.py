@@ -6,7 +6,7 @@ Only differences of one clock are taken: clocks of different hosts are never com
 from __future__ import annotations
 
 import re
-from collections import Counter
+from collections import defaultdict
 
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.stage_lookup import stage_of_phase
@@ -21,7 +21,7 @@ class StageClock:
 
     def __init__(self) -> None:
         self._open: dict[str, list[_OpenPhase]] = {}
-        self._seconds: Counter[str] = Counter()
+        self._seconds: dict[str, float] = defaultdict(float)
 
     @property
     def is_open(self) -> bool:

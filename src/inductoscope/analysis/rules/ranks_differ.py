@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
+from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit, Side
 from inductoscope.analysis.ranks.decisions import KINDS, Weight
 from inductoscope.analysis.ranks.rank_numbers import ranks_text
 from inductoscope.analysis.ranks.recorded import ranks_of
@@ -54,10 +54,11 @@ def _title_of_odd(odd: OddRanks) -> str:
 def _finding(
     report: RankReport, difference: OddRanks | RankSplit, title: str, deadly: bool
 ) -> Finding:
-    if isinstance(difference, OddRanks):
-        sides = (difference.odd, difference.majority)
-    else:
-        sides = difference.sides[:2]
+    sides: tuple[Side, ...] = (
+        (difference.odd, difference.majority)
+        if isinstance(difference, OddRanks)
+        else difference.sides[:2]
+    )
     evidence = [f"{ranks_text(side.ranks)}: {side.text}" for side in sides]
     line = report.first_lines.get((difference.kind, difference.key))
     if line is not None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
-from inductoscope.analysis.ranks.decisions import KINDS, Weight
+from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
 from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
 from inductoscope.analysis.ranks.report import (
     ABOUT_CLOCKS,
@@ -45,7 +45,9 @@ def ranks_view(report: RankReport) -> View:
         "read_from": _FORMS.get(report.form, report.form),
         "decisions": report.comparison.decisions,
         "places": _places(report.places),
-        "odd": [_odd(one, report) for one in report.comparison.odd],
+        "odd": sorted(
+            (_odd(one, report) for one in report.comparison.odd), key=lambda one: not one["problem"]
+        ),
         "splits": [_split(one, report) for one in report.comparison.splits],
         "behind": [
             {
@@ -139,7 +141,7 @@ def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
         return "ranks of one group that call different collectives wait for each other forever"
     if isinstance(difference, OddRanks) and difference.others_may_follow:
         return "the other ranks have not come to it so far"
-    if difference.weight is Weight.COLLECTIVES:
+    if difference.weight in DEADLY:
         return f"{_BY_DESIGN}; they send to different process groups"
     if difference.weight is Weight.PROGRAM:
         return _BY_DESIGN
