@@ -25,7 +25,7 @@ def command(context: click.Context, folder: Path) -> None:
     everything it started. Needs the mcp package: pip install 'mcp>=2'.
 
     \b
-    claude mcp add inductoscope -- inductoscope mcp
+    inductoscope mcp
     inductoscope mcp --folder ~/model
     """
     from inductoscope.agents.offered import OFFERED

@@ -14,8 +14,8 @@ def command(context: click.Context) -> None:
     to report. Save it where your agent looks for skills.
 
     \b
-    mkdir -p .claude/skills/inductoscope
-    inductoscope skill > .claude/skills/inductoscope/SKILL.md
+    mkdir -p skills/inductoscope
+    inductoscope skill > skills/inductoscope/SKILL.md
     """
     from inductoscope.agents.skill import skill
     from inductoscope.cli import all_commands
