@@ -98,7 +98,7 @@ def in_a_folder(context: click.Context, parameter: click.Parameter, path: _Path)
 
 
 def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
-    """`--json PATH`, which every command but `completion` has: see docs/json.md."""
+    """`--json PATH`, which every command has that computes something: see docs/json.md."""
     return click.option(
         "--json",
         "json_path",
