@@ -56,6 +56,7 @@ MAY_IMPORT_TORCH = (
     "doctor/inside/room_for_checks.py",
     "doctor/inside/threads.py",
     "doctor/inside/trial_server.py",
+    "doctor/inside/value_agent.py",
     "doctor/inside/checked_function.py",
     "doctor/inside/investigation.py",
     "doctor/inside/kept_call.py",

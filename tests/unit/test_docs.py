@@ -31,7 +31,7 @@ PLACEHOLDERS = {"PID": "12345", "FOLDER": ".", "DIR": "out"}
 # Fast, and without torch: they are run. The others are only parsed.
 RUN = {"show", "explain", "fusion", "diff", "export", "logs", "skill", "completion"}
 # These compile, so they are only parsed; so is what needs a file of the reader's.
-SLOW = {"--target", "--try", "--follow", "asm", "FILE", "FILE|FOLDER|-"}
+SLOW = {"--target", "--try", "--follow", "--executor", "asm", "FILE", "FILE|FOLDER|-", "DIR"}
 
 
 def load_generator() -> ModuleType:

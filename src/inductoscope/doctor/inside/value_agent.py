@@ -17,6 +17,7 @@ from typing import Any
 from inductoscope.capture import inside
 from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
+from inductoscope.profiling.gpu_use import is_capturing
 from inductoscope.recording.kernel_values import FOLDER, VARIABLE, KernelValue, write_value
 
 # Calls of each kernel that are saved, and bytes of all files together.
@@ -59,7 +60,7 @@ class ValueSaver:
         if not fnmatch.fnmatchcase(kernel, self._pattern):
             return
         call = self._calls[kernel] = self._calls.get(kernel, 0) + 1
-        if call > MOST_CALLS or _is_captured():
+        if call > MOST_CALLS or is_capturing():
             return
         for name, value in buffers.items():
             if isinstance(value, torch.Tensor):
@@ -93,13 +94,6 @@ class ValueSaver:
             write_value(KernelValue(**about, file=file, **_numbers(here)), self._folder)
             return
         write_value(KernelValue(**about, why_not=why_not), self._folder)
-
-
-def _is_captured() -> bool:
-    """Whether a CUDA graph is being recorded, during which nothing can be copied."""
-    import torch
-
-    return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _for_file(name: str) -> str:
