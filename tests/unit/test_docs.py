@@ -158,6 +158,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         with gzip.open(LOGS / "h200_autotune_hang.log.gz") as packed:
             (tmp_path / name).write_bytes(packed.read())
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "traces").symlink_to(ROOT / "tests" / "data" / "recorded_ranks")
     (tmp_path / "before").symlink_to(stored("relu_add_sum"))
     (tmp_path / "after").symlink_to(stored("h200_seed"))
     return tmp_path

@@ -22,7 +22,7 @@ from inductoscope.vocabulary.frames import is_users
 
 MODULE = "torch.distributed.distributed_c10d"
 TORCH_NAMES = {
-    "torch.distributed.distributed_c10d": ("_world.pg_names", "_world.pg_group_ranks"),
+    "torch.distributed.distributed_c10d": ("_world",),
     "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
     "torch._C": ("DispatchKey.BackendSelect", "_dispatch_keyset_full_after"),
     "torch._C._distributed_c10d": ("ProcessGroup.unbox",),
@@ -63,12 +63,12 @@ _KEPT: list[Any] = []
 def pretend_group(folder: Path) -> None:
     """Called right after torch's module of process groups was imported."""
     module: Any = sys.modules[MODULE]
-    calls = _Calls(folder / CALLS)
+    calls = _CalledCollectives(folder / CALLS)
     module.init_process_group = _initialise(module.init_process_group, calls)
     module.new_group = _new_group(module.new_group)
 
 
-def _initialise(original: Callable[..., None], calls: _Calls) -> Callable[..., None]:
+def _initialise(original: Callable[..., None], calls: _CalledCollectives) -> Callable[..., None]:
     @functools.wraps(original)
     def init_process_group(*args: Any, **kwargs: Any) -> None:
         from torch.testing._internal.distributed.fake_pg import FakeStore
@@ -98,7 +98,7 @@ def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
 # --- what is called -------------------------------------------------------------------------------
 
 
-def _listen(calls: _Calls) -> Any:
+def _listen(calls: _CalledCollectives) -> Any:
     """See every collective on its way through the dispatcher, below everything that traces."""
     import torch
 
@@ -112,7 +112,7 @@ def _listen(calls: _Calls) -> Any:
     return library
 
 
-def _seen(name: str, operation: Any, after: Any, calls: _Calls) -> Callable[..., Any]:
+def _seen(name: str, operation: Any, after: Any, calls: _CalledCollectives) -> Callable[..., Any]:
     parameters = [argument.name for argument in operation._schema.arguments]
 
     def seen(keys: Any, *args: Any, **kwargs: Any) -> Any:
@@ -122,7 +122,7 @@ def _seen(name: str, operation: Any, after: Any, calls: _Calls) -> Callable[...,
     return seen
 
 
-class _Calls:
+class _CalledCollectives:
     """Writes calls to a file, a line for each; what cannot be read of a call is left out."""
 
     def __init__(self, path: Path) -> None:
@@ -156,15 +156,14 @@ class _Calls:
 
 
 def _group(boxed: Any) -> tuple[str, list[int]]:
-    module: Any = sys.modules[MODULE]
+    """The name of a process group, and the ranks in it."""
     try:
         from torch._C._distributed_c10d import ProcessGroup
+        from torch.distributed.distributed_c10d import _world
 
-        group = ProcessGroup.unbox(boxed)
-        name = str(group.group_name)
-        world = module._world
-        known = {str(text): group for group, text in world.pg_names.items()}
-        return name, sorted(world.pg_group_ranks[known[name]])
+        name = str(ProcessGroup.unbox(boxed).group_name)
+        groups = {str(text): group for group, text in _world.pg_names.items()}
+        return name, sorted(_world.pg_group_ranks[groups[name]])
     except Exception:
         return "?", []
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from inductoscope.analysis.ranks.comparing import Side
+from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Weight
 from inductoscope.analysis.ranks.report import (
     RankPlace,
@@ -24,6 +24,9 @@ LIMITS = (
     "collectives are not real, so a branch that depends on one may go another way in the job.",
     "Ranks that send to and receive from each other (send, recv) are not compared.",
 )
+WITH_A_TARGET = (
+    "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls."
+)
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,7 @@ class Prediction:
 
     kind: str
     decision: str
-    sides: tuple[Side, ...]
+    sides: tuple[RankSide, ...]
     # Whether the program called them, or only has them in a compiled graph.
     was_called: bool
 
@@ -47,6 +50,11 @@ class Preflight:
     report: RankReport
     predictions: tuple[Prediction, ...]
     notes: tuple[str, ...]
+
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """What this preflight cannot tell."""
+        return (*LIMITS, WITH_A_TARGET) if self.job.target else LIMITS
 
     @property
     def uses_distributed(self) -> bool:
@@ -120,7 +128,7 @@ def _predictions(report: RankReport) -> list[Prediction]:
     return sorted(found, key=lambda one: not one.was_called)
 
 
-def _prediction(kind: str, key: str, sides: tuple[Side, ...]) -> Prediction:
+def _prediction(kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
     called = kind == "collective"
     names = {side.decision.value.split(" ")[0] if side.decision else "" for side in sides}
     is_same_call = called and len(names) == 1

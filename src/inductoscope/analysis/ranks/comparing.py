@@ -26,7 +26,7 @@ NONE = "none"
 
 
 @dataclass(frozen=True)
-class Side:
+class RankSide:
     """The ranks that decided the same, and what."""
 
     ranks: tuple[int, ...]
@@ -45,8 +45,8 @@ class OddRanks:
 
     kind: str
     key: str
-    odd: Side
-    majority: Side
+    odd: RankSide
+    majority: RankSide
     # Decisions after this one in which these ranks differ as well, by kind.
     later: tuple[tuple[str, int], ...] = ()
     # Most ranks have not decided it so far, and took no later decision either.
@@ -64,7 +64,7 @@ class RankSplit:
 
     kind: str
     key: str
-    sides: tuple[Side, ...]
+    sides: tuple[RankSide, ...]
 
     @property
     def weight(self) -> Weight:
@@ -116,8 +116,8 @@ class _Position:
         value, ranks = max(self.values.items(), key=lambda item: len(item[1]))
         return value if 2 * len(ranks) > self.voters else None
 
-    def side(self, value: str) -> Side:
-        return Side(tuple(sorted(self.values[value])), self.taken.get(value))
+    def side(self, value: str) -> RankSide:
+        return RankSide(tuple(sorted(self.values[value])), self.taken.get(value))
 
 
 def compare_ranks(logs: Sequence[RankLog], ignored: Collection[str] = ()) -> RankComparison:
@@ -220,7 +220,7 @@ def _odd_ranks(
     follows: Counter[str] = Counter()
     for rank in ranks:
         follows |= later[rank, KINDS[kind].weight]
-    odd, most = Side(tuple(sorted(ranks)), position.taken.get(value)), position.side(majority)
+    odd, most = RankSide(tuple(sorted(ranks)), position.taken.get(value)), position.side(majority)
     may_follow = not majority and set(most.ranks) <= set(position.behind)
     return OddRanks(kind, key, odd, most, tuple(sorted(follows.items())), may_follow)
 

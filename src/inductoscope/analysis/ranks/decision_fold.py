@@ -26,8 +26,8 @@ from inductoscope.analysis.ranks.stage_clock import StageClock
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
-# Graphs by the name of their record, in the order in which torch writes them. Collectives are read
-# where they are single operations: passes of Inductor may change their order once more.
+# Graphs by the name of their record, in the order in which torch writes them. Collectives are
+# looked for where they are single operations; passes of Inductor may change their order once more.
 GRAPHS = {
     "dynamo_output_graph": "Dynamo's graph",
     "aot_joint_graph": "joint graph",

@@ -66,7 +66,7 @@ def _rank_logs(reader: _LogReader, log: Log) -> Iterator[RankLog]:
             )
 
 
-class _Written:
+class _WrittenByRank:
     """What one rank wrote into a log."""
 
     def __init__(self, *, keeps_lines: bool) -> None:
@@ -82,11 +82,11 @@ class _LogReader:
 
     def __init__(self, *, keeps_lines: bool = False) -> None:
         self._keeps_lines = keeps_lines
-        self._written: dict[int | None, _Written] = {}
+        self._written: dict[int | None, _WrittenByRank] = {}
         self._named: set[int] = set()
-        self._alone: _Written | None = None
+        self._alone: _WrittenByRank | None = None
 
-    def ranks(self, log: Log) -> Iterator[tuple[int, _Written]]:
+    def ranks(self, log: Log) -> Iterator[tuple[int, _WrittenByRank]]:
         """Every rank, with what it wrote."""
         if self._alone is not None:
             # One process: before it knew its rank, it wrote without it.
@@ -99,7 +99,7 @@ class _LogReader:
             if rank is not None:
                 yield rank, written
 
-    def of_rank(self, rank: int, log: Log) -> _Written | None:
+    def of_rank(self, rank: int, log: Log) -> _WrittenByRank | None:
         """What this rank wrote."""
         return dict(self.ranks(log)).get(rank)
 
@@ -111,8 +111,8 @@ class _LogReader:
         except (OSError, EOFError, zlib.error, LZMAError):
             return
 
-    def _read(self, file: IO[bytes], *, several: bool) -> _Written | None:
-        alone = self._alone or _Written(keeps_lines=self._keeps_lines)
+    def _read(self, file: IO[bytes], *, several: bool) -> _WrittenByRank | None:
+        alone = self._alone or _WrittenByRank(keeps_lines=self._keeps_lines)
         record: _RecordBuilder | None = None
         for line in _lines(file):
             if line[:1] == _TAB:
@@ -128,21 +128,23 @@ class _LogReader:
             self._take_record(record, alone, several)
         return None if several else alone
 
-    def _of(self, rank: int | None, alone: _Written, several: bool, time: str) -> _Written:
+    def _of(
+        self, rank: int | None, alone: _WrittenByRank, several: bool, time: str
+    ) -> _WrittenByRank:
         if rank is not None:
             self._named.add(rank)
         written = alone
         if several:
-            written = self._written.setdefault(rank, _Written(keeps_lines=self._keeps_lines))
+            written = self._written.setdefault(rank, _WrittenByRank(keeps_lines=self._keeps_lines))
         written.began = written.began or time
         written.lines += 1
         return written
 
-    def _take_record(self, record: _RecordBuilder, alone: _Written, several: bool) -> None:
+    def _take_record(self, record: _RecordBuilder, alone: _WrittenByRank, several: bool) -> None:
         written = self._of(record.rank, alone, several, record.time)
         written.trace.take(record.name, record.compile_id, record.head, record.payload)
 
-    def _take_line(self, line: bytes, alone: _Written, several: bool) -> None:
+    def _take_line(self, line: bytes, alone: _WrittenByRank, several: bool) -> None:
         header = HEADER.search(line, 0, _HEADER_REACH)
         label = label_of(line[: header.start()]) if header else label_of(line[:60])
         rank = rank_of_label(label)

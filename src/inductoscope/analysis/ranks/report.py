@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from inductoscope.analysis.ranks.comparing import (
     OddRanks,
     RankComparison,
+    RankSide,
     RankSplit,
-    Side,
     compare_ranks,
 )
 from inductoscope.analysis.ranks.decisions import DEADLY, RankLog, Weight
@@ -94,7 +94,7 @@ def is_deadly_split(split: RankSplit) -> bool:
     return split.weight in DEADLY and _share_a_group(split.sides)
 
 
-def _share_a_group(sides: Sequence[Side]) -> bool:
+def _share_a_group(sides: Sequence[RankSide]) -> bool:
     """Graphs that send to groups of different names are for different ranks, by design."""
     known = [set(side.decision.groups) for side in sides if side.decision and side.decision.groups]
     if len(known) < 2:

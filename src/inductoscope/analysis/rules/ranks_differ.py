@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit, Side
+from inductoscope.analysis.ranks.comparing import OddRanks, RankSide, RankSplit
 from inductoscope.analysis.ranks.decisions import KINDS, Weight
 from inductoscope.analysis.ranks.rank_numbers import ranks_text
 from inductoscope.analysis.ranks.recorded import ranks_of
@@ -54,7 +54,7 @@ def _title_of_odd(odd: OddRanks) -> str:
 def _finding(
     report: RankReport, difference: OddRanks | RankSplit, title: str, deadly: bool
 ) -> Finding:
-    sides: tuple[Side, ...] = (
+    sides: tuple[RankSide, ...] = (
         (difference.odd, difference.majority)
         if isinstance(difference, OddRanks)
         else difference.sides[:2]

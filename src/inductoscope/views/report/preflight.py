@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from inductoscope.analysis.ranks.rank_numbers import ranks_text
-from inductoscope.preflight.prediction import HANG, LIMITS, Prediction, Preflight
+from inductoscope.preflight.prediction import HANG, Prediction, Preflight
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -46,7 +46,7 @@ def preflight_view(found: Preflight) -> View:
         ],
         "ranks": ranks_view(found.report),
         "notes": list(found.notes) + ([] if found.uses_distributed else [_NO_DISTRIBUTED]),
-        "limits": list(LIMITS),
+        "limits": list(found.limits),
         "folder": str(found.job.folder),
     }
 
