@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from inductoscope.model.fold import load
+from inductoscope.processes.status import all_pids, environment_of
+from inductoscope.recording.location import FOLDER_VARIABLE
 from support.programs import Workplace
 
 pytest.importorskip("torch")
@@ -53,6 +55,8 @@ print(SCOPE.active, any(isinstance(one, Installer) for one in sys.meta_path))"""
     "broken": "%%inductoscope\ndef (",
     "script with magics": "%%inductoscope doctor\n%time 1",
     "undefined": "%%inductoscope doctor --quick --no-page\nprint(double)",
+    "alarm": "threading.Timer(5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()",
+    "ended": "%%inductoscope doctor\nimport time\ntime.sleep(60)",
     "examined": """%%inductoscope doctor --quick
 import torch
 
@@ -80,7 +84,10 @@ def outputs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Any]]:
         allow_errors=True,
         resources={"metadata": {"path": str(workplace.folder)}},
     )
-    client.execute(env=workplace.environment(**planted))
+    environment = workplace.environment(**planted)
+    client.execute(env=environment)
+    where = environment[FOLDER_VARIABLE]
+    assert [pid for pid in all_pids() if environment_of(pid).get(FOLDER_VARIABLE) == where] == []
     return {name: cell.outputs for name, cell in zip(CELLS, book.cells, strict=True)}
 
 
@@ -146,6 +153,13 @@ def test_an_interrupted_cell_leaves_nothing_behind(outputs: dict[str, list[Any]]
     said = bundle(outputs["interrupted"])["text/plain"]
     recording = load(Path(said.removeprefix("interrupted; recorded until then: ")))
     assert all(process.ended for process in recording.processes)
+
+
+def test_an_examination_that_is_interrupted_ends(outputs: dict[str, list[Any]]) -> None:
+    """That no process is left, `outputs` looks after the last cell."""
+    assert error(outputs["ended"]).ename == "KeyboardInterrupt"
+    assert "running the program" in printed(outputs["ended"])
+    assert not any(one.output_type == "display_data" for one in outputs["ended"])
 
 
 def test_the_doctor_examines_a_cell_alone(outputs: dict[str, list[Any]]) -> None:
