@@ -13,6 +13,11 @@ from inductoscope.pytest_plugin.results import SuiteFinding
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.verdicts import COMPILE_ERROR, CRASH
 
+TORCH_NAMES = {
+    "torch._dynamo.exc": ("BackendCompilerFailed",),
+    "torch._inductor.exc": ("InductorError",),
+}
+
 _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
 
 

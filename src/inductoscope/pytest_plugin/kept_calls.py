@@ -56,7 +56,7 @@ class SuiteGraph:
 
 
 @dataclass(frozen=True)
-class Situation:
+class CallSituation:
     """What a call depends on besides its inputs."""
 
     surroundings: Surroundings
@@ -65,7 +65,7 @@ class Situation:
     matmul_precision: str
 
     @classmethod
-    def now(cls) -> Situation:
+    def now(cls) -> CallSituation:
         """That of the call that is made now."""
         return cls(
             Surroundings.now(),
@@ -97,7 +97,7 @@ class KeptSuiteCall:
     graph: SuiteGraph
     number: int
     inputs: tuple[Any, ...]
-    situation: Situation
+    situation: CallSituation
     versions: tuple[int, ...]
     # What it raised in the test.
     raised: str = ""
@@ -118,7 +118,7 @@ def keep_call(graph: SuiteGraph, number: int, arguments: Sequence[Any]) -> KeptS
         graph,
         number,
         tuple(copy_values(arguments)),
-        Situation.now(),
+        CallSituation.now(),
         graph.versions(),
         size=size_in_bytes(arguments),
     )

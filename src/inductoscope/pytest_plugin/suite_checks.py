@@ -18,15 +18,11 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.errors import InductoscopeError
 from inductoscope.pytest_plugin.compile_errors import finding_of_exception, inductors_exception
 from inductoscope.pytest_plugin.doctor_child import DoctorChild, command_to_type
-from inductoscope.pytest_plugin.results import SuiteTest
+from inductoscope.pytest_plugin.results import SuiteFinding, SuiteTest
 from inductoscope.pytest_plugin.suite_options import SuiteOptions
 from inductoscope.pytest_plugin.suite_recordings import SuiteRecordings
 from inductoscope.pytest_plugin.torch_hooks import suite_hooks
-from inductoscope.pytest_plugin.verdict_text import (
-    headline_of,
-    text_of_findings,
-    text_when_right,
-)
+from inductoscope.pytest_plugin.verdict_text import text_of_findings, text_when_right
 
 if TYPE_CHECKING:
     from inductoscope.pytest_plugin.graph_watch import GraphWatch, SeenInTest
@@ -50,6 +46,8 @@ class SuiteChecks:
         self._seen: SeenInTest | None = None
         self._test = SuiteTest("")
         self._is_on = False
+        # Whether the test fails because of what was found, and for no other reason.
+        self._is_own_failure = False
 
     # --- the session --------------------------------------------------------------------------
 
@@ -88,7 +86,7 @@ class SuiteChecks:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A test begins, perhaps for another time."""
-        self._test = SuiteTest(item.nodeid)
+        self._test, self._is_own_failure = SuiteTest(item.nodeid), False
         self._is_on = item.get_closest_marker("no_inductoscope") is None
         self._seen = None
         if self._watch is not None:
@@ -103,13 +101,14 @@ class SuiteChecks:
         try:
             result = yield
         except (Exception, pytest.fail.Exception):
-            self._check(has_failed=True)
+            self._check(item, has_failed=True)
             raise
         # unittest keeps its exceptions, for pytest to find them later.
         kept_back = bool(getattr(item, "_excinfo", None))
-        self._check(has_failed=kept_back)
+        self._check(item, has_failed=kept_back)
         if self._options.fails and self._test.findings and not kept_back:
-            pytest.fail(headline_of(self._test.findings), pytrace=False)
+            self._is_own_failure = True
+            pytest.fail(f"inductoscope: {text_of_findings(self._test.findings)}", pytrace=False)
         return result
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
@@ -131,7 +130,7 @@ class SuiteChecks:
             forget_wrappers()
         self._recordings.end(keep=bool(self._test.findings))
 
-    def _check(self, *, has_failed: bool) -> None:
+    def _check(self, item: pytest.Item, *, has_failed: bool) -> None:
         """Compare what the test called with eager."""
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
@@ -153,6 +152,7 @@ class SuiteChecks:
         self._test.calls = [*calls, *seen.not_kept.values()]
         self._test.findings = findings
         self._test.seconds = round(time.monotonic() - began, 3)
+        self._complete(item, findings)
 
     # --- its report ---------------------------------------------------------------------------
 
@@ -164,32 +164,34 @@ class SuiteChecks:
         report = yield
         if report.when == "call" or (report.when == "setup" and call.excinfo is not None):
             if call.excinfo is not None and (report.failed or hasattr(report, "wasxfail")):
-                self._look_at_exception(call.excinfo.value)
-            self._complete(item)
+                self._look_at_exception(item, call.excinfo.value)
             self._attach(item, report)
         return report
 
-    def _look_at_exception(self, raised: BaseException) -> None:
+    def _look_at_exception(self, item: pytest.Item, raised: BaseException) -> None:
         """The test failed by itself: perhaps because Inductor did."""
         if self._seen is not None and not self._test.graphs:
             self._test.graphs = list(self._seen.graphs)
         error = inductors_exception(raised) if self._is_on else None
         if error is not None:
             found = SCOPE.attempt(finding_of_exception, error, self._recordings.path)
-            self._test.findings += [found] if hasattr(found, "verdict") else []
+            found = [found] if isinstance(found, SuiteFinding) else []
+            self._test.findings += found
+            self._complete(item, found)
 
-    def _complete(self, item: pytest.Item) -> None:
+    def _complete(self, item: pytest.Item, findings: list[SuiteFinding]) -> None:
         """Where the recording is, and what the doctor says."""
-        findings = self._test.findings
         for finding in findings:
             finding.recording = self._recordings.path
             finding.command = command_to_type(item)
+            here = f"{item.config.invocation_params.dir}{os.sep}"
+            finding.source = finding.source.removeprefix(here)
         if findings and self._options.doctor:
             folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
             try:
                 child = DoctorChild(item, folder, self._environment)
                 said, why = child.examine(quick=self._options.doctor == "quick")
-            except (OSError, InductoscopeError) as error:
+            except (OSError, InductoscopeError, pytest.fail.Exception) as error:
                 said, why = None, str(error)
             for finding in findings:
                 finding.doctor, finding.no_doctor = said, why
@@ -199,7 +201,8 @@ class SuiteChecks:
         if test.says_something:
             setattr(report, HANDED_OVER, test.as_data())
         if test.findings:
-            report.sections.append((_SECTION, text_of_findings(test.findings)))
+            if not self._is_own_failure:
+                report.sections.append((_SECTION, text_of_findings(test.findings)))
             found = test.as_data()["findings"]
             # On the test as well: the JUnit file is written from the last report.
             for place in (report, item):

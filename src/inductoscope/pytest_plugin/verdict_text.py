@@ -18,13 +18,6 @@ def text_of_findings(findings: list[SuiteFinding]) -> str:
     return visible("\n\n".join("\n".join(_lines_of(finding)) for finding in findings))
 
 
-def headline_of(findings: list[SuiteFinding]) -> str:
-    """One line for the test's own error."""
-    first = findings[0]
-    more = f" (and {count_of(len(findings) - 1, 'other finding')})" if len(findings) > 1 else ""
-    return visible(f"inductoscope: {first.verdict}: {first.summary}{more}")
-
-
 def _lines_of(finding: SuiteFinding) -> list[str]:
     lines = textwrap.wrap(f"{finding.verdict}: {finding.summary}", 98)
     for name, value in (
