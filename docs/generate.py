@@ -30,6 +30,8 @@ import click
 from coverage_table import coverage, coverage_flags
 from guide_pages import left_out, ran, script
 
+from inductoscope.agents.procedures import PROCEDURES
+from inductoscope.agents.skill import procedure_text
 from inductoscope.cli import COMMANDS
 from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.catalogue import KINDS
@@ -136,6 +138,12 @@ def output(lines: str, *words: str) -> str:
     return "\n".join(f"    {line}".rstrip() for line in shown)
 
 
+def procedure(*words: str) -> str:
+    """One procedure of the skill, by its name."""
+    (found,) = (one for one in PROCEDURES if one.name == " ".join(words))
+    return "\n".join(f"    {line}".rstrip() for line in procedure_text(found).splitlines())
+
+
 def _printed(*words: str) -> list[str]:
     # A path of the same length on every machine, since a long one takes another line.
     with tempfile.TemporaryDirectory(dir="/tmp") as folder:
@@ -185,6 +193,7 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "options": options,
     "output": output,
+    "procedure": procedure,
     "events": events,
     "schemas": schemas,
     "reference": reference,

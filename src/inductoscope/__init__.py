@@ -5,6 +5,8 @@ with inductoscope.record() as recording:
 recording.show(op="relu")
 
 inductoscope.assert_same(function, x)
+
+In a notebook: %load_ext inductoscope, then %%inductoscope at the top of a cell.
 """
 
 from __future__ import annotations
@@ -42,3 +44,13 @@ def __getattr__(name: str) -> Any:
     if name in __all__:
         return getattr(importlib.import_module("inductoscope.api"), name)
     raise AttributeError(f"module 'inductoscope' has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """`%load_ext inductoscope`."""
+    importlib.import_module("inductoscope.notebook.magic").register(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """`%unload_ext inductoscope`."""
+    importlib.import_module("inductoscope.notebook.magic").unregister(shell)

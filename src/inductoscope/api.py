@@ -49,7 +49,7 @@ class LiveRecording:
         selection = ShowSelection(stage=stage, operation=op, source=source, kernel=kernel)
         view, render = choose_view(self.model, selection)
         page = io.StringIO()
-        render(Printer(page), view)
+        render(Printer(page, is_terminal=False), view)
         return page.getvalue()
 
     def show(self, *, stage: str = "", op: str = "", source: str = "", kernel: str = "") -> None:

@@ -131,3 +131,14 @@ def test_a_healthy_program_is_told_nothing_on_the_way(workplace: Workplace) -> N
     found = workplace.doctor("scaled.py")
     assert (found.verdict["verdict"], found.verdict["known"]) == ("clean", {})
     assert "→" not in found.stderr
+
+
+def test_a_search_path_that_is_named_from_here_holds_for_the_reproducer(
+    workplace: Workplace,
+) -> None:
+    workplace.write("scaled.py", PROGRAM)
+    workplace.plant(CPP, WRONG_TANH)
+    options = (*ONE_PROOF, "--no-workaround")
+    found = workplace.doctor("scaled.py", options=options, PYTHONPATH="plant")
+    # It runs in another folder.
+    assert found.verdict["repro"]["verified"]

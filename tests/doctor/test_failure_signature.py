@@ -21,7 +21,7 @@ from inductoscope.doctor.failure import (
 from inductoscope.doctor.repro.replaced_functions import check_tuned_operators
 from inductoscope.doctor.search.error_location import is_benchmark
 from inductoscope.doctor.search.failure_signature import failure_of_answer, failure_of_error
-from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.doctor.search.fork_answer import ForkAnswer
 from inductoscope.errors import ToolFailure
 from inductoscope.recording.codec import encode
 from inductoscope.recording.events.base import Event

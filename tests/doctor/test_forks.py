@@ -22,13 +22,9 @@ import torch
 
 from inductoscope.capture.observe import enter_stage, leave_stage
 from inductoscope.capture.scope import SCOPE
-from inductoscope.doctor.search.forks import (
-    ForkAnswer,
-    Forks,
-    _is_late,
-    _is_ready,
-    _RunningFork,
-)
+from inductoscope.doctor.search.fork_answer import ForkAnswer
+from inductoscope.doctor.search.fork_executor import RunningFork, is_late, is_ready
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.processes.status import cpu_seconds
 from inductoscope.recording.events.code import KernelDefined, NativeEnd
 from inductoscope.recording.events.compiling import StageEnd, StageStart
@@ -148,11 +144,11 @@ def test_a_fork_that_is_late_is_ended_with_all_that_it_started(
 
 
 @contextlib.contextmanager
-def process(*command: str) -> Iterator[_RunningFork]:
+def process(*command: str) -> Iterator[RunningFork]:
     """A process in a group of its own, as every fork is; it has begun at time 0."""
     child = subprocess.Popen(command, start_new_session=True)
     try:
-        yield _RunningFork(child.pid, 0, started=0.0)
+        yield RunningFork(child.pid, started=0.0)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(child.pid, signal.SIGKILL)
@@ -161,40 +157,40 @@ def process(*command: str) -> Iterator[_RunningFork]:
 
 def test_one_that_works_is_late_when_it_has_had_half_its_time_of_the_processor() -> None:
     with process("sh", "-c", "while :; do :; done") as busy:
-        assert not _is_late(busy, now=1000.5, limit=1000.0), "the machine did other things"
+        assert not is_late(busy, now=1000.5, limit=1000.0), "the machine did other things"
         assert wait_until(lambda: cpu_seconds(busy.pid) > 0.1)
-        assert _is_late(busy, now=0.2, limit=0.2)
-        assert not _is_late(busy, now=0.1, limit=0.2), "not before its time is over"
+        assert is_late(busy, now=0.2, limit=0.2)
+        assert not is_late(busy, now=0.1, limit=0.2), "not before its time is over"
 
 
 def test_one_that_is_kept_waiting_by_others_is_never_given_more_than_minutes() -> None:
     with process("sh", "-c", "while :; do :; done") as busy:
-        assert not _is_late(busy, now=1100.0, limit=1000.0)
-        assert _is_late(busy, now=1121.0, limit=1000.0)
+        assert not is_late(busy, now=1100.0, limit=1000.0)
+        assert is_late(busy, now=1121.0, limit=1000.0)
 
 
 def test_one_that_has_nothing_to_do_is_late_soon_after_its_time() -> None:
     with process("sleep", str(AGES)) as asleep:
-        assert wait_until(lambda: not _is_ready(asleep.pid)), "it has started, and sleeps"
-        assert not _is_late(asleep, now=99.0, limit=100.0)
-        assert not _is_late(asleep, now=100.5, limit=100.0)
-        assert _is_late(asleep, now=103.0, limit=100.0)
+        assert wait_until(lambda: not is_ready(asleep.pid)), "it has started, and sleeps"
+        assert not is_late(asleep, now=99.0, limit=100.0)
+        assert not is_late(asleep, now=100.5, limit=100.0)
+        assert is_late(asleep, now=103.0, limit=100.0)
 
 
 def test_one_whose_compiler_works_has_something_to_do(tmp_path: Path) -> None:
     busy = f"echo > {tmp_path}/begun; while :; do :; done"
     with process("sh", "-c", f"sh -c '{busy}' & wait") as waiting:
         assert wait_until((tmp_path / "begun").exists)
-        assert _is_ready(waiting.pid)
-        assert not _is_late(waiting, now=100.5, limit=100.0)
-        assert not _is_late(waiting, now=103.0, limit=100.0)
+        assert is_ready(waiting.pid)
+        assert not is_late(waiting, now=100.5, limit=100.0)
+        assert not is_late(waiting, now=103.0, limit=100.0)
 
 
 def test_where_the_time_of_the_processor_is_not_known_the_clock_decides() -> None:
     with process("true") as gone:
         pass
     assert cpu_seconds(gone.pid) == float("inf")
-    assert _is_late(gone, now=1.0, limit=1.0)
+    assert is_late(gone, now=1.0, limit=1.0)
 
 
 def test_a_fork_may_take_only_so_much_memory(forks: Forks) -> None:

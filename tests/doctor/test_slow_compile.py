@@ -16,7 +16,7 @@ from inductoscope.doctor.repro.replaced_functions import replaced_functions_text
 from inductoscope.doctor.repro.slow_compile_text import slow_compile_text
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.compile_costs import measured_in, plain_candidate, plain_sizes
-from inductoscope.doctor.search.forks import ForkAnswer, ForkUse
+from inductoscope.doctor.search.fork_answer import ForkAnswer, ForkUse
 from inductoscope.doctor.search.growing_graphs import CHAINED, SIDE_BY_SIDE, repeated
 from inductoscope.doctor.search.stack_samples import function_name
 from inductoscope.recording.events.base import Event

@@ -55,6 +55,7 @@ MAY_IMPORT_TORCH = (
     "doctor/inside/program_copy.py",
     "doctor/inside/room_for_checks.py",
     "doctor/inside/threads.py",
+    "doctor/inside/trial_server.py",
     "doctor/inside/checked_function.py",
     "doctor/inside/investigation.py",
     "doctor/inside/kept_call.py",
@@ -105,6 +106,10 @@ MAY_IMPORT_TORCH = (
     "targets/whole_program.py",
     "profiling/advice/backward_passes.py",
     "profiling/advice/prediction_child.py",
+    "preflight/fake_group.py",
+    "pytest_plugin/call_checks.py",
+    "pytest_plugin/graph_watch.py",
+    "pytest_plugin/kept_calls.py",
 )
 
 # Runs in the tool's own process, so it may import what the tool depends on.

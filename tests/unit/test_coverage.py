@@ -46,10 +46,11 @@ def test_the_whole_table_holds() -> None:
 
 
 def test_what_nothing_answers_is_called_missing() -> None:
-    rows = [row for document in documents() for row in document.rows]
-    without = [row for row in rows if row.kind != "text" and not row.commands]
-    assert without
-    assert all(row.answer == "missing" for row in without)
+    nothing = replace(ROW, commands=(), tests=(), note="missing: nothing does")
+    assert nothing.answer == "missing"
+    assert list(problems([in_a_document(nothing)])) == []
+    (found,) = problems([in_a_document(replace(nothing, note=""))])
+    assert "or say that it is missing" in found
 
 
 @pytest.mark.parametrize(

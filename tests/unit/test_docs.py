@@ -30,7 +30,7 @@ LOGS = ROOT / "tests" / "data" / "recorded_logs"
 # What the docs write where a user puts a value.
 PLACEHOLDERS = {"PID": "12345", "FOLDER": ".", "DIR": "out"}
 # Fast, and without torch: they are run. The others are only parsed.
-RUN = {"show", "explain", "fusion", "diff", "export", "logs", "completion"}
+RUN = {"show", "explain", "fusion", "diff", "export", "logs", "skill", "completion"}
 # These compile, so they are only parsed; so is what needs a file of the reader's.
 SLOW = {"--target", "--try", "--follow", "asm", "FILE", "FILE|FOLDER|-"}
 
@@ -56,8 +56,8 @@ def test_generated_parts_are_up_to_date(path: Path) -> None:
 def test_the_options_of_every_command_are_in_the_docs_once() -> None:
     text = "".join(path.read_text("utf-8") for path in DOCUMENTS)
     shown = re.findall(r"<!-- generated: options (\w+) -->", text)
-    # Its only option is --help.
-    assert sorted(shown) == sorted(set(COMMANDS) - {"completion"})
+    # Their only option is --help.
+    assert sorted(shown) == sorted(set(COMMANDS) - {"completion", "skill"})
 
 
 # --- links and length -----------------------------------------------------------------------------
@@ -115,7 +115,7 @@ def shown_commands(text: str) -> Iterator[str]:
         for line in block.replace("\\\n", " ").splitlines():
             typed = re.sub(r"^\s*(?:\$ |sudo |eval \"\$\()?", "", line)
             if typed.startswith("inductoscope "):
-                yield re.sub(r"(?:\s+(?:#|&$|\|)|\)\").*", "", " ".join(typed.split()))
+                yield re.sub(r"(?:\s+(?:#|&$|\||>)|\)\").*", "", " ".join(typed.split()))
     yield from re.findall(r"`(inductoscope [^`\n]+)`", text)
 
 
@@ -213,6 +213,7 @@ def prose() -> Iterator[tuple[str, str]]:
         yield f"{name} --help", inductoscope(name, "--help").stdout
     for name in sorted({name for entries in catalogue().values() for name in entries}):
         yield f"explain {name}", inductoscope("explain", name).stdout
+    yield "skill", inductoscope("skill").stdout
     for reason in REASONS:
         yield f"fusion: {reason.pattern}", f"{reason.words} {reason.change}"
     for name in NAMES:

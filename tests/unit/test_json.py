@@ -24,10 +24,10 @@ PACKAGES = RECORDINGS.parent / "packages"
 CHAIN, TRAINING = stored("relu_add_sum"), stored("training_step")
 TOOL = [sys.executable, "-m", "inductoscope"]
 
-# Commands that have no --json: it would be the same text in quotes.
-WITHOUT_JSON = {"completion"}
+# Commands that have no --json: it would be the same text in quotes, or they speak JSON anyway.
+WITHOUT_JSON = {"completion", "skill", "mcp"}
 # Their JSON is held against its schema where they are tested with torch.
-CHECKED_ELSEWHERE = {"doctor", "env", "attach", "profile"}
+CHECKED_ELSEWHERE = {"doctor", "env", "attach", "profile", "preflight"}
 
 ANSWERS: dict[str, tuple[str | Path, ...]] = {
     **{f"summary of {name}": ("show", stored(name)) for name in NAMES},

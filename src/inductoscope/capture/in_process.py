@@ -46,9 +46,10 @@ def recorded(
         command, output=output, fresh=fresh, inside=True, compiled_before=before
     )
     installer = Installer((*HOOKS, *(more_hooks(folder) if more_hooks else ())))
-    SCOPE.open(folder)
-    installer.start()
+    # From the first hook on, whatever interrupts this takes all of them out again.
     try:
+        SCOPE.open(folder)
+        installer.start()
         with _private_cache(folder) if fresh else contextlib.nullcontext():
             yield folder
     except BaseException as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from inductoscope.capture import private_cache
@@ -12,9 +13,12 @@ from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.processes.stack_signal import answer_with_stacks
 
 
-def start(folder: str) -> Installer:
-    """Record this process, and those that it forks, into `folder`. Called on import of torch."""
-    installer = Installer(HOOKS, on_import=private_cache.on_import())
+def start(folder: str, *, on_import: dict[str, Callable[[], None]] | None = None) -> Installer:
+    """Record this process, and those that it forks, into `folder`. Called on import of torch.
+
+    `on_import` names what else to do once modules are imported.
+    """
+    installer = Installer(HOOKS, on_import={**private_cache.on_import(), **(on_import or {})})
     if SCOPE.active:
         return installer  # Another of our start-up hooks came first.
     SCOPE.open(Path(folder))

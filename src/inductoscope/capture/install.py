@@ -51,8 +51,9 @@ class Installer(importlib.abc.MetaPathFinder):
         """Put every original back."""
         with contextlib.suppress(ValueError):
             sys.meta_path.remove(self)
-        for undos in self._undo.values():
-            for undo in reversed(undos):
+        # Two hooks may wrap the same name: the one that came last goes first.
+        for hook in reversed(self._hooks):
+            for undo in reversed(self._undo.get(hook.records, [])):
                 undo()
         self._undo.clear()
         self._done.clear()
@@ -114,7 +115,7 @@ class Installer(importlib.abc.MetaPathFinder):
             return
         self._done.add(module)
         if module == "torch":
-            SCOPE.guard(_describe_torch, self._torch_seconds)
+            SCOPE.guard(describe_torch, self._torch_seconds)
         if module in self._on_import:
             SCOPE.guard(self._on_import[module])
         for hook in self._hooks:
@@ -178,7 +179,8 @@ def _same_kind(original: Any, wrap: Wrap) -> Any:
     return wrap.replacement(original)
 
 
-def _describe_torch(seconds: float) -> None:
+def describe_torch(seconds: float = 0.0) -> None:
+    """Record which torch this process has imported."""
     version = sys.modules.get("torch.version")
     SCOPE.emit(
         TorchImported(

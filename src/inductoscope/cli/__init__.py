@@ -34,10 +34,13 @@ COMMANDS: tuple[str, ...] = (
     "recordings",
     "explain",
     "logs",
+    "preflight",
     "attach",
     "kernel",
     "aoti",
     "env",
+    "mcp",
+    "skill",
     "completion",
 )
 
@@ -85,6 +88,12 @@ class _LazyGroup(click.Group):
             formatter.write_dl(
                 [(name, found.get_short_help_str(limit=200)) for name, found in commands if found]
             )
+
+
+def all_commands(context: click.Context) -> dict[str, click.Command]:
+    """Every command by its name."""
+    found = {name: _cli.get_command(context, name) for name in COMMANDS}
+    return {name: command for name, command in found.items() if command is not None}
 
 
 def _meant(words: list[str]) -> str:

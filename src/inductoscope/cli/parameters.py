@@ -98,7 +98,7 @@ def in_a_folder(context: click.Context, parameter: click.Parameter, path: _Path)
 
 
 def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
-    """`--json PATH`, which every command but `completion` has: see docs/json.md."""
+    """`--json PATH`, which every command has that computes something: see docs/json.md."""
     return click.option(
         "--json",
         "json_path",
@@ -107,6 +107,36 @@ def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
         shell_complete=complete_files,
         help=f"Write {what} as JSON; - means standard output{remark}.",
     )
+
+
+def executor_options(command: _Command) -> _Command:
+    """`--executor ADDRESS` and `--any-worker`, for commands that can use a cluster."""
+    for option in (
+        click.option(
+            "--any-worker",
+            is_flag=True,
+            help="With --executor: also ask workers that have another torch, Python or processor.",
+        ),
+        click.option(
+            "--executor",
+            metavar="dask://HOST:PORT",
+            help="Use the workers of this Dask cluster, too.  [default: this machine]",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def check_cluster(executor: str | None, *, any_worker: bool) -> None:
+    """Refuse a cluster that cannot be used before anything is begun."""
+    if executor is None:
+        if any_worker:
+            raise UsageError("--any-worker only works with --executor. Add --executor.")
+        return
+    from inductoscope.executors.cluster import connected
+
+    with connected(executor, any_versions=any_worker):
+        pass
 
 
 def target_option(purpose: str) -> Callable[[_Command], _Command]:

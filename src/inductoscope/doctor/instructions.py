@@ -69,6 +69,9 @@ class Instructions:
     keeps_graphs: bool = False
     # Where answers to candidates are written down, and read if a run goes on with a search.
     journal: str = ""
+    # The address of a cluster whose workers try candidates, and whether they may have any versions.
+    executor: str = ""
+    any_worker: bool = False
     # How often the graph at which to stop is repeated, to see how its compile time grows.
     grow: int = 0
     # How many nodes that graph was lowered to in an earlier run; 0 if that is not known.

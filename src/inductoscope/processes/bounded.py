@@ -2,12 +2,15 @@
 
     python bounded.py LIMITS file FILE ARGUMENTS...
     python bounded.py LIMITS program PROGRAM ARGUMENTS...
+    python bounded.py LIMITS guarded DESCRIPTOR PROGRAM ARGUMENTS...
 
 LIMITS is JSON, the keywords of `limit_resources`.
 
 For a file, standard input is a pipe that the parent holds and never writes to, so it ends when the
 parent does, for whatever reason. A small fork waits for that and then ends the whole process group.
 A thread could not: a compiler that never gives Python's lock back would keep it from running.
+
+A guarded program has this process as its parent, and so has what it leaves behind: see guard.py.
 """
 
 from __future__ import annotations
@@ -23,6 +26,8 @@ def main() -> None:
     """Run what the command line names, bound by the limits."""
     limits, kind, name, *arguments = sys.argv[1:]
     _limit(json.loads(limits), alone=kind == "program")
+    if kind == "guarded":
+        _guarded(int(name), arguments)
     if kind == "program":
         # Python ignores the signal of a file that gets too large, and so would the program.
         signal.signal(signal.SIGXFSZ, signal.SIG_DFL)
@@ -35,16 +40,25 @@ def main() -> None:
     runpy.run_path(name, run_name="__main__")
 
 
+# The package may be on the path of the parent alone.
+_ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
 def _limit(limits: dict[str, int], *, alone: bool) -> None:
-    # The package may be on the path of the parent alone.
-    root = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    sys.path.insert(0, root)
+    sys.path.insert(0, _ROOT)
     from inductoscope.processes.own_limits import die_with_parent, limit_resources
 
-    sys.path.remove(root)
+    sys.path.remove(_ROOT)
     if alone:
         die_with_parent()
     limit_resources(**limits)
+
+
+def _guarded(descriptor: int, command: list[str]) -> None:
+    sys.path.insert(0, _ROOT)
+    from inductoscope.processes.guard import run_guarded
+
+    run_guarded(descriptor, command)
 
 
 def _guard() -> None:

@@ -11,12 +11,22 @@ import signal
 from inductoscope.processes.status import read_text
 
 _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
+_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
 
 def die_with_parent() -> None:
     """Have this process killed when its parent is gone, for whatever reason."""
+    _control(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+
+
+def adopt_orphans() -> None:
+    """Have what loses its parent below this process become a child of it."""
+    _control(_CHILD_SUBREAPER, 1)
+
+
+def _control(option: int, value: int) -> None:
     with contextlib.suppress(OSError, AttributeError):  # Only Linux has it.
-        ctypes.CDLL(None).prctl(_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+        ctypes.CDLL(None).prctl(option, value)
 
 
 def limit_resources(

@@ -70,13 +70,18 @@ def _ready(args: Arguments, kwargs: Keywords) -> None:
     if digest in written_wrappers:
         written_wrappers.discard(digest)
         return
-    named = _PHASE_IN_WRAPPER.search(source)
-    compile_id, phase = current_compile_id(), named[1] if named else _phase(options)
+    compile_id, phase = current_compile_id(), phase_of_wrapper(source) or _phase(options)
     graph = SCOPE.new_graph(compile_id, phase)
     SCOPE.emit(GraphFromCache(compile=compile_id, graph=graph, phase=phase, payload=digest))
     path = _file_of(getattr(args[0], "current_callable", None))
     if path:
         SCOPE.emit(WrapperLoaded(graph=graph, path=path))
+
+
+def phase_of_wrapper(source: str) -> str:
+    """Whether a wrapper is that of a forward, backward or inference graph; empty if unknown."""
+    named = _PHASE_IN_WRAPPER.search(source)
+    return named[1] if named else ""
 
 
 def _file_of(function: Any) -> str:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 import click
 
-from inductoscope.cli.parameters import json_option, program_argument, quiet_option
+from inductoscope.cli.parameters import (
+    check_cluster,
+    executor_options,
+    json_option,
+    program_argument,
+    quiet_option,
+)
 
 if TYPE_CHECKING:
     from inductoscope.doctor.verdict import Verdict
@@ -88,6 +94,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Examine the call that the sentinel kept in this folder; SCRIPT is needed too.",
 )
+@executor_options
 @quiet_option
 @program_argument
 def command(
@@ -104,6 +111,8 @@ def command(
     overhead: float,
     stop: bool,
     kept: Path | None,
+    executor: str | None,
+    any_worker: bool,
     quiet: bool,
     words: tuple[str, ...],
 ) -> None:
@@ -136,6 +145,7 @@ def command(
         raise UsageError("--resume continues in the folder it names. Remove --output.")
     if sentinel and (resume or kept):
         raise UsageError("--sentinel watches a new run. Remove --resume and --kept.")
+    check_cluster(executor, any_worker=any_worker)
     known = _known_verdict(resume) if resume else None
     if known is not None and not known.partial:
         # It is finished: running it again could only lose what is known.
@@ -156,6 +166,8 @@ def command(
         proofs=proofs,
         kept=kept,
         quick=quick,
+        executor=executor or "",
+        any_worker=any_worker,
         hand_over=lambda verdict: _write_so_far(verdict, json_path),
     )
     progress = ProgressLine(quiet=quiet)

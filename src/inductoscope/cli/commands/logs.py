@@ -9,9 +9,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from inductoscope.analysis.ranks.reading import ReducedLogs
     from inductoscope.hangs.choices.log_choices import AnalysedAnswer
 
-from inductoscope.cli.parameters import complete_files, json_option
+from inductoscope.cli.parameters import (
+    complete_files,
+    executor_options,
+    in_a_folder,
+    json_option,
+)
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
 
@@ -37,6 +43,20 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     metavar="DIR",
     help="Write a snippet and a torch patch that skip the stuck configurations.",
 )
+@click.option(
+    "--world",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="How many ranks there should be, to name those without a log.",
+)
+@click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=in_a_folder,
+    metavar="PATH",
+    help="Write one HTML page about all ranks.",
+)
+@executor_options
 @json_option("the result")
 @click.argument(
     "paths",
@@ -53,6 +73,10 @@ def command(
     seconds: float | None,
     cores: int | None,
     filter_folder: Path | None,
+    world: int | None,
+    page: Path | None,
+    executor: str | None,
+    any_worker: bool,
     json_path: str | None,
     paths: tuple[str, ...],
 ) -> None:
@@ -61,38 +85,85 @@ def command(
     Names the kernel and the configuration that hang. Reads TORCH_LOGS text and TORCH_TRACE files:
     one, several or a folder, of one rank or a thousand, rotated, compressed, or prefixed by a
     launcher; - means standard input. It does not need torch, so a log from another machine works.
+    Ranks are compared: which is the odd one out and since which decision, which is slow.
 
     \b
     TORCH_LOGS=+inductor python train.py 2>&1 | tee log.txt
     inductoscope logs log.txt
 
     \b
-    Exit code: 0 no problem found, or too little to tell; 1 a hang, an error
-    or the recompile limit; 2 not a torch log.
+    Exit code: 0 no problem found, or too little to tell; 1 a hang, an error,
+    the recompile limit, or ranks that call different collectives; 2 not a
+    torch log.
     """
     from inductoscope.errors import UsageError
     from inductoscope.hangs.choices.log_choices import analyse_answers
-    from inductoscope.hangs.logs.applicability import judge
-    from inductoscope.hangs.logs.reading import read_logs, wait_until_quiet
+    from inductoscope.hangs.logs.reading import wait_until_quiet
     from inductoscope.views.report.logs import logs_view
     from inductoscope.views.report.terminal import write_json
 
     if seconds is not None and not follow:
         raise UsageError("--seconds only works with --follow. Add --follow.")
+    if executor is None and any_worker:
+        raise UsageError("--any-worker only works with --executor. Add --executor.")
+    if executor is not None and follow:
+        raise UsageError("--follow reads logs of this machine. Remove --executor.")
     if follow:
         wait_until_quiet(paths, seconds=seconds)
-    reading = read_logs(paths, cores=cores)
-    if not reading.torch_lines and not reading.programs:
+    if executor is not None:
+        found = _read_on_cluster(paths, executor, world, any_worker=any_worker)
+    else:
+        found = _read(paths, cores, world)
+    if not found.reading.torch_lines and not found.answers:
         raise UsageError(_no_torch_line(paths))
-    answers = analyse_answers(judge(reading))
+    answers = analyse_answers(found.answers)
     if filter_folder is not None:
         _write_filter(answers, filter_folder)
-    view = logs_view(reading, answers)
+    view = logs_view(found.reading, answers, found.report)
+    if page is not None:
+        _write_page(view, page)
     if json_path is not None:
         write_json(view, json_path)
     if json_path != "-":
         _print(view)
     context.exit(FOUND_SOMETHING if view["problem"] else FOUND_NOTHING)
+
+
+def _read(paths: Sequence[str], cores: int | None, world: int | None) -> ReducedLogs:
+    """Several logs at once, or one log with several processes."""
+    from inductoscope.analysis.ranks import reading as ranks
+    from inductoscope.hangs.logs.applicability import judge
+    from inductoscope.hangs.logs.files import find_logs
+    from inductoscope.hangs.logs.reading import read_logs
+
+    logs = find_logs(paths)
+    if ranks.are_many(logs):
+        with ranks.several_at_once(cores, len(logs)) as map_:
+            return ranks.reduce_logs(logs, map_, world=world)
+    reading = read_logs(paths, cores=cores)
+    answers = judge(reading)
+    return ranks.ReducedLogs(answers, reading, ranks.ranks_in(logs, answers, world))
+
+
+def _read_on_cluster(
+    paths: Sequence[str], executor: str, world: int | None, *, any_worker: bool
+) -> ReducedLogs:
+    """Where the logs lie: every worker reads those that it sees."""
+    from inductoscope.analysis.ranks.cluster_reading import reduce_where_they_lie
+    from inductoscope.executors.cluster import connected
+
+    with connected(executor, any_versions=any_worker) as cluster:
+        return reduce_where_they_lie(paths, cluster, world=world)
+
+
+def _write_page(view: dict[str, Any], page: Path) -> None:
+    from inductoscope.errors import UsageError
+    from inductoscope.views.page.ranks_page import write_ranks_page
+
+    if view["ranks"] is None:
+        raise UsageError("--page needs the logs of several ranks, and these name fewer than two.")
+    write_ranks_page(view["ranks"], page)
+    click.echo(f"wrote {page}", err=True)
 
 
 def _write_filter(answers: Sequence[AnalysedAnswer], folder: Path) -> None:

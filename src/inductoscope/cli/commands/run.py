@@ -50,6 +50,11 @@ STANDARD_ERROR = 2
     is_flag=True,
     help="Kill a stuck compiler or worker so that the program can continue.",
 )
+@click.option(
+    "--values",
+    metavar="KERNELS",
+    help="Save what these kernels leave in their buffers: a name, or a pattern such as '*'.",
+)
 @target_option("Then compile the graphs for this GPU, even without having one")
 @click.option(
     "--pretend",
@@ -65,6 +70,7 @@ def command(
     findings_exit_code: bool,
     stall: float | None,
     kill_stuck: bool,
+    values: str | None,
     target: str | None,
     pretend: bool,
     words: tuple[str, ...],
@@ -90,7 +96,10 @@ def command(
     wanted = _wanted_target(target, pretend)
     to_run = resolve_command(words)
     details = _pretend(str(wanted)) if pretend else {}
-    fresh = fresh or pretend  # Made-up times must not get into the user's cache.
+    if values is not None:
+        _save_values(values, pretend=pretend)
+    # Made-up times must not get into the user's cache; wrappers from it cannot be rewritten.
+    fresh = fresh or pretend or values is not None
     folder = create_recording(to_run, output=output, fresh=fresh, **details)
     watch = _watch(folder, stall, kill_stuck) if stall != 0 else None
     # With --json -, standard output is for the JSON alone.
@@ -99,6 +108,8 @@ def command(
     problems = False
     if json_path or findings_exit_code or not quiet:
         problems = _try_to_report(folder, json_path, quiet=quiet)
+    if values is not None and not quiet:
+        _print_values(folder, values)
     if wanted is not None and not pretend:
         _compile_for(wanted, folder, quiet=quiet, failed=ending.exit_code != 0)
     if findings_exit_code:
@@ -149,6 +160,28 @@ def _compile_for(target: Target, folder: Path, *, quiet: bool, failed: bool) -> 
         return
     if not quiet:
         _try_to_report(made, None, quiet=False)
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _save_values(kernels: str, *, pretend: bool) -> None:
+    """Have the program save what its kernels compute."""
+    from inductoscope.errors import UsageError
+    from inductoscope.recording.kernel_values import MODULE, VARIABLE
+
+    if pretend:
+        raise UsageError("--values has nothing to save: with --pretend, tensors have no values.")
+    os.environ["INDUCTOSCOPE_INSIDE"] = MODULE
+    os.environ[VARIABLE] = kernels
+
+
+def _print_values(folder: Path, kernels: str) -> None:
+    from inductoscope.recording.kernel_values import read_values
+    from inductoscope.views.report.kernel_values import print_values
+    from inductoscope.views.report.terminal import Printer
+
+    print_values(Printer(sys.stderr), folder, kernels, list(read_values(folder)))
 
 
 # --- while it runs, and afterwards ----------------------------------------------------------------

@@ -22,6 +22,7 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.capture.uncaught import record_until_exit
 from inductoscope.doctor.inside.package_hooks import package_hooks
 from inductoscope.doctor.inside.threads import ThreadLimit
+from inductoscope.doctor.inside.wrapper_hooks import KEEPING_WRAPPERS
 from inductoscope.doctor.instructions import (
     FOLDER,
     Instructions,
@@ -132,41 +133,10 @@ def checking_hooks(instructions: Instructions, place: Path) -> tuple[Hook, ...]:
 
         return compile_function
 
-    def keeping_graphs(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def codegen(lowered: Any, *args: Any, **kwargs: Any) -> Any:
-            result = original(lowered, *args, **kwargs)
-            if SCOPE.active and not SCOPE.is_redirected:
-                from inductoscope.doctor.compare.kept_wrappers import KEPT
-
-                SCOPE.guard(KEPT.note_graph, lowered)
-            return result
-
-        return codegen
-
-    def keeping_modules(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def load(cls: Any, key: str, path: str, *args: Any, **kwargs: Any) -> Any:
-            module = original(cls, key, path, *args, **kwargs)
-            if SCOPE.active and not SCOPE.is_redirected:
-                from inductoscope.doctor.compare.kept_wrappers import KEPT
-
-                SCOPE.guard(KEPT.note_module, module, path)
-            return module
-
-        return load
-
     name = TorchName("torch._dynamo.output_graph", "OutputGraph.call_user_compiler")
     context = TorchName("torch._dynamo.eval_frame", "_TorchDynamoContext.__call__")
-    lowered = TorchName("torch._inductor.graph", "GraphLowering.codegen")
-    loaded = TorchName("torch._inductor.codecache", "PyCodeCache.load_by_key_path")
-    kept = Hook(
-        stage=stages.WRAPPER,
-        records="generated wrappers, so that their kernels can be compared with eager",
-        wraps=(Wrap(lowered, keeping_graphs), Wrap(loaded, keeping_modules)),
-    )
     return (
-        *((kept,) if instructions.investigate else ()),
+        *((KEEPING_WRAPPERS,) if instructions.investigate else ()),
         Hook(
             stage=stages.DYNAMO,
             records="each compiled function, compared with the same Python code in eager",

@@ -24,6 +24,7 @@ from inductoscope.doctor.failure import (
     advice_on_machine,
 )
 from inductoscope.doctor.handover import Found, say, write_found
+from inductoscope.doctor.inside.cluster_search import searching_on_cluster
 from inductoscope.doctor.inside.script_writing import ScriptSubject, write_script
 from inductoscope.doctor.inside.ways_to_show import is_again, ways_to_show
 from inductoscope.doctor.instructions import Instructions
@@ -38,7 +39,8 @@ from inductoscope.doctor.search.first_wrong_kernel import (
     kernel_work,
     wrong_kernel_in,
 )
-from inductoscope.doctor.search.forks import ForkAnswer, Forks, can_fork
+from inductoscope.doctor.search.fork_answer import ForkAnswer
+from inductoscope.doctor.search.forks import Forks, can_fork
 from inductoscope.doctor.search.hang_limits import HangPatience
 from inductoscope.doctor.search.healthy_candidate import healthy_candidate
 from inductoscope.doctor.search.memory_evidence import (
@@ -90,8 +92,7 @@ class Investigation:
             stages.WRAPPER,
             stages.RUNTIME,
         )
-        self._stall = instructions.stall
-        self._with_workaround = instructions.with_workaround
+        self._instructions = instructions
         self._is_quick = instructions.quick
         self._clock = StepClock("the program, and forks of it")
         self._oracle = Oracle(
@@ -131,7 +132,10 @@ class Investigation:
                 self._name_kernel()
                 self._locate_roughly()
         if self._found.reproduces and not (self._is_quick and self._found.is_located):
-            self._shrink_and_prove()
+            with searching_on_cluster(
+                self._oracle, self._whole, self._failure, self._instructions, self._say
+            ):
+                self._shrink_and_prove()
         self._found.is_complete = True
         self._save()
 
@@ -149,7 +153,7 @@ class Investigation:
         os.nice(_NICENESS)
         with self._step("trying without single parts of the compiler"):
             self._find_suppressing_axes()
-        if self._with_workaround:
+        if self._instructions.with_workaround:
             with self._step("trying workarounds on the graph"):
                 self._find_workarounds()
         with self._step("looking at memory"):
@@ -166,7 +170,7 @@ class Investigation:
         """Seconds that a fork may take: a large graph may be slow, a small one is not."""
         if self._failure.kind != HANG:
             return _FORK_SECONDS + _FORK_SECONDS_PER_NODE * self._whole.size
-        return self._stall  # One that hangs is ended long before: see `hang_limits`.
+        return self._instructions.stall  # One that hangs is ended long before: see `hang_limits`.
 
     def _say(self, text: str) -> None:
         say(self._place, text)

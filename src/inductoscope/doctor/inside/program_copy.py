@@ -25,6 +25,7 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.search.candidate_file import read_candidate, write_candidate
 from inductoscope.doctor.search.torch_state import TorchState, current_state
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.messages import receive_message, send_message
 from inductoscope.recording.events.base import Event
 
 TORCH_NAMES = {
@@ -111,7 +112,7 @@ def fork_copy() -> None:
 # --- in the copy ----------------------------------------------------------------------------------
 
 
-class _Silence:
+class Silence:
     """Takes the recording's place: what the copy does is not what the program does."""
 
     stopped: str | None = None
@@ -133,7 +134,7 @@ def _be_copy(connection: socket.socket) -> None:
     _copy_itself = os.getpid()
     with contextlib.suppress(BaseException):
         _leave_program(connection)
-        SCOPE.redirect(_Silence())
+        SCOPE.redirect(Silence())
         from inductoscope.doctor.search.compiler_imports import import_compiler
 
         import_compiler()
@@ -167,20 +168,8 @@ def _leave_program(connection: socket.socket) -> None:
 
 
 def _send(connection: socket.socket, message: Any) -> None:
-    data = pickle.dumps(message)
-    connection.sendall(len(data).to_bytes(8, "little") + data)
+    send_message(connection, pickle.dumps(message))
 
 
 def _received(connection: socket.socket) -> Any:
-    size = int.from_bytes(_exactly(connection, 8), "little")
-    return pickle.loads(_exactly(connection, size))
-
-
-def _exactly(connection: socket.socket, size: int) -> bytes:
-    data = b""
-    while len(data) < size:
-        more = connection.recv(min(size - len(data), 1 << 20))
-        if not more:
-            raise ConnectionError("it ended")
-        data += more
-    return data
+    return pickle.loads(receive_message(connection))

@@ -23,6 +23,7 @@ from inductoscope.doctor.outside.program import Listener, ProgramRun, RunLimits
 from inductoscope.doctor.outside.runs import Runs, Say
 from inductoscope.doctor.repro.verify import TIMES, FreshProcesses
 from inductoscope.doctor.step_times import StepClock
+from inductoscope.processes.search_path import with_absolute_path
 from inductoscope.vocabulary import verdicts as v
 
 # What is needed once the program runs is imported then, while that loads torch.
@@ -48,6 +49,9 @@ class Request:
     kept: Path | None = None
     # Stop once the culprit is known.
     quick: bool = False
+    # The address of a cluster that the search may use, whatever versions its workers have.
+    executor: str = ""
+    any_worker: bool = False
     # Gets the verdict so far whenever more is known.
     hand_over: Callable[[Verdict], None] = lambda verdict: None
 
@@ -141,6 +145,8 @@ class Doctor:
             calls=request.calls,
             with_workaround=request.with_workaround,
             quick=request.quick,
+            executor=request.executor,
+            any_worker=request.any_worker,
         )
         if request.kept is not None:
             return self._examine_kept_call(request.kept, instructions)
@@ -193,7 +199,8 @@ class Doctor:
 
     def _plain_environment(self) -> dict[str, str]:
         """The user's environment, with compiled binaries shared and no results from a cache."""
-        found = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
+        own = {k: val for k, val in os.environ.items() if k not in OWN_VARIABLES}
+        found = with_absolute_path(own)
         found.update(private_cache.environment(self._runs.cache))
         found.pop(private_cache.VARIABLE)
         found.update(private_cache.without_scope(self._runs.cache))

@@ -88,6 +88,10 @@ class Axis:
     # Code that switches off one application by name; None if only the settings do.
     snippet: Callable[[str], str] | None = None
 
+    def __reduce__(self) -> tuple[Callable[[str], Axis], tuple[str]]:
+        """Another process has the same axes: it needs the name alone."""
+        return axis_named, (self.name,)
+
     def is_relevant(self, situation: Situation) -> bool:
         """Whether switching it off could tell anything about a failure in this situation."""
         return self.applies(situation) and self._can_cause(situation)
@@ -100,6 +104,13 @@ class Axis:
         if situation.stage in (stages.LOWERING, stages.CODEGEN) or situation.kernel:
             return self.stage in _KERNEL_STAGES
         return True
+
+
+def axis_named(name: str) -> Axis:
+    """The axis of this name."""
+    from inductoscope.doctor.search.axes import AXES
+
+    return next(axis for axis in AXES if axis.name == name)
 
 
 def setting_axis(

@@ -1,9 +1,9 @@
-"""A candidate in a file, for another process of the same program to read.
+"""A candidate in a file or a message, for another process to read.
 
 All tensors are in main memory; the candidate says on which device they belong. A graph is written
 node by node, because torch's own way traces it anew, which loses the names and the source lines of
-its nodes. Such a file is read only by the process it was written for: like every pickle, it could
-run code.
+its nodes. It is read only by the process that it was written for: like every pickle, it could run
+code.
 """
 
 from __future__ import annotations
@@ -41,18 +41,30 @@ _OPERATIONS = "torch.ops."
 
 def write_candidate(candidate: Candidate, path: Path) -> None:
     """Write it; raises `ToolFailure` if something in it cannot be written."""
-    try:
-        torch.save(kept_in_main_memory(candidate), path, pickle_module=_PICKLE)
-    except Exception as error:
-        text = str(error).partition("\n")[0]
-        raise ToolFailure(f"the graph cannot be handed to another process: {text}") from error
+    path.write_bytes(as_bytes(kept_in_main_memory(candidate)))
 
 
 def read_candidate(path: Path) -> Candidate:
     """Read it, with every tensor in main memory."""
-    found = torch.load(path, weights_only=False, pickle_module=_PICKLE)
+    found = from_bytes(path.read_bytes())
     assert isinstance(found, Candidate)
     return found
+
+
+def as_bytes(item: Any) -> bytes:
+    """Something with candidates in it; raises `ToolFailure` if it cannot be written."""
+    page = io.BytesIO()
+    try:
+        torch.save(item, page, pickle_module=_PICKLE)
+    except Exception as error:
+        text = str(error).partition("\n")[0]
+        raise ToolFailure(f"the graph cannot be handed to another process: {text}") from error
+    return page.getvalue()
+
+
+def from_bytes(data: bytes) -> Any:
+    """What was written."""
+    return torch.load(io.BytesIO(data), weights_only=False, pickle_module=_PICKLE)
 
 
 # --- graphs ---------------------------------------------------------------------------------------

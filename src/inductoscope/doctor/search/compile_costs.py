@@ -18,8 +18,9 @@ from torch.fx import Graph, GraphModule
 
 from inductoscope.capture.scope import SCOPE
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.fork_answer import ForkAnswer
 from inductoscope.doctor.search.fork_pipe import PipeWriter
-from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import (
     Around,
     compiled,

@@ -19,7 +19,7 @@ from inductoscope.doctor.failure import (
     Failure,
     device_error,
 )
-from inductoscope.doctor.search.forks import ForkAnswer
+from inductoscope.doctor.search.fork_answer import ForkAnswer
 from inductoscope.recording.codec import decode
 from inductoscope.recording.events.checking import KernelLaunched
 from inductoscope.recording.events.code import NativeEnd

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate, has_transforms
-from inductoscope.doctor.search.forks import ForkAnswer, Work
+from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
 from inductoscope.doctor.search.memory_evidence import MemoryEvidence, evidence_of, memory_work
 from inductoscope.doctor.search.oracle import Oracle
 from inductoscope.doctor.search.own_kernels import work_on_own_kernels

@@ -17,8 +17,9 @@ from inductoscope.doctor.compare.kernels import EnoughSeen, KernelWatch
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence, WatchedGraph
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
 from inductoscope.doctor.search.fork_pipe import PipeWriter
-from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import compiling, run_compiled
 from inductoscope.doctor.search.placement import placed
 from inductoscope.doctor.search.wrong_result_location import (

@@ -14,7 +14,8 @@ from inductoscope.doctor.failure import NAN, SIGNAL, WRONG, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.device_evidence import device_evidence
 from inductoscope.doctor.search.failure_signature import failure_of_signal
-from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
+from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import compiled, compiling
 from inductoscope.doctor.search.placement import is_for_gpu
 from inductoscope.doctor.search.sanitizers import run_sanitized

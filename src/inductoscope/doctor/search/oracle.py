@@ -28,13 +28,15 @@ from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.ahead_of_time import OWN_OPTIONS, compiled_ahead_of_time
 from inductoscope.doctor.search.axis import patched
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.candidate_work import CandidateWork
 from inductoscope.doctor.search.failure_signature import (
     failure_of_answer,
     failure_of_comparison,
     failure_of_error,
     innermost,
 )
-from inductoscope.doctor.search.forks import ForkAnswer, Forks, Work
+from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.marked_sizes import marking
 from inductoscope.doctor.search.placement import is_for_gpu, placed
 from inductoscope.doctor.search.user_kernels import keeping_kernels, with_kernels_launched
@@ -295,17 +297,11 @@ class Oracle:
 
     def _work(self, candidate: Candidate) -> Work:
         """What a fork does with a candidate."""
-        return _work(candidate, self._surroundings)
+        return TriedCandidate(candidate, self.stage, self.watch_kernels)
 
     def _judged(self, candidate: Candidate, answer: ForkAnswer) -> Failure | None:
         """What the fork's answer says about it."""
         return failure_of_answer(answer)
-
-    def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
-        """What surrounds the compile of a candidate."""
-        if self.watch_kernels:
-            return KernelWatch(compare=False).watching()
-        return no_further_than(self.stage)
 
     def _remember(self, key: str, found: Failure | None) -> None:
         self._known[key] = found
@@ -314,15 +310,25 @@ class Oracle:
                 file.write(json.dumps({"candidate": key, "failure": found}, default=encode) + "\n")
 
 
-def _work(candidate: Candidate, around: Around) -> Callable[[], Any]:
-    def work() -> Any:
+@dataclass(frozen=True)
+class TriedCandidate(CandidateWork):
+    """Whether the candidate fails."""
+
+    stage: str = ""
+    watch_kernels: bool = False
+
+    def __call__(self) -> Any:
         try:
-            found = examine(candidate, around)
+            found = examine(self.candidate, self._surroundings)
         except EagerFails as error:
             return {"failure": None, "eager": str(error)}
         return {"failure": found}
 
-    return work
+    def _surroundings(self) -> contextlib.AbstractContextManager[Any]:
+        """What surrounds the compile of the candidate."""
+        if self.watch_kernels:
+            return KernelWatch(compare=False).watching()
+        return no_further_than(self.stage)
 
 
 def digest(candidate: Candidate) -> str:

@@ -18,7 +18,8 @@ from inductoscope.doctor.compare.values import run
 from inductoscope.doctor.compare.watched_graphs import KernelDivergence
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.candidate import Candidate
-from inductoscope.doctor.search.forks import Work, can_fork
+from inductoscope.doctor.search.fork_answer import Work
+from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiling
 from inductoscope.doctor.search.suspects import nodes_wrong_in_kernel

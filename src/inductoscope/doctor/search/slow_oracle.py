@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from inductoscope.doctor.failure import SLOW, Failure
 from inductoscope.doctor.search.candidate import Candidate
 from inductoscope.doctor.search.compile_costs import measured_in, measuring
-from inductoscope.doctor.search.forks import ForkAnswer, Work
+from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
 from inductoscope.doctor.search.oracle import Around, Oracle
 from inductoscope.profiling.compile_time.compile_cost import CompileCost, between
 from inductoscope.profiling.compile_time.judging import against_plain

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 
@@ -11,9 +12,10 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axes import AXES
 from inductoscope.doctor.search.axis import Axis, Fuel, Situation
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.candidate_work import CandidateWork
 from inductoscope.doctor.search.delta_debugging import last_needed
 from inductoscope.doctor.search.failure_signature import failure_of_answer
-from inductoscope.doctor.search.forks import Forks, Work
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.oracle import EagerFails, examine
 from inductoscope.doctor.search.plain_compile import special_flow
 from inductoscope.doctor.suppressing_axis import SuppressingAxis
@@ -54,7 +56,7 @@ def find_suppressing_axes(
 ) -> list[SuppressingAxis]:
     """The axes without which the failure vanishes, each with the application that matters."""
     found = []
-    tried = forks.ask_all([_tried_without(candidate, axis) for axis in axes])
+    tried = forks.ask_all([TriedWithout(candidate, axis) for axis in axes])
     for axis, answer in zip(axes, tried, strict=True):
         if not answer.result or answer.result["failure"] is not None:
             continue
@@ -90,7 +92,7 @@ def _last_application(
     asked: dict[int, list[str]] = {}
 
     def fails(amount: int) -> bool:
-        answer = forks.ask(_tried_without(candidate, axis, amount))
+        answer = forks.ask(TriedWithout(candidate, axis, amount))
         asked[amount] = answer.result["names"] if answer.result else []
         found = failure_of_answer(answer)
         return found is not None and found.is_same_as(failure)
@@ -100,15 +102,17 @@ def _last_application(
     return asked[number][number - 1] if is_shown and len(asked[number]) >= number else ""
 
 
-def _tried_without(candidate: Candidate, axis: Axis, amount: int = 0) -> Work:
-    """Work for a fork: try the candidate with the first `amount` applications permitted."""
+@dataclass(frozen=True)
+class TriedWithout(CandidateWork):
+    """Whether the candidate fails with only the first `amount` applications of an axis."""
 
-    def work() -> dict[str, object]:
-        fuel = Fuel(amount)
+    axis: Axis
+    amount: int = 0
+
+    def __call__(self) -> dict[str, object]:
+        fuel = Fuel(self.amount)
         try:
-            failure = examine(candidate, lambda: axis.switch(fuel))
+            failure = examine(self.candidate, lambda: self.axis.switch(fuel))
         except EagerFails:
             return {"failure": None, "names": []}
         return {"failure": failure, "names": fuel.names}
-
-    return work

@@ -31,7 +31,8 @@ from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.ahead_of_time import compiled_ahead_of_time
 from inductoscope.doctor.search.candidate import Candidate, is_operation
 from inductoscope.doctor.search.eager_values import eager_values
-from inductoscope.doctor.search.forks import ForkAnswer, Forks
+from inductoscope.doctor.search.fork_answer import ForkAnswer
+from inductoscope.doctor.search.forks import Forks
 from inductoscope.doctor.search.lowering_or_codegen import lowering_or_codegen
 from inductoscope.doctor.search.oracle import compiled, compiling, run_compiled
 from inductoscope.doctor.search.placement import placed

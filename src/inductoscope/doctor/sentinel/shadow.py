@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from inductoscope.doctor.compare.graphs import as_function
 from inductoscope.doctor.compare.rounding import float64_mode, usual_rounding
+from inductoscope.doctor.compare.surroundings import Surroundings
 from inductoscope.doctor.compare.values import copy_values, same_generators
 from inductoscope.doctor.sentinel.inductor_dropout import CannotRepeat, Drops, draw_seeds
 
@@ -64,34 +65,6 @@ class _Precision(TorchDispatchMode):
 
 
 @dataclass(frozen=True)
-class _Surroundings:
-    """What a call depends on besides its inputs: the backward pass has others."""
-
-    is_grad_enabled: bool
-    # Device, type and whether it is on.
-    autocast: tuple[tuple[str, torch.dtype, bool], ...]
-
-    @classmethod
-    def now(cls) -> _Surroundings:
-        kinds = ("cpu", "cuda") if torch.cuda.is_initialized() else ("cpu",)
-        return cls(
-            torch.is_grad_enabled(),
-            tuple(
-                (kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind))
-                for kind in kinds
-            ),
-        )
-
-    @contextlib.contextmanager
-    def entered(self) -> Iterator[None]:
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(torch.set_grad_enabled(self.is_grad_enabled))
-            for kind, dtype, is_on in self.autocast:
-                stack.enter_context(torch.autocast(kind, dtype, enabled=is_on, cache_enabled=False))
-            yield
-
-
-@dataclass(frozen=True)
 class Dropouts:
     """How many dropouts a graph has, and where."""
 
@@ -136,7 +109,7 @@ class ShadowedCall:
         self._function = as_function(module)
         self._states = states
         self._drops: Drops | None = None
-        self._surroundings = _Surroundings.now()
+        self._surroundings = Surroundings.now()
         # Copied before the call, which may write to its arguments.
         self.inputs = copy_values(arguments)
 

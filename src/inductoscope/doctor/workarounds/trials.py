@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from inductoscope.doctor.handover import Found, GraphWorkaround
 from inductoscope.doctor.location import Location
 from inductoscope.doctor.search.axis import Axis
 from inductoscope.doctor.search.candidate import Candidate
+from inductoscope.doctor.search.candidate_work import CandidateWork
 from inductoscope.doctor.search.forks import can_fork
 from inductoscope.doctor.search.oracle import EagerFails, Oracle, compiled, compiling, examine
 from inductoscope.doctor.search.placement import placed
@@ -44,17 +46,24 @@ def try_workarounds(
         # In this process one would affect the next: they are tried on the program instead.
         return [GraphWorkaround(each.text, each.code) for each in proposals[:_UNTRIED]]
     working: list[tuple[ProposedWorkaround, float | None]] = []
-    for first in range(0, len(proposals), oracle.forks.workers):
-        wave = proposals[first : first + oracle.forks.workers]
-        answers = oracle.forks.ask_all([_tried(candidate, proposal) for proposal in wave])
+    forks = oracle.forks
+    for first in range(0, len(proposals), forks.workers):
+        wave = proposals[first : first + forks.workers]
+        answers = forks.ask_all(
+            [TriedWithWorkaround(candidate, each.code, forks.is_here) for each in wave]
+        )
         for proposal, answer in zip(wave, answers, strict=True):
             if answer.result and answer.result.get("works"):
                 working.append((proposal, answer.result.get("seconds")))
         if working:
             break
     ends_without = found.failure.kind not in (HANG, SIGNAL, ERROR)
+    if working and not forks.is_here:
+        # Times of different machines say nothing about each other.
+        least, _ = working[0]
+        working[0] = least, forks.ask(_timed(candidate, least.code)).result
     can_compare = ends_without and working and working[0][1]
-    plain = oracle.forks.ask(_timed(candidate)).result if can_compare else None
+    plain = forks.ask(_timed(candidate)).result if can_compare else None
     return [
         GraphWorkaround(each.text, each.code, seconds / plain if seconds and plain else None)
         for each, seconds in working
@@ -65,26 +74,29 @@ def _unique(names: Sequence[str]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name]
 
 
-def _tried(candidate: Candidate, proposal: ProposedWorkaround) -> Callable[[], dict[str, Any]]:
-    """Work for a fork: whether the candidate is right with the workaround, and how fast."""
+@dataclass(frozen=True)
+class TriedWithWorkaround(CandidateWork):
+    """Whether the candidate is right with a workaround, and if so how fast."""
 
-    def work() -> dict[str, Any]:
-        exec(proposal.code, {"torch": torch})
+    code: str
+    is_timed: bool = True
+
+    def __call__(self) -> dict[str, Any]:
+        exec(self.code, {"torch": torch})
         try:
-            failure = examine(candidate)
+            failure = examine(self.candidate)
         except EagerFails:
             return {"works": False}
         if failure is not None:
             return {"works": False}
-        return {"works": True, "seconds": _timed(candidate)()}
-
-    return work
+        return {"works": True, "seconds": _timed(self.candidate)() if self.is_timed else None}
 
 
-def _timed(candidate: Candidate) -> Callable[[], float | None]:
+def _timed(candidate: Candidate, code: str = "") -> Callable[[], float | None]:
     """Work for a fork: seconds of a compiled call; None if they vary too much."""
 
     def work() -> float | None:
+        exec(code, {"torch": torch})
         there = placed(candidate)
         with compiling(there, in_filled_memory=False):
             function = compiled(there)

@@ -60,6 +60,15 @@ class Answer:
     groups: tuple[Group, ...] = field(default=(), compare=False)
 
 
+_FIRST = (Kind.COMPILE_HANG, Kind.BENCHMARK_HANG, Kind.KERNELS, Kind.ERROR)
+
+
+def urgency(answer: Answer) -> tuple[bool, int]:
+    """To sort by: problems first, and of those the most telling ones."""
+    kind = answer.kind
+    return not answer.is_problem, _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
 def line_evidence(seen: Seen) -> LogLine:
     """A torch line."""
     return LogLine(seen.origin.place, shortened(seen.text.strip() or f"(a line of {seen.module})"))

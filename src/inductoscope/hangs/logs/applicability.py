@@ -18,6 +18,7 @@ from inductoscope.hangs.logs.answer import (
     line_evidence,
     present,
     shortened,
+    urgency,
 )
 from inductoscope.hangs.logs.autotune_hangs import benchmark_hang, compile_hang, unclear_wait
 from inductoscope.hangs.logs.groups import Group
@@ -56,7 +57,6 @@ _STAGE_KINDS = {
     stages.RUNTIME: Kind.RUN_TIME,
     stages.USER: Kind.RUN_TIME,
 }
-_RANK = {Kind.COMPILE_HANG: 0, Kind.BENCHMARK_HANG: 1, Kind.KERNELS: 2, Kind.ERROR: 3}
 
 
 def judge(reading: LogReading) -> list[Answer]:
@@ -69,7 +69,7 @@ def judge(reading: LogReading) -> list[Answer]:
         error = program.last_error if one_file else None
         # A rank that dies makes the others fail later.
         line = error.origin.line if error is not None else 0
-        return not answer.is_problem, _RANK.get(answer.kind, 9), line, answer.program.label
+        return (*urgency(answer), line, answer.program.label)
 
     return [answer for answer, _ in sorted(judged, key=order)]
 

@@ -129,7 +129,8 @@ class LogFold:
         key = (event.label, event.process)
         program = self._current.get(key)
         if program is None:
-            program = self._adopted(event) or self._new(Program(self.log, *key))
+            program = self._adopted(event) or self._without_rank(event)
+            program = program or self._new(Program(self.log, *key))
             self._current[key] = program
         return program
 
@@ -154,6 +155,15 @@ class LogFold:
         if program is None or program.program.process:
             return None
         program.program = Program(self.log, event.label, event.process)
+        return program
+
+    def _without_rank(self, event: Line | Record) -> ProgramFold | None:
+        """A process that writes a trace knows its rank only once its process group is made."""
+        if not isinstance(event, Record) or not event.label:
+            return None
+        program = self._current.pop(("", event.process), None)
+        if program is not None:
+            program.program = Program(self.log, event.label, event.process)
         return program
 
     def _begins_anew(self, program: ProgramFold, line: Line) -> bool:

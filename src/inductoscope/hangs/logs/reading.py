@@ -59,6 +59,11 @@ def read_logs(paths: Sequence[str], *, cores: int | None = None) -> LogReading:
     return _fold(find_logs(paths), lambda path, file: _read_file(path, file.damage, cores))
 
 
+def read_log(log: Log) -> LogReading:
+    """Read one log, in this process alone."""
+    return _fold([log], lambda path, file: _read_file(path, file.damage, 1))
+
+
 def wait_until_quiet(paths: Sequence[str], *, seconds: float | None) -> None:
     """Wait until Ctrl-C, or until no file at these paths has grown for so many seconds."""
     sizes, since = _sizes(paths), time.monotonic()
@@ -132,7 +137,7 @@ def _read_in_pieces(path: str, size: int, damage: list[str], cores: int) -> Iter
     when the fold is slower. No pool: its threads would take turns with the fold.
     """
     pieces = list(itertools.pairwise(_bounds(path, size)))
-    context = _context()
+    context = worker_context()
     readers = [_start(context, path, pieces[first::cores]) for first in range(cores)]
     try:
         for number in range(len(pieces)):
@@ -193,7 +198,7 @@ def _receive(pipe: Connection) -> tuple[list[FoundEvents], list[str]]:
     return found, damage
 
 
-def _context() -> BaseContext:
+def worker_context() -> BaseContext:
     """Forks where that is safe: it is faster, and needs no importable main module."""
     import multiprocessing
 

@@ -74,7 +74,7 @@ def read_record(data: bytes, head: re.Match[bytes], end: int, label: str) -> Rec
         return None
     kind, name, seconds, values = found
     digest = data.rfind(_DIGEST, start, stop)
-    rank, compile_id = _written_by(data[start : digest if digest > 0 else stop])
+    rank, compile_id = written_by(data[start : digest if digest > 0 else stop])
     if compile_id is None:
         inside = _COMPILE_ID.search(data, start, min(len(data), stop + 500))
         compile_id = decode(inside[1]) if inside else ""
@@ -92,7 +92,7 @@ def read_record(data: bytes, head: re.Match[bytes], end: int, label: str) -> Rec
 
 # The events of a compile follow each other, and differ in nothing else on their line.
 @lru_cache(maxsize=64)
-def _written_by(json: bytes) -> tuple[str, str | None]:
+def written_by(json: bytes) -> tuple[str, str | None]:
     """The rank and the compile id."""
     found = _RANK.search(json) if b'"rank": ' in json else None
     rank = f"rank {decode(found[1])}" if found else ""

@@ -50,6 +50,11 @@ def write_page(contents: Contents, path: Path) -> int:
     return size
 
 
+def page_text(contents: Contents) -> str:
+    """The whole page, for what shows it inside something else."""
+    return "".join(_parts(contents))
+
+
 def _parts(contents: Contents) -> Iterator[str]:
     # First: the index is made of what making chunks finds out.
     chunks = list(packed_chunks(contents))

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
+from inductoscope.analysis.ranks.report import RankReport
 from inductoscope.hangs.choices.analysis import Analysis, Comparison
 from inductoscope.hangs.choices.causes import Cause
 from inductoscope.hangs.choices.log_choices import AnalysedAnswer, AnalysedGroup
@@ -16,6 +17,7 @@ from inductoscope.hangs.logs.answer import Answer
 from inductoscope.hangs.logs.groups import ChoiceState, Group
 from inductoscope.hangs.logs.reading import LogReading
 from inductoscope.views.report.choices_table import choices_table
+from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary import stages
 
@@ -26,13 +28,17 @@ _MOST_GROUPS = 8
 _MOST_PROGRAMS = 12
 
 
-def logs_view(reading: LogReading, analysed: Sequence[AnalysedAnswer]) -> View:
+def logs_view(
+    reading: LogReading, analysed: Sequence[AnalysedAnswer], report: RankReport | None = None
+) -> View:
     """Everything as data; the terminal shows less."""
     answers = [one.answer for one in analysed]
+    is_problem = any(answer.is_problem for answer in answers)
     return {
         "schema": 1,
-        "problem": any(answer.is_problem for answer in answers),
+        "problem": is_problem or (report is not None and report.is_problem),
         "verdict": answers[0].kind.value if answers else "cannot tell",
+        "ranks": None if report is None else ranks_view(report),
         "answers": [_answer(one.answer, one.groups) for one in analysed],
         "files": [
             {
@@ -144,6 +150,8 @@ def _state(state: ChoiceState, suspect: Suspect | None) -> View:
 
 def print_logs(printer: Printer, view: View) -> None:
     """The answers as text: what is wrong first, the same in several programs once."""
+    if view["ranks"] is not None:
+        print_ranks(printer, view["ranks"])
     shown: dict[tuple[str, str], list[View]] = {}
     for answer in view["answers"]:
         shown.setdefault((answer["kind"], answer["title"]), []).append(answer)

@@ -8,6 +8,7 @@ from typing import Any
 
 from inductoscope.analysis.fusion.ledger import count_outcomes
 from inductoscope.analysis.fusion.row import FUSED, REFUSED
+from inductoscope.analysis.ranks.recorded import ranks_of
 from inductoscope.analysis.rules import ENDINGS, UNCOMPILED
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.counts import calls_by_name, count_kernels, generated
@@ -18,6 +19,7 @@ from inductoscope.model.target import recording_target
 from inductoscope.packages.recorded import count_guards
 from inductoscope.recording.signals import signal_name
 from inductoscope.recording.values import texts
+from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.stored_verdict import print_stored_verdict, stored_verdict_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -28,6 +30,7 @@ View = dict[str, Any]
 
 def summary_view(recording: Recording, findings: list[Finding]) -> View:
     """The summary as data."""
+    ranks = ranks_of(recording)
     return {
         "schema": 1,
         "recording": recording.path,
@@ -42,6 +45,7 @@ def summary_view(recording: Recording, findings: list[Finding]) -> View:
         "totals": _totals(recording),
         "stage_seconds": _stage_seconds(recording),
         "findings": [asdict(finding) for finding in findings],
+        "ranks": None if ranks is None else ranks_view(ranks),
         "damage": [list(item) for item in recording.damage],
         "unknown_events": dict(recording.unknown_events),
     }
@@ -152,6 +156,8 @@ def print_summary(printer: Printer, view: View) -> None:
         words = (f"{name} {count}" for name, count in totals["cache_lookups"].items())
         printer.pair("caches", ", ".join(words))
     printer.pair("recording", view["recording"])
+    if view["ranks"] is not None:
+        print_ranks(printer, view["ranks"])
     ended_well = view["ending"] is None or not view["ending"]["exit_code"]
     print_findings(printer, view["findings"], is_success=ended_well and not view["verdict"])
 

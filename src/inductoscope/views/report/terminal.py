@@ -47,6 +47,8 @@ class Printer:
         self._console = _QuietConsole(
             file=file or sys.stdout,
             force_terminal=is_terminal,
+            # In a notebook rich would display every line instead of writing it.
+            force_jupyter=False,
             highlight=False,
             markup=False,
             emoji=False,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate import Candidate, has_transforms
 from inductoscope.doctor.search.delta_debugging import subset_search
-from inductoscope.doctor.search.forks import Work
+from inductoscope.doctor.search.fork_answer import Work
 
 Item = TypeVar("Item")
 

@@ -1,0 +1,163 @@
+"""Runs one command line in a child process, says how far it is, and leaves nothing behind.
+
+Needs anyio, which the mcp package brings along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import IO, Any
+
+import anyio
+import anyio.to_thread
+
+from inductoscope.agents.call_end import CallEnd
+from inductoscope.agents.tool_command import tool_command, tool_environment
+from inductoscope.errors import ToolFailure
+from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.views.report.plain_text import visible
+
+# Told how many seconds a call has taken, and what is new.
+Say = Callable[[float, str], Awaitable[None]]
+
+# A client that leaves waits for 2 s before it sends signals: what was started has ended by then.
+_GRACE = 1.5
+_LOOK_EVERY = 0.1
+_TELL_EVERY = 0.5
+_MOST_KEPT = 16_384  # bytes of what was printed last
+_AT_ONCE = 65_536
+_MOST_READS = 64  # of what is in a pipe at the end: more than it holds
+_MOST_LINES = 8
+_LONGEST_MESSAGE = 1_000
+_LARGEST_JSON = 64 << 20
+
+
+async def run_command(
+    words: Sequence[str], *, json_path: Path, folder: Path, say: Say | None = None
+) -> CallEnd:
+    """Run `inductoscope WORDS` to its end. If the task is cancelled, the command ends first."""
+    try:
+        command = GuardedCommand(tool_command(words), folder=folder, environment=tool_environment())
+    except OSError as error:
+        raise ToolFailure(f"The command cannot be started: {error.strerror}.") from error
+    printed, said = _Heard(command.child.stdout), _Heard(command.child.stderr)
+    code = 0
+    try:
+        await _follow(command, printed, said, _News(said, json_path, say))
+    finally:
+        # Shielded: the end takes a moment, also for a call that nobody waits for any more.
+        with anyio.CancelScope(shield=True):
+            code = await anyio.to_thread.run_sync(partial(command.end, grace=_GRACE))
+    return CallEnd(code, _read(json_path), said.text, printed.text)
+
+
+async def _follow(command: GuardedCommand, printed: _Heard, said: _Heard, news: _News) -> None:
+    async with anyio.create_task_group() as listening:
+        listening.start_soon(printed.listen)
+        listening.start_soon(said.listen)
+        while command.child.poll() is None:
+            await anyio.sleep(_LOOK_EVERY)
+            await news.tell()
+        # What it started may still have the pipes open, so their end is not waited for.
+        listening.cancel_scope.cancel()
+    for pipe in (printed, said):
+        pipe.take_rest()
+    await news.tell(at_once=True)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The JSON that the command wrote; None if there is none."""
+    with contextlib.suppress(OSError, ValueError):
+        if path.stat().st_size > _LARGEST_JSON:
+            raise ToolFailure(
+                f"The answer has more than {_LARGEST_JSON >> 20} MiB. Ask for less: one graph, "
+                "kernel, stage or operation."
+            )
+        found = json.loads(path.read_text("utf-8"))
+        return found if isinstance(found, dict) else None
+    return None
+
+
+class _Heard:
+    """What comes out of a pipe: the end of it is kept, and what is new."""
+
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        assert pipe is not None
+        self._descriptor = pipe.fileno()
+        os.set_blocking(self._descriptor, False)
+        self._kept = b""
+        self._unsaid = b""
+
+    @property
+    def text(self) -> str:
+        return visible(self._kept.decode("utf-8", "replace"))
+
+    async def listen(self) -> None:
+        """Take what comes, until nobody can write any more."""
+        while self._take() != b"":
+            await anyio.wait_readable(self._descriptor)
+
+    def take_rest(self) -> None:
+        """What was written and not read yet; whoever still writes is not waited for."""
+        for _ in range(_MOST_READS):
+            if not self._take():
+                return
+
+    def _take(self) -> bytes | None:
+        """Nothing at the end; None if there is nothing yet."""
+        try:
+            data = os.read(self._descriptor, _AT_ONCE)
+        except BlockingIOError:
+            return None
+        self._kept = (self._kept + data)[-_MOST_KEPT:]
+        self._unsaid = (self._unsaid + data)[-_MOST_KEPT:]
+        return data
+
+    def new_lines(self) -> list[str]:
+        """Whole lines that have come since the last time."""
+        whole, separator, self._unsaid = self._unsaid.rpartition(b"\n")
+        lines = visible(whole.decode("utf-8", "replace")).splitlines() if separator else []
+        return [line.strip() for line in lines if line.strip()]
+
+
+class _News:
+    """Tells what is new from time to time: the lines, and what a growing JSON says by now."""
+
+    def __init__(self, said: _Heard, json_path: Path, say: Say | None) -> None:
+        self._said = said
+        self._json_path = json_path
+        self._say = say
+        self._started = time.monotonic()
+        self._told = self._started
+        self._version = 0
+        self._lines: list[str] = []
+
+    async def tell(self, *, at_once: bool = False) -> None:
+        if self._say is None:
+            return
+        self._lines += [*self._said.new_lines(), *self._known_so_far()]
+        now = time.monotonic()
+        if self._lines and (at_once or now - self._told >= _TELL_EVERY):
+            text = "\n".join(self._lines[-_MOST_LINES:])[-_LONGEST_MESSAGE:]
+            self._lines, self._told = [], now
+            await self._say(round(now - self._started, 3), text)
+
+    def _known_so_far(self) -> list[str]:
+        """The file of `doctor --json` is replaced as answers become known."""
+        try:
+            version = self._json_path.stat().st_mtime_ns
+        except OSError:
+            return []
+        if version == self._version:
+            return []
+        self._version = version
+        found = _read(self._json_path) or {}
+        if not found.get("partial"):
+            return []
+        return [visible(f"so far: {found.get('verdict')}: {found.get('summary')}")]

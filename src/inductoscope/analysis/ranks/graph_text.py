@@ -1,0 +1,183 @@
+"""Compares printed graphs and generated code: without what differs between healthy ranks.
+
+Devices are numbered by rank, process groups by who is in them, and files lie elsewhere on another
+host. None of that is a difference.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable
+
+_COMMENT = re.compile(r"^\s*#.*$|\s+# (?:File:|PlainAOT|SubclassGetAttr|\w+AOT(?:In|Out)put).*$")
+_DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia|privateuseone):\d+")
+_INDEX = re.compile(r"((?:index|device)=)\d+")
+_STREAM = re.compile(
+    r"\bstream\d+\b|((?:_DeviceGuard|set_device|get_raw_stream|_cuda_getCurrentRawStream)\()\d+"
+)
+_PATH = re.compile(r"(?:/[\w.+\-]+){2,}")
+_HASHED = re.compile(r"\bc[a-z0-9]{40,}\b")
+_LONG_NUMBER = re.compile(r"\b0x[0-9a-f]+\b|\b\d{7,}\b")
+_LATENCY = re.compile(r"^Guard latency.*$")
+
+_COLLECTIVE = re.compile(
+    r"torch\.ops\.(?:_c10d_functional|c10d_functional|_c10d_functional_autograd|symm_mem|_dtensor)"
+    r"\.(?P<name>\w+)(?:\.\w+)?\((?P<arguments>.*)"
+)
+_NOT_SENT = ("wait_tensor",)
+_REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premulsum")
+_QUOTED = re.compile(r"'([^']*)'")
+_IN_SIGNATURE = re.compile(r'(\w+): "([^"]*)"')
+_TYPE = re.compile(r"^(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\]")
+# The ranks of one call may send pieces of different sizes.
+_UNEVEN = ("all_to_all", "alltoall", "allgather", "gather", "scatter")
+
+_TEMPLATE = re.compile(r"async_compile\.triton\('(triton_tem_\w+)', '''(.*?)'''", re.DOTALL)
+_CONSTANT = re.compile(r"\b(BLOCK_\w+|GROUP_\w+|SPLIT_\w+)\s*:\s*tl\.constexpr = (\d+)")
+_WARPS = re.compile(r"\b(num_stages|num_warps)\s*=\s*(\d+)")
+_LIBRARY = re.compile(r"\bextern_kernels\.(\w+)\(")
+
+
+_COMPARED: dict[tuple[str, bytes], tuple[str, int]] = {}
+_MOST_COMPARED = 4096
+
+
+def digest(lines: list[str]) -> str:
+    """A short name for a text."""
+    return hashlib.sha1("\n".join(lines).encode("utf-8", "replace")).hexdigest()[:16]
+
+
+def compared_once(text: str, read: Callable[[str], list[str]]) -> tuple[str, int]:
+    """The name of what is compared of a text, and how many lines that has.
+
+    Ranks have the same texts, and reading one takes longer than recognising it.
+    """
+    key = (read.__name__, hashlib.sha1(text.encode("utf-8", "replace")).digest())
+    found = _COMPARED.get(key)
+    if found is None:
+        lines = read(text)
+        found = _COMPARED[key] = (digest(lines), len(lines))
+        if len(_COMPARED) > _MOST_COMPARED:
+            del _COMPARED[next(iter(_COMPARED))]
+    return found
+
+
+# --- graphs ---------------------------------------------------------------------------------------
+
+
+def graph_lines(text: str) -> list[str]:
+    """A printed graph without comments, device numbers and names of groups."""
+    groups: dict[str, str] = {}
+    lines = (_COMMENT.sub("", line).rstrip() for line in text.splitlines())
+    return [_plain_devices(_without_group(line, groups)) for line in lines if line.strip()]
+
+
+def _plain_devices(line: str) -> str:
+    return _INDEX.sub(r"\1N", _DEVICE.sub(r"\1", line))
+
+
+def _without_group(line: str, groups: dict[str, str]) -> str:
+    """Name a process group by its turn: its own name depends on who is in it."""
+    call = _COLLECTIVE.search(line)
+    if call is None:
+        return line
+    names = [name for name in _QUOTED.findall(call["arguments"]) if name not in _REDUCTIONS]
+    for name in names:
+        turn = groups.setdefault(name, f"group {len(groups)}")
+        line = line.replace(f"'{name}'", f"'{turn}'")
+    return line
+
+
+def collectives_in(text: str) -> list[tuple[str, str]]:
+    """The collectives that a graph sends, in order, each with the name of its group."""
+    types: dict[str, str] = {}
+    found = []
+    for commented in text.splitlines():
+        line = _COMMENT.sub("", commented)
+        types.update(_IN_SIGNATURE.findall(line))
+        call = _COLLECTIVE.search(line)
+        if call is None or call["name"] in _NOT_SENT:
+            continue
+        arguments = call["arguments"]
+        quoted = _QUOTED.findall(arguments)
+        reduction = next((word for word in quoted if word in _REDUCTIONS), "")
+        groups = [word for word in quoted if word not in _REDUCTIONS]
+        sent = [types[name] for name in _first_argument(arguments) if name in types]
+        found.append((_collective(call["name"], reduction, sent), groups[-1] if groups else ""))
+    return found
+
+
+def collective_lines(found: list[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
+    """What is compared of collectives, and the groups that they go to."""
+    return [text for text, _ in found], tuple(sorted({group for _, group in found if group}))
+
+
+def _first_argument(arguments: str) -> list[str]:
+    """The names in the first argument, which may be a list."""
+    head = arguments.partition("]")[0] if arguments.startswith("[") else arguments.partition(",")[0]
+    return re.findall(r"[A-Za-z_]\w*", head)
+
+
+def _collective(name: str, reduction: str, types: list[str]) -> str:
+    return collective_text(name, reduction, [_dtype_and_count(text) for text in types])
+
+
+def _dtype_and_count(text: str) -> str:
+    """'f32[4, 4][4, 1]cpu' sends 16 elements of f32; with an unknown size, as it is written."""
+    found = _TYPE.match(text)
+    if found is None:
+        return text
+    sizes = [size.strip() for size in found["sizes"].split(",") if size.strip()]
+    if not all(size.isdecimal() for size in sizes):
+        return f"{found['dtype']}[{found['sizes']}]"
+    count = 1
+    for size in sizes:
+        count *= int(size)
+    return f"{found['dtype']} x {count}"
+
+
+def collective_text(name: str, reduction: str, sent: list[str]) -> str:
+    """One collective, so that two ranks that call the same have the same text."""
+    name = name.rstrip("_").removesuffix("_out")
+    what = [] if name.startswith(_UNEVEN) else sent
+    return " ".join(filter(None, (name, reduction, ", ".join(what))))
+
+
+def saved_tensors(text: str) -> list[str]:
+    """What a forward graph returns: the results, then what it saves for the backward graph."""
+    start = text.rfind("return (")
+    if start < 0:
+        return []
+    inside = "\n".join(_COMMENT.sub("", line) for line in text[start + 8 :].splitlines())
+    return re.findall(r"[A-Za-z_]\w*", inside.partition(")")[0])
+
+
+# --- generated code, guards -----------------------------------------------------------------------
+
+
+def code_lines(text: str) -> list[str]:
+    """Generated code without comments, paths, hashes and device numbers."""
+    lines = (_COMMENT.sub("", line).rstrip() for line in text.splitlines())
+    return [_plain_code(line) for line in lines if line.strip()]
+
+
+def _plain_code(line: str) -> str:
+    line = _STREAM.sub(lambda found: f"{found[1] or 'stream'}N", _plain_devices(line))
+    return _LONG_NUMBER.sub("N", _HASHED.sub("HASH", _PATH.sub("PATH", line)))
+
+
+def guard_lines(text: str) -> list[str]:
+    """The tree of guards without addresses, identities, places and how long it took."""
+    kept = (line.partition("  # ")[0].rstrip() for line in text.splitlines())
+    return [_plain_code(line) for line in kept if line.strip() and not _LATENCY.match(line)]
+
+
+def tuned_choices(code: str) -> list[str]:
+    """The templates and library calls that autotuning left in generated code."""
+    found = []
+    for name, source in _TEMPLATE.findall(code):
+        constants = dict(_CONSTANT.findall(source)) | dict(_WARPS.findall(source))
+        values = " ".join(f"{key}={value}" for key, value in sorted(constants.items()))
+        found.append(f"{name} {values}".strip())
+    return found + [f"library {name}" for name in _LIBRARY.findall(code)]

@@ -1,0 +1,215 @@
+"""All ranks of a job in one report: where each is, who is the odd one out, who is slow."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+
+from inductoscope.analysis.ranks.comparing import (
+    OddRanks,
+    RankComparison,
+    RankSplit,
+    Side,
+    compare_ranks,
+)
+from inductoscope.analysis.ranks.decisions import DEADLY, RankLog, Weight
+from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
+from inductoscope.analysis.ranks.stragglers import (
+    StageTimes,
+    Straggler,
+    find_stragglers,
+    stage_times,
+)
+
+ABOUT_CLOCKS = (
+    "Clocks of hosts differ: durations and the order within each rank are compared, never the time "
+    "of one rank with that of another."
+)
+# The lines that a decision of a rank is the digest of.
+LinesOf = Callable[[RankLog, tuple[str, str]], list[str]]
+_MOST_LINES_READ = 12
+_LONGEST_LINE = 200
+
+
+@dataclass(frozen=True)
+class RankPlace:
+    """Where a rank is, and how that is known."""
+
+    rank: int
+    what: str
+    title: str
+    is_problem: bool
+    confidence: str
+    stage: str = ""
+    compile: str = ""
+
+
+@dataclass(frozen=True)
+class FirstLine:
+    """The first line in which two texts differ; empty where one has ended."""
+
+    number: int
+    odd: str
+    majority: str
+
+
+@dataclass(frozen=True)
+class RankReport:
+    """Everything that is said about the ranks of a job."""
+
+    ranks: tuple[int, ...]
+    form: str
+    missing: tuple[int, ...]
+    # Ranks that are known from another form of log, and so are not compared.
+    not_compared: tuple[int, ...]
+    places: tuple[RankPlace, ...]
+    comparison: RankComparison
+    # By kind and key of a difference.
+    first_lines: dict[tuple[str, str], FirstLine]
+    stage_times: tuple[StageTimes, ...]
+    stragglers: tuple[Straggler, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def stuck(self) -> tuple[RankPlace, ...]:
+        """The ranks that something is wrong with, where they are."""
+        return tuple(place for place in self.places if place.is_problem)
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether ranks wait for each other, or will: they call different collectives."""
+        sides = [is_deadly(one) for one in self.comparison.odd]
+        return any(sides) or any(is_deadly_split(one) for one in self.comparison.splits)
+
+
+def is_deadly(odd: OddRanks) -> bool:
+    """Whether ranks that belong to one process group call different collectives."""
+    is_certain = odd.weight in DEADLY and not odd.others_may_follow
+    return is_certain and _share_a_group((odd.odd, odd.majority))
+
+
+def is_deadly_split(split: RankSplit) -> bool:
+    """The same where no majority exists."""
+    return split.weight in DEADLY and _share_a_group(split.sides)
+
+
+def _share_a_group(sides: Sequence[Side]) -> bool:
+    """Graphs that send to groups of different names are for different ranks, by design."""
+    known = [set(side.decision.groups) for side in sides if side.decision and side.decision.groups]
+    if len(known) < 2:
+        return bool(known)
+    return any(one & other for place, one in enumerate(known) for other in known[place + 1 :])
+
+
+def report_on(
+    logs: Sequence[RankLog],
+    places: Sequence[RankPlace],
+    lines_of: LinesOf,
+    *,
+    expected: Iterable[int] | None = None,
+    ignored: Collection[str] = (),
+) -> RankReport:
+    """Compare the ranks.
+
+    `expected` are those that there should be, if that is known; `ignored` are kinds of decisions
+    that are not compared.
+    """
+    chosen, notes = _one_log_each(logs)
+    form = Counter(log.form for log in chosen).most_common(1)[0][0] if chosen else ""
+    compared = [log for log in chosen if log.form == form]
+    comparison = compare_ranks(compared, ignored)
+    known = sorted({log.rank for log in logs} | {place.rank for place in places})
+    wanted = range(max(known, default=-1) + 1) if expected is None else expected
+    return RankReport(
+        ranks=tuple(known),
+        form=form,
+        missing=tuple(sorted(set(wanted) - set(known))),
+        not_compared=tuple(sorted(set(known) - {log.rank for log in compared})),
+        places=tuple(sorted(places, key=lambda place: place.rank)),
+        comparison=comparison,
+        first_lines=_first_lines(comparison, {log.rank: log for log in compared}, lines_of),
+        stage_times=stage_times(compared),
+        stragglers=find_stragglers(compared),
+        notes=tuple(notes),
+    )
+
+
+def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
+    """The last log of each rank: a rank that was started again wrote several."""
+    of_rank: dict[int, list[RankLog]] = defaultdict(list)
+    for log in logs:
+        of_rank[log.rank].append(log)
+    again = []
+    for rank, found in of_rank.items():
+        # All of one rank, so that its clock is the same, unless it moved to another host.
+        found.sort(key=lambda log: (log.form == "trace", log.began, len(log.decisions)))
+        if sum(bool(log.decisions) and log.form == found[-1].form for log in found) > 1:
+            again.append(rank)
+    notes = []
+    if again:
+        notes.append(f"{ranks_text(again)} wrote several logs; the one that began last is compared")
+    return [of_rank[rank][-1] for rank in sorted(of_rank)], notes
+
+
+def _first_lines(
+    comparison: RankComparison, logs: dict[int, RankLog], lines_of: LinesOf
+) -> dict[tuple[str, str], FirstLine]:
+    pairs = [((o.kind, o.key), o.odd, o.majority) for o in comparison.odd]
+    pairs += [((s.kind, s.key), s.sides[1], s.sides[0]) for s in comparison.splits]
+    found = {}
+    for key, one, other in pairs[:_MOST_LINES_READ]:
+        if one.decision is None or other.decision is None:
+            continue
+        odd, majority = (lines_of(logs[side.ranks[0]], key) for side in (one, other))
+        line = first_difference(odd, majority)
+        if line is not None:
+            found[key] = line
+    return found
+
+
+def first_difference(odd: Sequence[str], majority: Sequence[str]) -> FirstLine | None:
+    """The first line that differs; None if there is none, or nothing to compare."""
+    if not odd and not majority:
+        return None
+    for number in range(max(len(odd), len(majority))):
+        here = odd[number] if number < len(odd) else ""
+        there = majority[number] if number < len(majority) else ""
+        if here != there:
+            return FirstLine(number + 1, _cut(here), _cut(there))
+    return None
+
+
+def _cut(line: str) -> str:
+    line = line.strip()
+    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+
+
+def headline(report: RankReport) -> str:
+    """The most important thing, in one sentence."""
+    count = len(report.ranks)
+    deadly = next((odd for odd in report.comparison.odd if is_deadly(odd)), None)
+    if deadly is not None:
+        return f"{ranks_text(deadly.odd.ranks)} of {count}: other collectives than the others"
+    if any(is_deadly_split(split) for split in report.comparison.splits):
+        return f"{count} ranks call different collectives; none has a majority"
+    stuck = [place.rank for place in report.stuck]
+    if stuck:
+        return f"{ranks_text(stuck)} of {count} stuck or failed"
+    odd = _odd_ones(report, costly=False)
+    if odd:
+        return f"{ranks_text(odd)} of {count} decided otherwise than most"
+    if any(split.weight is not Weight.COST for split in report.comparison.splits):
+        return f"{count} ranks are divided; no side is the majority"
+    same = f"{count} ranks compile the same ({numbers_text(report.ranks)})"
+    costly = _odd_ones(report, costly=True)
+    return f"{same}; {ranks_text(costly)} spent more or less on it" if costly else same
+
+
+def _odd_ones(report: RankReport, *, costly: bool) -> list[int]:
+    found = (
+        odd
+        for odd in report.comparison.odd
+        if (odd.weight is Weight.COST) is costly and not odd.others_may_follow
+    )
+    return sorted({rank for odd in found for rank in odd.odd.ranks})

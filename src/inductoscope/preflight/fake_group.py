@@ -1,0 +1,202 @@
+"""Runs in the user's process: it is one rank of a job whose other ranks do not exist.
+
+torch's fake process group answers every collective at once, without communicating. What is called
+is written down, in order: each collective with its group and the line of the program.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from inductoscope.analysis.ranks.graph_text import collective_text
+from inductoscope.preflight.file_names import CALLS, MOST_CALLS
+from inductoscope.vocabulary.frames import is_users
+
+MODULE = "torch.distributed.distributed_c10d"
+TORCH_NAMES = {
+    "torch.distributed.distributed_c10d": ("_world.pg_names", "_world.pg_group_ranks"),
+    "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
+    "torch._C": ("DispatchKey.BackendSelect", "_dispatch_keyset_full_after"),
+    "torch._C._distributed_c10d": ("ProcessGroup.unbox",),
+}
+_FAKE = "fake"
+# Operations of the dispatcher that every collective ends in, called eagerly or by compiled code.
+_OPERATIONS = (
+    "allreduce_",
+    "allreduce_coalesced_",
+    "broadcast_",
+    "reduce_",
+    "allgather_",
+    "_allgather_base_",
+    "allgather_coalesced_",
+    "allgather_into_tensor_coalesced_",
+    "reduce_scatter_",
+    "_reduce_scatter_base_",
+    "reduce_scatter_tensor_coalesced_",
+    "alltoall_",
+    "alltoall_base_",
+    "gather_",
+    "scatter_",
+    "barrier",
+)
+_NAMES = {
+    "allreduce_coalesced_": "allreduce_",
+    "_allgather_base_": "all_gather_into_tensor",
+    "allgather_into_tensor_coalesced_": "all_gather_into_tensor",
+    "_reduce_scatter_base_": "reduce_scatter_tensor",
+    "reduce_scatter_tensor_coalesced_": "reduce_scatter_tensor",
+    "alltoall_base_": "alltoall_",
+}
+# Of which tensors every rank sends as many elements.
+_SENT = ("tensors", "input", "inputs", "input_tensor", "input_tensors")
+_KEPT: list[Any] = []
+
+
+def pretend_group(folder: Path) -> None:
+    """Called right after torch's module of process groups was imported."""
+    module: Any = sys.modules[MODULE]
+    calls = _Calls(folder / CALLS)
+    module.init_process_group = _initialise(module.init_process_group, calls)
+    module.new_group = _new_group(module.new_group)
+
+
+def _initialise(original: Callable[..., None], calls: _Calls) -> Callable[..., None]:
+    @functools.wraps(original)
+    def init_process_group(*args: Any, **kwargs: Any) -> None:
+        from torch.testing._internal.distributed.fake_pg import FakeStore
+
+        asked = inspect.signature(original).bind(*args, **kwargs).arguments
+        world = int(os.environ["WORLD_SIZE"])
+        calls.begin(str(asked.get("backend") or ""), int(asked.get("world_size") or -1), world)
+        kept = {name: asked[name] for name in ("timeout", "group_name") if name in asked}
+        original(_FAKE, store=FakeStore(), rank=int(os.environ["RANK"]), world_size=world, **kept)
+        if not _KEPT:
+            _KEPT.append(_listen(calls))
+
+    return init_process_group
+
+
+def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def new_group(*args: Any, **kwargs: Any) -> Any:
+        asked = inspect.signature(original).bind(*args, **kwargs).arguments
+        for name in ("pg_options", "device_id"):
+            asked.pop(name, None)
+        return original(**{**asked, "backend": _FAKE})
+
+    return new_group
+
+
+# --- what is called -------------------------------------------------------------------------------
+
+
+def _listen(calls: _Calls) -> Any:
+    """See every collective on its way through the dispatcher, below everything that traces."""
+    import torch
+
+    library = torch.library.Library("c10d", "IMPL")
+    after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
+    for name in _OPERATIONS:
+        operation = getattr(getattr(torch.ops.c10d, name, None), "default", None)
+        if operation is not None:
+            seen = _seen(name, operation, after, calls)
+            library.impl(name, seen, "BackendSelect", with_keyset=True)
+    return library
+
+
+def _seen(name: str, operation: Any, after: Any, calls: _Calls) -> Callable[..., Any]:
+    parameters = [argument.name for argument in operation._schema.arguments]
+
+    def seen(keys: Any, *args: Any, **kwargs: Any) -> Any:
+        calls.take(name, {**dict(zip(parameters, args, strict=False)), **kwargs})
+        return operation.redispatch(keys & after, *args, **kwargs)
+
+    return seen
+
+
+class _Calls:
+    """Writes calls to a file, a line for each; what cannot be read of a call is left out."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: Any = None
+        self._written = 0
+        self._process = os.getpid()
+
+    def begin(self, backend: str, asked: int, world: int) -> None:
+        """The program makes its process group."""
+        self._write({"backend": backend, "asked_world": asked, "world": world})
+
+    def take(self, name: str, arguments: dict[str, Any]) -> None:
+        """A collective is called."""
+        if self._written < MOST_CALLS:
+            group, ranks = _group(arguments.get("process_group"))
+            root = arguments.get("root_rank")
+            words = f"root {root}" if root is not None else ""
+            text = collective_text(_NAMES.get(name, name), words, _sent(arguments))
+            self._write({"group": group, "ranks": ranks, "text": text, "where": _where()})
+        elif self._written == MOST_CALLS:
+            self._write({"more": True})
+
+    def _write(self, line: dict[str, Any]) -> None:
+        if os.getpid() != self._process:
+            return  # A child of the program, such as a worker that loads data.
+        if self._file is None:
+            self._file = self._path.open("w", encoding="utf-8", buffering=1)
+        self._file.write(json.dumps(line) + "\n")
+        self._written += 1
+
+
+def _group(boxed: Any) -> tuple[str, list[int]]:
+    module: Any = sys.modules[MODULE]
+    try:
+        from torch._C._distributed_c10d import ProcessGroup
+
+        group = ProcessGroup.unbox(boxed)
+        name = str(group.group_name)
+        world = module._world
+        known = {str(text): group for group, text in world.pg_names.items()}
+        return name, sorted(world.pg_group_ranks[known[name]])
+    except Exception:
+        return "?", []
+
+
+def _sent(arguments: dict[str, Any]) -> list[str]:
+    import torch
+
+    name = next((name for name in _SENT if name in arguments), None)
+    given = arguments.get(name) if name else None
+    tensors = given if isinstance(given, (list, tuple)) else [given]
+    return [
+        f"{str(tensor.dtype).removeprefix('torch.')} x {tensor.numel()}"
+        for tensor in tensors
+        if isinstance(tensor, torch.Tensor)
+    ]
+
+
+def _where() -> str:
+    """The user's own line."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if is_users(file):
+            return f"{Path(file).name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def pretend_devices(count: int) -> None:
+    """Every rank has a GPU of its own, on one pretended host."""
+    import torch
+
+    torch.cuda.device_count = lambda: count
+    device = int(os.environ.get("LOCAL_RANK", "0"))
+    torch.cuda.current_device = lambda: device

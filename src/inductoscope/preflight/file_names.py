@@ -1,0 +1,9 @@
+"""Names of the files in the folder of a pretended rank. Also read in the user's process."""
+
+from __future__ import annotations
+
+CALLS = "collectives.jsonl"
+TRACE = "trace"
+OUTPUT = "output.txt"
+# More calls of collectives than this are not compared.
+MOST_CALLS = 20_000

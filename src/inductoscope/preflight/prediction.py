@@ -1,0 +1,144 @@
+"""What will happen when the ranks are real: which calls of collectives will not meet."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from inductoscope.analysis.ranks.comparing import Side
+from inductoscope.analysis.ranks.decisions import Weight
+from inductoscope.analysis.ranks.report import (
+    RankPlace,
+    RankReport,
+    is_deadly,
+    is_deadly_split,
+    report_on,
+)
+from inductoscope.preflight.file_names import MOST_CALLS
+from inductoscope.preflight.rank_files import RankFiles, lines_of, read_rank
+from inductoscope.preflight.running import PretendedJob, RankRun
+
+HANG, MISMATCH = "hang", "mismatch"
+LIMITS = (
+    "Nothing was sent: torch's fake process group answers every collective at once. Results of "
+    "collectives are not real, so a branch that depends on one may go another way in the job.",
+    "Ranks that send to and receive from each other (send, recv) are not compared.",
+)
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Calls that will not meet."""
+
+    kind: str
+    decision: str
+    sides: tuple[Side, ...]
+    # Whether the program called them, or only has them in a compiled graph.
+    was_called: bool
+
+
+@dataclass(frozen=True)
+class Preflight:
+    """Everything that was found out about a job."""
+
+    job: PretendedJob
+    runs: tuple[RankRun, ...]
+    files: tuple[RankFiles, ...]
+    report: RankReport
+    predictions: tuple[Prediction, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def uses_distributed(self) -> bool:
+        """Whether any rank made a process group."""
+        return any(one.backend is not None for one in self.files)
+
+    @property
+    def failed(self) -> tuple[RankRun, ...]:
+        """The ranks as which the program did not come to its end."""
+        return tuple(run for run in self.runs if not run.ended_well)
+
+    @property
+    def could_not_check(self) -> bool:
+        """Whether the program failed as every rank: nothing can be said about differences."""
+        return len(self.failed) == len(self.runs)
+
+    @property
+    def differs(self) -> bool:
+        """Whether ranks compute or call something else than others."""
+        comparison = self.report.comparison
+        weights = [one.weight for one in comparison.odd] + [one.weight for one in comparison.splits]
+        return any(weight is not Weight.COST for weight in weights)
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing was found."""
+        return not (self.differs or self.failed or self.predictions)
+
+
+def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
+    """Compare what the ranks left behind."""
+    files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
+    places = [_place(run) for run in runs]
+    # Which rank compiled first, and so missed the cache, is our own doing.
+    report = report_on(
+        [one.log for one in files], places, lines_of, expected=job.ranks, ignored=("cache",)
+    )
+    return Preflight(
+        job=job,
+        runs=tuple(runs),
+        files=files,
+        report=report,
+        predictions=tuple(_predictions(report)),
+        notes=tuple(_notes(job, files)),
+    )
+
+
+def _place(run: RankRun) -> RankPlace:
+    if run.ended_well:
+        return RankPlace(run.rank, "ended", "the program ended", False, "proven")
+    if run.exit_code is None:
+        title = f"not done after {run.seconds:.0f} s, and ended by inductoscope"
+        return RankPlace(run.rank, "time-out", title, True, "proven")
+    last = next((line for line in reversed(run.output.splitlines()) if line.strip()), "")
+    title = f"failed with exit code {run.exit_code}: {last.strip()[:160]}"
+    return RankPlace(run.rank, "error", title, True, "proven")
+
+
+def _predictions(report: RankReport) -> list[Prediction]:
+    found = [
+        _prediction(odd.kind, odd.key, (odd.majority, odd.odd))
+        for odd in report.comparison.odd
+        if is_deadly(odd)
+    ]
+    found += [
+        _prediction(split.kind, split.key, split.sides)
+        for split in report.comparison.splits
+        if is_deadly_split(split)
+    ]
+    # What the program called tells more than what one of its graphs has.
+    return sorted(found, key=lambda one: not one.was_called)
+
+
+def _prediction(kind: str, key: str, sides: tuple[Side, ...]) -> Prediction:
+    called = kind == "collective"
+    names = {side.decision.value.split(" ")[0] if side.decision else "" for side in sides}
+    is_same_call = called and len(names) == 1
+    return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
+
+
+def _notes(job: PretendedJob, files: Sequence[RankFiles]) -> list[str]:
+    found = []
+    asked = {one.asked_world for one in files} - {-1, job.world}
+    if asked:
+        found.append(
+            f"The program itself asks for {min(asked)} ranks; it was compiled as {job.world}."
+        )
+    without = [one.log.rank for one in files if one.backend is None]
+    if without and len(without) < len(files):
+        found.append(f"No process group was made by rank {', '.join(map(str, without))}.")
+    if any(one.has_more_calls for one in files):
+        found.append(f"Only the first {MOST_CALLS} calls of collectives were compared.")
+    if len(job.ranks) < job.world:
+        found.append(f"{len(job.ranks)} of {job.world} ranks were run; the others may differ.")
+    return found

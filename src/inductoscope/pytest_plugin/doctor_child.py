@@ -1,0 +1,81 @@
+"""Runs the doctor on one test, in a process group that can be ended."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.processes.ending import end_child
+from inductoscope.processes.limited import start_group
+
+_LONGEST, _GRACE = 1800.0, 5.0
+# A worker of pytest-xdist has them; a child that inherited them would take itself for one.
+_OF_WORKERS = ("PYTEST_XDIST_", "PYTEST_CURRENT_TEST")
+
+
+def name_for_pytest(item: pytest.Item) -> str:
+    """The test, as pytest takes it in the folder that it was started in."""
+    _, _, inside = item.nodeid.partition("::")
+    file = os.path.relpath(item.path, item.config.invocation_params.dir)
+    return f"{file}::{inside}" if inside else file
+
+
+def command_to_type(item: pytest.Item) -> str:
+    """What finds the cause of what was found in a test."""
+    return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(item))}"
+
+
+class DoctorChild:
+    """The doctor, on one test."""
+
+    def __init__(self, item: pytest.Item, folder: Path, environment: Mapping[str, str]) -> None:
+        """`environment` is the one that pytest was started in; tests may change theirs."""
+        self._item, self._folder = item, folder
+        self._environment = {
+            name: value for name, value in environment.items() if not name.startswith(_OF_WORKERS)
+        }
+
+    def examine(self, *, quick: bool) -> tuple[dict[str, Any] | None, str]:
+        """The verdict object; or None, and why there is none."""
+        answer = self._folder.with_name(f"{self._folder.name}.json")
+        said = self._folder.with_name(f"{self._folder.name}.txt")
+        with said.open("wb") as output:
+            child = start_group(
+                self._command(answer, quick),
+                environment=self._environment,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                folder=self._item.config.invocation_params.dir,
+            )
+            try:
+                child.wait(_LONGEST)
+            except subprocess.TimeoutExpired:
+                return None, f"it took longer than {_LONGEST:.0f} s (see {said})"
+            finally:
+                end_child(child, grace=_GRACE if child.poll() is None else 0.0)
+        try:
+            verdict: dict[str, Any] = json.loads(answer.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None, f"it ended with exit code {child.returncode} (see {said})"
+        return verdict, ""
+
+    def _command(self, answer: Path, quick: bool) -> list[str]:
+        config = self._item.config
+        words = [sys.executable, "-m", "inductoscope", "doctor", "--quiet"]
+        words += ["--quick"] if quick else []
+        words += ["--json", str(answer), "--output", str(self._folder), "-m", "pytest"]
+        # As in this run, but in one process, and without a trace in the suite's own cache.
+        words += ["--rootdir", str(config.rootpath), "-p", "no:cacheprovider"]
+        if config.inipath is not None:
+            words += ["-c", str(config.inipath)]
+        if config.pluginmanager.hasplugin("xdist"):
+            words += ["-n", "0"]
+        return [*words, name_for_pytest(self._item)]

@@ -1,0 +1,208 @@
+"""The part of the plugin that runs beside the tests, in pytest itself or in a worker of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from inductoscope.capture.hooks import HOOKS
+from inductoscope.capture.install import Installer
+from inductoscope.capture.scope import SCOPE
+from inductoscope.errors import InductoscopeError
+from inductoscope.pytest_plugin.compile_errors import finding_of_exception, inductors_exception
+from inductoscope.pytest_plugin.doctor_child import DoctorChild, command_to_type
+from inductoscope.pytest_plugin.results import SuiteTest
+from inductoscope.pytest_plugin.suite_options import SuiteOptions
+from inductoscope.pytest_plugin.suite_recordings import SuiteRecordings
+from inductoscope.pytest_plugin.torch_hooks import suite_hooks
+from inductoscope.pytest_plugin.verdict_text import (
+    headline_of,
+    text_of_findings,
+    text_when_right,
+)
+
+if TYPE_CHECKING:
+    from inductoscope.pytest_plugin.graph_watch import GraphWatch, SeenInTest
+
+# The attribute of a report, and the name of a property, under which everything is handed over.
+HANDED_OVER = "inductoscope"
+_SECTION = "inductoscope"
+
+
+class SuiteChecks:
+    """Keeps calls while a test runs, checks them when it is over, and puts that in its report."""
+
+    def __init__(self, options: SuiteOptions, root: Path, worker: str) -> None:
+        self._options = options
+        self._prefix = f"{worker}-" if worker else ""
+        self._root = root
+        self._environment = dict(os.environ)
+        self._recordings = SuiteRecordings(root, self._prefix)
+        self._installer = Installer((*HOOKS, *suite_hooks(self._get_watch)))
+        self._watch: GraphWatch | None = None
+        self._seen: SeenInTest | None = None
+        self._test = SuiteTest("")
+        self._is_on = False
+
+    # --- the session --------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Before tests are imported, and torch with them."""
+        self._recordings.begin()
+        self._installer.start()
+
+    def pytest_unconfigure(self) -> None:
+        """Torch is as it was."""
+        self._installer.stop()
+        self._recordings.finish()
+
+    def _get_watch(self) -> GraphWatch:
+        """Imports torch, which is there when something is compiled."""
+        if self._watch is None:
+            # What torch warns of when it is imported is no warning of the test.
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                from inductoscope.pytest_plugin.graph_watch import GraphWatch
+
+            self._watch = GraphWatch(self._options.calls, self._prefix, self._recordings.note_use)
+            # It is the running test that compiles the first graph.
+            self._begin_to_watch()
+        return self._watch
+
+    def _begin_to_watch(self) -> None:
+        if self._watch is None or not self._is_on:
+            return
+        from inductoscope.pytest_plugin.graph_watch import SeenInTest
+
+        self._watch.seen = self._seen = SeenInTest()
+
+    # --- one test -----------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """A test begins, perhaps for another time."""
+        self._test = SuiteTest(item.nodeid)
+        self._is_on = item.get_closest_marker("no_inductoscope") is None
+        self._seen = None
+        if self._watch is not None:
+            self._watch.seen = None
+        self._recordings.begin()
+        self._begin_to_watch()
+        return (yield)
+
+    @pytest.hookimpl(wrapper=True, trylast=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """The test itself; what it called is checked before its fixtures are torn down."""
+        try:
+            result = yield
+        except (Exception, pytest.fail.Exception):
+            self._check(has_failed=True)
+            raise
+        # unittest keeps its exceptions, for pytest to find them later.
+        kept_back = bool(getattr(item, "_excinfo", None))
+        self._check(has_failed=kept_back)
+        if self._options.fails and self._test.findings and not kept_back:
+            pytest.fail(headline_of(self._test.findings), pytrace=False)
+        return result
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_teardown(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Nothing is kept any more; what is kept for this test goes when its fixtures have gone."""
+        self._is_on = False
+        if self._watch is not None:
+            self._watch.seen = None
+        try:
+            return (yield)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        self._seen = None
+        if self._watch is not None:
+            from inductoscope.pytest_plugin.quick_look import forget_wrappers
+
+            forget_wrappers()
+        self._recordings.end(keep=bool(self._test.findings))
+
+    def _check(self, *, has_failed: bool) -> None:
+        """Compare what the test called with eager."""
+        seen, watch = self._seen, self._watch
+        if seen is None or watch is None:
+            return
+        from inductoscope.pytest_plugin.call_checks import check_calls
+
+        began = time.monotonic()
+        watch.seen, watch.is_busy = None, True
+        try:
+            calls, findings = check_calls(seen.calls, has_failed=has_failed)
+        except pytest.fail.Exception as error:
+            # A time limit of the test, which had passed until now, ran out.
+            self._test.off = f"stopped: {error.msg}".partition("\n")[0]
+            calls, findings = [], []
+        finally:
+            watch.is_busy = False
+            seen.calls.clear()
+        self._test.graphs = list(seen.graphs)
+        self._test.calls = [*calls, *seen.not_kept.values()]
+        self._test.findings = findings
+        self._test.seconds = round(time.monotonic() - began, 3)
+
+    # --- its report ---------------------------------------------------------------------------
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(
+        self, item: pytest.Item, call: pytest.CallInfo[Any]
+    ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """What is known goes with the report of the phase in which it is known."""
+        report = yield
+        if report.when == "call" or (report.when == "setup" and call.excinfo is not None):
+            if call.excinfo is not None and (report.failed or hasattr(report, "wasxfail")):
+                self._look_at_exception(call.excinfo.value)
+            self._complete(item)
+            self._attach(item, report)
+        return report
+
+    def _look_at_exception(self, raised: BaseException) -> None:
+        """The test failed by itself: perhaps because Inductor did."""
+        if self._seen is not None and not self._test.graphs:
+            self._test.graphs = list(self._seen.graphs)
+        error = inductors_exception(raised) if self._is_on else None
+        if error is not None:
+            found = SCOPE.attempt(finding_of_exception, error, self._recordings.path)
+            self._test.findings += [found] if hasattr(found, "verdict") else []
+
+    def _complete(self, item: pytest.Item) -> None:
+        """Where the recording is, and what the doctor says."""
+        findings = self._test.findings
+        for finding in findings:
+            finding.recording = self._recordings.path
+            finding.command = command_to_type(item)
+        if findings and self._options.doctor:
+            folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
+            try:
+                child = DoctorChild(item, folder, self._environment)
+                said, why = child.examine(quick=self._options.doctor == "quick")
+            except (OSError, InductoscopeError) as error:
+                said, why = None, str(error)
+            for finding in findings:
+                finding.doctor, finding.no_doctor = said, why
+
+    def _attach(self, item: pytest.Item, report: pytest.TestReport) -> None:
+        test = self._test
+        if test.says_something:
+            setattr(report, HANDED_OVER, test.as_data())
+        if test.findings:
+            report.sections.append((_SECTION, text_of_findings(test.findings)))
+            found = test.as_data()["findings"]
+            # On the test as well: the JUnit file is written from the last report.
+            for place in (report, item):
+                place.user_properties.append((HANDED_OVER, json.dumps(found)))
+        elif report.failed and (text := text_when_right(test)):
+            report.sections.append((_SECTION, text))

@@ -1,0 +1,112 @@
+"""The part of the plugin that sees all reports: the end of pytest's output, and the JSON file."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductoscope.errors import InductoscopeError
+from inductoscope.pytest_plugin.results import SuiteTest, suite_test_from
+from inductoscope.pytest_plugin.suite_checks import HANDED_OVER
+from inductoscope.pytest_plugin.suite_options import SuiteOptions
+from inductoscope.pytest_plugin.totals import sentences_about, totals_of
+from inductoscope.version import __version__
+from inductoscope.views.report.plain_text import visible
+
+_WORKER_ROOT = "inductoscope_root"
+
+
+def root_for_worker(config: pytest.Config) -> str:
+    """The folder that pytest-xdist's main process gave to a worker; empty anywhere else."""
+    return str(getattr(config, "workerinput", {}).get(_WORKER_ROOT, ""))
+
+
+class SuiteSummary:
+    """Collects what the tests hand over."""
+
+    def __init__(self, options: SuiteOptions, root: Path | None, why_not: str) -> None:
+        """`why_not`: why nothing is checked; there is no folder then."""
+        self._options, self._root, self._why_not = options, root, why_not
+        self._tests: list[SuiteTest] = []
+        self._unwritten = ""
+
+    def pytest_report_header(self) -> str:
+        """What the user sees first."""
+        if self._why_not:
+            return f"inductoscope: nothing is checked: {self._why_not}"
+        return "inductoscope: checks every graph that Inductor compiles against eager"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """A worker of pytest-xdist is about to start."""
+        if self._root is not None:
+            node.workerinput[_WORKER_ROOT] = str(self._root)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """One phase of a test is over, here or in a worker."""
+        data = getattr(report, HANDED_OVER, None)
+        if isinstance(data, Mapping):
+            self._tests.append(suite_test_from(dict(data)))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+        """A worker died in a test. That it did in compiled code is for the doctor to find out."""
+        text = (
+            "The process died in this test. If compiled code is to blame, this finds out:\n"
+            f"  inductoscope doctor -m pytest {crashitem}"
+        )
+        report.sections.append(("inductoscope", visible(text)))
+
+    # --- the end ------------------------------------------------------------------------------
+
+    def pytest_sessionfinish(self) -> None:
+        """All tests are over, or Ctrl-C ended them."""
+        if not self._options.json:
+            return
+        from inductoscope.views.report.terminal import replace_json, write_json
+
+        try:
+            if not replace_json(self._view(), self._options.json):
+                write_json(self._view(), self._options.json)
+        except InductoscopeError as error:
+            self._unwritten = str(error)
+
+    def _view(self) -> dict[str, Any]:
+        return {
+            "tool": f"inductoscope {__version__}",
+            "not_checked": self._why_not,
+            "totals": asdict(totals_of(self._tests)),
+            "tests": [test.as_data() for test in self._tests],
+        }
+
+    def pytest_terminal_summary(
+        self, terminalreporter: pytest.TerminalReporter, config: pytest.Config
+    ) -> None:
+        """The section at the end."""
+        if config.option.collectonly:
+            return
+        found = [(test.test, finding) for test in self._tests for finding in test.findings]
+        terminalreporter.write_sep("=", "inductoscope", red=bool(found))
+        for line in (
+            [f"nothing was checked: {self._why_not}"]
+            if self._why_not
+            else sentences_about(totals_of(self._tests))
+        ):
+            terminalreporter.write_line(line)
+        for test, finding in found:
+            text = visible(f"{finding.verdict} in {test}: {finding.summary}")
+            terminalreporter.write_line(text, red=True)
+        if self._unwritten:
+            terminalreporter.write_line(f"--inductoscope-json: {self._unwritten}", red=True)
+        if found and self._root is not None:
+            terminalreporter.write_line(f"recordings of these tests: {self._root}")
+
+    def pytest_unconfigure(self) -> None:
+        """What was recorded stays only if something was found."""
+        if self._root is not None and not any(test.findings for test in self._tests):
+            shutil.rmtree(self._root, ignore_errors=True)

@@ -1,0 +1,133 @@
+"""What a job will do once it is started, as far as its ranks were compiled beforehand."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from inductoscope.analysis.ranks.rank_numbers import ranks_text
+from inductoscope.preflight.prediction import HANG, LIMITS, Prediction, Preflight
+from inductoscope.views.report.ranks import print_ranks, ranks_view
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
+
+View = dict[str, Any]
+
+_NO_DISTRIBUTED = (
+    "The program made no process group, so it does not use torch.distributed: its ranks do not "
+    "wait for each other. What they compile was compared all the same."
+)
+_MOST_SHOWN = 8
+_TAIL_LINES = 12
+
+
+def preflight_view(found: Preflight) -> View:
+    """Everything as data; the terminal shows less."""
+    return {
+        "schema": 1,
+        "verdict": _verdict(found),
+        "headline": _headline(found),
+        "command": list(found.job.command),
+        "world": found.job.world,
+        "ranks_run": list(found.job.ranks),
+        "target": found.job.target,
+        "distributed": found.uses_distributed,
+        "backend": next((one.backend for one in found.files if one.backend), ""),
+        "predictions": [_prediction(one) for one in found.predictions],
+        "runs": [
+            {
+                "rank": run.rank,
+                "exit_code": run.exit_code,
+                "seconds": run.seconds,
+                "collectives": files.calls,
+                "output": run.output,
+            }
+            for run, files in zip(found.runs, found.files, strict=True)
+        ],
+        "ranks": ranks_view(found.report),
+        "notes": list(found.notes) + ([] if found.uses_distributed else [_NO_DISTRIBUTED]),
+        "limits": list(LIMITS),
+        "folder": str(found.job.folder),
+    }
+
+
+def _prediction(prediction: Prediction) -> View:
+    return {
+        "kind": prediction.kind,
+        "decision": prediction.decision,
+        "confidence": "likely",
+        "how": "called as these ranks"
+        if prediction.was_called
+        else "in graphs that these ranks compiled",
+        "sides": [{"ranks": list(side.ranks), "call": side.text} for side in prediction.sides],
+    }
+
+
+def _verdict(found: Preflight) -> str:
+    if found.predictions:
+        return f"{found.predictions[0].kind} predicted"
+    if found.could_not_check:
+        return "failed"
+    if found.failed:
+        return "some ranks fail"
+    return "ranks differ" if found.differs else "clean"
+
+
+def _headline(found: Preflight) -> str:
+    runs = count_of(len(found.runs), "rank")
+    if found.predictions:
+        first = found.predictions[0]
+        if first.kind == HANG:
+            return "ranks of one process group do not call the same collectives"
+        return "ranks call the same collective with different sizes or types"
+    if found.could_not_check:
+        return f"the program failed as every rank ({runs}), so nothing could be compared"
+    if found.failed:
+        return f"the program fails as {ranks_text(run.rank for run in found.failed)}"
+    if found.differs:
+        return "ranks compile different graphs; their collectives agree"
+    return f"{runs} compile the same and call the same collectives"
+
+
+# --- terminal -------------------------------------------------------------------------------------
+
+
+def print_preflight(printer: Printer, view: View, *, kept: bool) -> None:
+    """The result as text."""
+    clean = view["verdict"] == "clean"
+    style = GOOD if clean else WARN if view["verdict"] == "ranks differ" else BAD
+    printer.line(f"{view['verdict']}: {view['headline']}", style=style)
+    printer.pair("command", shlex.join(view["command"]))
+    target = f", for {view['target']}" if view["target"] else ""
+    printer.pair("ranks", f"{len(view['ranks_run'])} of {view['world']}{target}")
+    for prediction in view["predictions"][:_MOST_SHOWN]:
+        _print_prediction(printer, prediction)
+    _print_failure(printer, view)
+    printer.line()
+    print_ranks(printer, view["ranks"])
+    for note in view["notes"]:
+        printer.pair("note", note)
+    for limit in view["limits"]:
+        printer.line(limit, indent=2, style=FAINT)
+    if kept:
+        printer.pair("kept in", view["folder"])
+
+
+def _print_prediction(printer: Printer, prediction: View) -> None:
+    printer.pair(prediction["kind"], prediction["decision"])
+    for side in prediction["sides"][:_MOST_SHOWN]:
+        printer.pair("", f"{ranks_text(side['ranks'])}: {side['call']}")
+    printer.pair(prediction["confidence"], f"{prediction['how']}, compared call by call")
+
+
+def _print_failure(printer: Printer, view: View) -> None:
+    """The end of what the first rank that failed has printed."""
+    failed = next((run for run in view["runs"] if run["exit_code"] != 0), None)
+    if failed is None:
+        return
+    printer.pair("failed", f"rank {failed['rank']} printed last:")
+    printer.code("\n".join(failed["output"].splitlines()[-_TAIL_LINES:]), indent=4)
+    printer.pair(
+        "",
+        "If it needs the result of a collective, that is a limit of preflight: nothing is sent.",
+    )

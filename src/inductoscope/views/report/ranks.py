@@ -1,0 +1,251 @@
+"""All ranks of a job: where each is, who is the odd one out and since when, who is slow."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+from inductoscope.analysis.ranks.comparing import OddRanks, RankSplit
+from inductoscope.analysis.ranks.decisions import DEADLY, KINDS, Weight
+from inductoscope.analysis.ranks.rank_numbers import numbers_text, ranks_text
+from inductoscope.analysis.ranks.report import (
+    ABOUT_CLOCKS,
+    FirstLine,
+    RankPlace,
+    RankReport,
+    headline,
+    is_deadly,
+    is_deadly_split,
+)
+from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary.counting import count_of
+
+View = dict[str, Any]
+
+_MOST_SHOWN = 8
+_FORMS = {
+    "trace": "TORCH_TRACE",
+    "text": "TORCH_LOGS text, which shows fewer decisions than TORCH_TRACE does",
+    "recording": "the recording",
+    "preflight": "TORCH_TRACE and the collectives that were called",
+}
+_BY_DESIGN = "a fault unless these ranks are to do different work, such as stages of a pipeline"
+
+
+def ranks_view(report: RankReport) -> View:
+    """Everything as data; the terminal shows less."""
+    return {
+        "headline": headline(report),
+        "problem": report.is_problem or bool(report.stuck),
+        "count": len(report.ranks),
+        "ranks": list(report.ranks),
+        "missing": list(report.missing),
+        "not_compared": list(report.not_compared),
+        "read_from": _FORMS.get(report.form, report.form),
+        "decisions": report.comparison.decisions,
+        "places": _places(report.places),
+        "odd": sorted(
+            (_odd(one, report) for one in report.comparison.odd), key=lambda one: not one["problem"]
+        ),
+        "splits": [_split(one, report) for one in report.comparison.splits],
+        "behind": [
+            {
+                "ranks": list(one.ranks),
+                "kind": one.kind,
+                "decision": one.key,
+                "inside_a_compile": one.inside_a_compile,
+            }
+            for one in report.comparison.behind
+        ],
+        "stages": [
+            {
+                "stage": one.stage,
+                "ranks": one.ranks,
+                "median": one.median,
+                "slowest": one.slowest,
+                "slowest_rank": one.slowest_rank,
+            }
+            for one in report.stage_times
+        ],
+        "stragglers": [
+            {"rank": s.rank, "stage": s.stage, "seconds": s.seconds, "median": s.median}
+            for s in report.stragglers
+        ],
+        "clocks": ABOUT_CLOCKS,
+        "notes": list(report.notes),
+    }
+
+
+def _places(places: Sequence[RankPlace]) -> list[View]:
+    """The same about several ranks once; the most frequent last, since it says least."""
+    together: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for place in places:
+        together[
+            place.is_problem, place.what, place.title, place.stage, place.compile, place.confidence
+        ].append(place.rank)
+    found = [
+        {
+            "ranks": ranks,
+            "problem": problem,
+            "what": what,
+            "title": title,
+            "stage": stage,
+            "compile": compile_,
+            "confidence": confidence,
+        }
+        for (problem, what, title, stage, compile_, confidence), ranks in together.items()
+    ]
+    return sorted(found, key=lambda one: (not one["problem"], len(one["ranks"])))
+
+
+def _odd(odd: OddRanks, report: RankReport) -> View:
+    return {
+        "ranks": list(odd.odd.ranks),
+        "kind": odd.kind,
+        "what": KINDS[odd.kind].words,
+        "decision": odd.key,
+        "here": odd.odd.text,
+        "there": odd.majority.text,
+        "majority": len(odd.majority.ranks),
+        "first_line": _line(report.first_lines.get((odd.kind, odd.key))),
+        "effect": _effect(odd, deadly=is_deadly(odd)),
+        "problem": is_deadly(odd),
+        "confidence": "likely" if is_deadly(odd) else "unknown",
+        "later": dict(odd.later),
+    }
+
+
+def _split(split: RankSplit, report: RankReport) -> View:
+    deadly = is_deadly_split(split)
+    return {
+        "kind": split.kind,
+        "what": KINDS[split.kind].words,
+        "decision": split.key,
+        "sides": [{"ranks": list(side.ranks), "value": side.text} for side in split.sides],
+        "by_rank": split.is_by_rank,
+        "first_line": _line(report.first_lines.get((split.kind, split.key))),
+        "effect": _effect(split, deadly=deadly),
+        "problem": deadly,
+    }
+
+
+def _line(line: FirstLine | None) -> View | None:
+    if line is None:
+        return None
+    return {"number": line.number, "here": line.odd, "there": line.majority}
+
+
+def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
+    if deadly:
+        return "ranks of one group that call different collectives wait for each other forever"
+    if isinstance(difference, OddRanks) and difference.others_may_follow:
+        return "the other ranks have not come to it so far"
+    if difference.weight in DEADLY:
+        return f"{_BY_DESIGN}; they send to different process groups"
+    if difference.weight is Weight.PROGRAM:
+        return _BY_DESIGN
+    return "the same is computed; it costs time, and rounding may differ"
+
+
+# --- terminal -------------------------------------------------------------------------------------
+
+
+def print_ranks(printer: Printer, view: View) -> None:
+    """The ranks as text."""
+    differs = any(KINDS[o["kind"]].weight is not Weight.COST for o in view["odd"] + view["splits"])
+    style = BAD if view["problem"] else WARN if differs else GOOD
+    printer.line(f"ranks: {view['headline']}", style=style)
+    printer.pair("read from", f"{view['read_from']}; {count_of(view['decisions'], 'decision')}")
+    if view["missing"]:
+        printer.pair("missing", f"no log of {ranks_text(view['missing'])}")
+    if view["not_compared"]:
+        printer.pair("not compared", f"{ranks_text(view['not_compared'])}: no such log")
+    _print_places(printer, view["places"])
+    for odd in view["odd"][:_MOST_SHOWN]:
+        _print_odd(printer, odd)
+    _print_rest(printer, view["odd"])
+    for split in view["splits"]:
+        _print_split(printer, split)
+    for behind in view["behind"][:_MOST_SHOWN]:
+        _print_behind(printer, behind)
+    _print_stragglers(printer, view)
+    for note in view["notes"]:
+        printer.pair("note", note)
+    printer.line()
+
+
+def _print_places(printer: Printer, places: list[View]) -> None:
+    for place in places[:_MOST_SHOWN]:
+        where = f", compile {place['compile']}" if place["compile"] else ""
+        stage = f" ({place['stage']}{where})" if place["stage"] not in ("", "none") else ""
+        name = "stuck" if place["problem"] else "where"
+        printer.pair(name, f"{ranks_text(place['ranks'])}: {place['title']}{stage}")
+    _print_rest(printer, places)
+
+
+def _print_odd(printer: Printer, odd: View) -> None:
+    printer.line()
+    printer.line(
+        f"{ranks_text(odd['ranks'])}: the odd one out since {odd['decision']}: {odd['what']}"
+        if len(odd["ranks"]) == 1
+        else f"{ranks_text(odd['ranks'])}: the odd ones out since {odd['decision']}: {odd['what']}",
+        style=BAD if odd["problem"] else WARN,
+    )
+    printer.pair("here", odd["here"])
+    printer.pair("others", f"{odd['there']} ({count_of(odd['majority'], 'rank')})")
+    _print_line(printer, odd["first_line"], "here", "others")
+    printer.pair(odd["confidence"] if odd["problem"] else "means", odd["effect"])
+    if odd["later"]:
+        later = ", ".join(f"{count} x {kind}" for kind, count in odd["later"].items())
+        printer.pair("later", f"these differ too: {later}")
+
+
+def _print_split(printer: Printer, split: View) -> None:
+    printer.line()
+    what = f"{split['decision']}: {split['what']}"
+    if split["by_rank"]:
+        printer.line(f"{what}: every rank has its own", style=WARN)
+    else:
+        printer.line(f"no majority in {what}", style=BAD if split["problem"] else WARN)
+        for side in split["sides"][:_MOST_SHOWN]:
+            printer.pair("", f"{ranks_text(side['ranks'])}: {side['value']}", width=2)
+        _print_rest(printer, split["sides"])
+    first, second = (numbers_text(side["ranks"]) for side in split["sides"][:2])
+    _print_line(printer, split["first_line"], f"rank {second}", f"rank {first}")
+    printer.pair("means", split["effect"])
+
+
+def _print_line(printer: Printer, line: View | None, here: str, there: str) -> None:
+    if line is None:
+        return
+    printer.pair(f"line {line['number']}", f"{here}: {line['here'] or '(nothing)'}")
+    printer.pair("", f"{there}: {line['there'] or '(nothing)'}")
+
+
+def _print_behind(printer: Printer, behind: View) -> None:
+    where = "inside a compile" if behind["inside_a_compile"] else "between compiles"
+    printer.pair(
+        "behind",
+        f"{ranks_text(behind['ranks'])} ({where}): have not come to {behind['decision']} "
+        f"({KINDS[behind['kind']].words}), which most ranks have passed",
+    )
+
+
+def _print_stragglers(printer: Printer, view: View) -> None:
+    for straggler in view["stragglers"][:_MOST_SHOWN]:
+        printer.pair(
+            "straggler",
+            f"rank {straggler['rank']}: {straggler['seconds']:.1f} s in {straggler['stage']}, "
+            f"the median is {straggler['median']:.1f} s",
+        )
+    _print_rest(printer, view["stragglers"])
+    if view["stages"]:
+        times = (f"{stage['stage']} {stage['median']:.2f}" for stage in view["stages"])
+        printer.pair("median s", ", ".join(times))
+        printer.line(view["clocks"], indent=2, style=FAINT)
+
+
+def _print_rest(printer: Printer, items: list[View]) -> None:
+    if len(items) > _MOST_SHOWN:
+        printer.line(f"… and {len(items) - _MOST_SHOWN} more; --json lists all", indent=2)

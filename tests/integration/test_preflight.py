@@ -1,0 +1,198 @@
+"""Ranks compiled on one machine: what is predicted happens with real ranks, and nothing else is."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.json_schema import violations
+from support.programs import TOOL, Workplace
+from support.rank_jobs import Flown, preflight, real_ranks
+from support.waiting import wait_until
+
+
+def sides(flown: Flown) -> list[tuple[list[int], str]]:
+    (first, *_) = flown.data["predictions"]
+    return [(side["ranks"], side["call"]) for side in first["sides"]]
+
+
+# --- faults, each confirmed with real ranks -------------------------------------------------------
+
+
+def test_ranks_that_call_collectives_in_another_order_hang(workplace: Workplace) -> None:
+    flown = preflight(workplace, 2, "order", "aot_eager")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert flown.data["verdict"] == "hang predicted"
+    assert violations("preflight", flown.data) == []
+    assert {call.split()[0] for _, call in sides(flown)} == {"allreduce", "all_gather_into_tensor"}
+    # Both what was called and what is in the compiled graphs shows it.
+    assert {one["how"].split()[0] for one in flown.data["predictions"]} == {"called", "in"}
+    assert real_ranks(workplace, 2, "order", "aot_eager") != [0, 0]
+
+
+def test_a_collective_of_the_first_rank_alone_hangs(workplace: Workplace) -> None:
+    flown = preflight(workplace, 3, "first", "eager")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert flown.data["verdict"] == "hang predicted"
+    (most, odd) = sides(flown)
+    assert (most[0], odd[0]) == ([1, 2], [0])
+    assert "job.py:" in odd[1]
+    assert "are not real" in flown.stdout  # What fake collectives cannot tell.
+    assert real_ranks(workplace, 3, "first", "eager") != [0, 0, 0]
+
+
+def test_different_sizes_are_a_mismatch(workplace: Workplace) -> None:
+    flown = preflight(workplace, 2, "shapes", "eager")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert flown.data["verdict"] == "mismatch predicted"
+    assert {call.partition(" (")[0] for _, call in sides(flown)} == {
+        "allreduce float32 x 8",
+        "allreduce float32 x 16",
+    }
+    assert real_ranks(workplace, 2, "shapes", "eager") != [0, 0]
+
+
+def test_a_branch_that_compiles_another_graph_is_found_and_no_hang_is_predicted(
+    workplace: Workplace,
+) -> None:
+    flown = preflight(workplace, 3, "branch", "aot_eager")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert flown.data["verdict"] == "ranks differ"
+    odd = flown.data["ranks"]["odd"][0]
+    assert (odd["ranks"], odd["kind"]) == ([2], "graph")
+    assert "tanh" in odd["first_line"]["here"]
+    assert real_ranks(workplace, 3, "branch", "aot_eager") == [0, 0, 0]
+
+
+# --- healthy programs -----------------------------------------------------------------------------
+
+
+def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
+    """Ranks 2 and 3 call a collective more than ranks 0 and 1 do, in a group of their own."""
+    output = workplace.folder / "kept"
+    flown = preflight(workplace, 4, "groups", "eager", options=("--output", str(output)))
+    assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
+    assert flown.data["backend"] == "gloo"
+    assert [run["collectives"] for run in flown.data["runs"]] == [3, 3, 4, 4]
+    assert (output / "rank_3" / "output.txt").read_text().endswith("done\n")
+
+
+def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:
+    script = workplace.write("plain.py", "print('hello')\n")
+    done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
+    assert done.returncode == 0, done.stderr
+    assert "it does not use torch.distributed" in " ".join(done.stdout.split())
+
+
+# --- programs that fail, hang or are interrupted --------------------------------------------------
+
+
+def test_a_rank_that_fails_alone_is_found(workplace: Workplace) -> None:
+    text = "import os\nif os.environ['RANK'] == '2': raise ValueError('no shard')\n"
+    script = workplace.write("fails.py", text)
+    done = workplace.call([*TOOL, "preflight", "--world", "4", str(script)])
+    assert done.returncode == 1, done.stderr
+    assert "the program fails as rank 2" in done.stdout
+    assert "ValueError: no shard" in done.stdout
+
+
+def test_a_program_that_fails_as_every_rank_could_not_be_checked(workplace: Workplace) -> None:
+    script = workplace.write("fails.py", "raise SystemExit(5)\n")
+    done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
+    assert done.returncode == 3
+    assert "nothing could be compared" in done.stdout
+
+
+def test_a_rank_that_takes_too_long_is_ended(workplace: Workplace) -> None:
+    text = "import os, time\nif os.environ['RANK'] == '1': time.sleep(600)\n"
+    script = workplace.write("sleeps.py", text)
+    done = workplace.call(
+        [*TOOL, "preflight", "--world", "3", "--ranks", "0,1", "--timeout", "1", str(script)]
+    )
+    assert done.returncode == 1
+    assert "rank 1: not done after 1 s" in " ".join(done.stdout.split())
+    assert "2 of 3 ranks were run" in " ".join(done.stdout.split())
+
+
+SLEEPER = (
+    "import os, subprocess, sys, time\n"
+    "child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'])\n"
+    "open(f'pids_{os.environ[\"RANK\"]}', 'w').write(f'{os.getpid()} {child.pid} ')\n"
+    "if os.environ['RANK'] == '0': child.kill(); sys.exit()\n"
+    "time.sleep(600)\n"
+)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_nothing_is_left_behind_when_it_is_interrupted(
+    workplace: Workplace, number: signal.Signals
+) -> None:
+    script = workplace.write("sleeper.py", SLEEPER)
+    tool = subprocess.Popen(
+        [*TOOL, "preflight", "--world", "3", "--jobs", "2", str(script)],
+        cwd=workplace.folder,
+        env=workplace.environment(TMPDIR=str(workplace.folder)),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    files = [workplace.folder / f"pids_{rank}" for rank in (1, 2)]
+    assert wait_until(lambda: all(f.exists() and f.read_text().endswith(" ") for f in files))
+    os.kill(tool.pid, number)
+    tool.communicate(timeout=60)
+    assert tool.returncode == 128 + number
+    pids = [int(word) for file in files for word in file.read_text().split()]
+    assert wait_until(lambda: not any(map(is_running, pids)), 10)
+    assert list(workplace.folder.glob("inductoscope-*")) == []
+
+
+def is_running(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--world", "1", "x.py"), "Invalid value for '--world'"),
+        (("--world", "4", "--ranks", "0,4", "x.py"), "ranks are 0 to 3"),
+        (("--world", "4", "--ranks", "1", "x.py"), "nothing to compare it with"),
+        (("--world", "4", "--ranks", "a", "x.py"), "'a' is no rank"),
+        (("--world", "4", "torchrun", "x.py"), "torchrun starts the ranks itself"),
+        (("--world", "4"), "Nothing to run"),
+        (("--world", "4", "missing.py"), "does not exist"),
+        (("--world", "4", "--output", ".", "x.py"), "exists already"),
+        (("x.py",), "Missing option '--world'"),
+    ],
+)
+def test_bad_usage_is_answered_at_once(
+    workplace: Workplace, words: tuple[str, ...], says: str
+) -> None:
+    workplace.write("x.py", "raise SystemExit('must not run')\n")
+    began = time.monotonic()
+    done = workplace.call([*TOOL, "preflight", *words])
+    assert done.returncode == 2
+    assert says in done.stderr
+    assert "must not run" not in done.stdout + done.stderr
+    assert time.monotonic() - began < 30
+
+
+def test_the_users_own_cache_and_folder_stay_as_they_were(workplace: Workplace) -> None:
+    script = workplace.write(
+        "plain.py", "import os; print(os.environ['TORCHINDUCTOR_CACHE_DIR'])\n"
+    )
+    before = sorted(workplace.folder.iterdir())
+    done = workplace.call(
+        [sys.executable, "-m", "inductoscope", "preflight", "--world", "2", str(script)]
+    )
+    assert done.returncode == 0
+    assert sorted(workplace.folder.iterdir()) == before
+    assert not workplace.cache.exists() or list(workplace.cache.iterdir()) == []

@@ -1,0 +1,348 @@
+"""Ranks side by side: who left the majority, with which decision, and when nobody is accused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from inductoscope.analysis.ranks.comparing import RankComparison, compare_ranks
+from inductoscope.analysis.ranks.decision_order import merged_order
+from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
+from inductoscope.analysis.ranks.graph_text import (
+    code_lines,
+    collective_text,
+    collectives_in,
+    graph_lines,
+    saved_tensors,
+    tuned_choices,
+)
+from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path, ranks_text
+from inductoscope.analysis.ranks.report import RankReport, report_on
+from inductoscope.analysis.ranks.stragglers import find_stragglers
+from inductoscope.views.page.ranks_page import write_ranks_page
+from inductoscope.views.report.ranks import print_ranks, ranks_view
+from inductoscope.views.report.terminal import Printer
+from support.examples import inductoscope
+from support.logged import LogText
+
+GRAPH = Decision("graph", "0/0 forward graph", "same", "3 operations", "0/0")
+SENDS = Decision(
+    "collectives", "0/0 post-grad graph", "a, b", "2 collectives", "0/0", groups=("0",)
+)
+MISS = Decision("cache", "0/0 FX graph cache", "miss", "miss", "0/0")
+USUAL = (Decision("compile", "0/0", "step", "step", "0/0"), MISS, GRAPH, SENDS)
+
+
+def ranks(
+    number: int,
+    *,
+    other: dict[int, Iterable[Decision]] | None = None,
+    progress: RankProgress = RankProgress.AT_REST,
+) -> list[RankLog]:
+    """So many ranks that decide as usual, but for some."""
+    return [
+        RankLog(rank, tuple((other or {}).get(rank, USUAL)), progress=progress)
+        for rank in range(number)
+    ]
+
+
+def changed(kind: str, **fields: object) -> tuple[Decision, ...]:
+    """The usual decisions with another one of this kind."""
+    return tuple(d._replace(**fields) if d.kind == kind else d for d in USUAL)  # type: ignore[arg-type]
+
+
+def report(logs: list[RankLog]) -> RankReport:
+    return report_on(logs, [], lambda log, key: [])
+
+
+def found(comparison: RankComparison) -> list[tuple[tuple[int, ...], str]]:
+    return [(odd.odd.ranks, odd.kind) for odd in comparison.odd]
+
+
+# --- the odd one out ------------------------------------------------------------------------------
+
+
+def test_ranks_that_decide_the_same_are_not_accused() -> None:
+    comparison = compare_ranks(ranks(8))
+    assert (comparison.odd, comparison.splits, comparison.behind) == ((), (), ())
+    assert not report(ranks(8)).is_problem
+
+
+def test_a_rank_with_another_graph_is_odd_since_then_and_what_follows_is_not_told_again() -> None:
+    other = (*changed("graph", value="other"), Decision("code", "0/0 code", "x", "", "0/0"))
+    logs = ranks(5, other={3: other})
+    logs = [
+        log
+        if log.rank == 3
+        else RankLog(log.rank, (*log.decisions, Decision("code", "0/0 code", "y", "", "0/0")))
+        for log in logs
+    ]
+    (odd,) = compare_ranks(logs).odd
+    assert (odd.odd.ranks, odd.kind, len(odd.majority.ranks)) == ((3,), "graph", 4)
+    assert dict(odd.later) == {"code": 1}
+
+
+def test_ranks_that_send_other_collectives_to_the_same_group_are_a_problem() -> None:
+    result = report(ranks(4, other={1: changed("collectives", value="b, a")}))
+    assert found(result.comparison) == [((1,), "collectives")]
+    assert result.is_problem
+
+
+def test_ranks_that_send_to_other_groups_are_none() -> None:
+    """Stages of a pipeline have groups of their own, and do not wait for each other."""
+    stage = changed("collectives", value="b", groups=("7",))
+    result = report(ranks(4, other={3: stage}))
+    assert found(result.comparison) == [((3,), "collectives")]
+    assert not result.is_problem
+
+
+def test_two_halves_accuse_nobody() -> None:
+    other = changed("graph", value="other")
+    comparison = compare_ranks(ranks(4, other={2: other, 3: other}))
+    assert comparison.odd == ()
+    (split,) = comparison.splits
+    assert [side.ranks for side in split.sides] == [(0, 1), (2, 3)]
+    assert not split.is_by_rank
+
+
+def test_a_value_of_its_own_on_every_rank_is_said_to_be_that() -> None:
+    own = {rank: changed("graph", value=f"rank {rank}") for rank in range(4)}
+    (split,) = compare_ranks(ranks(4, other=own)).splits
+    assert split.is_by_rank
+
+
+def test_a_cache_miss_on_one_rank_is_a_cost_and_what_a_hit_leaves_out_is_no_difference() -> None:
+    hit = (USUAL[0], MISS._replace(value="hit", shown="hit"))
+    comparison = compare_ranks(ranks(5, other={r: hit for r in range(5) if r != 2}))
+    assert found(comparison) == [((2,), "cache")]
+    assert not report(ranks(5, other={2: hit})).is_problem
+
+
+def test_a_guard_that_failed_on_one_rank_only_is_found_though_the_others_may_follow() -> None:
+    again = Decision("guard", "0/1", "size changed", "size changed", "0/1")
+    (odd,) = compare_ranks(ranks(4, other={2: (*USUAL, again)})).odd
+    assert (odd.odd.ranks, odd.kind, odd.others_may_follow) == ((2,), "guard", True)
+    logs = ranks(4, other={2: (*USUAL, again)}, progress=RankProgress.ENDED)
+    assert not compare_ranks(logs).odd[0].others_may_follow
+
+
+def test_a_rank_that_is_behind_is_not_odd() -> None:
+    comparison = compare_ranks(ranks(4, other={1: USUAL[:2]}))
+    assert comparison.odd == ()
+    (behind,) = comparison.behind
+    assert (behind.ranks, behind.key) == ((1,), GRAPH.key)
+
+
+def test_a_rank_that_left_a_decision_out_and_went_on_is_odd() -> None:
+    comparison = compare_ranks(ranks(4, other={1: (USUAL[0], MISS, SENDS)}))
+    assert found(comparison) == [((1,), "graph")]
+    assert comparison.odd[0].odd.text == "none"
+
+
+def test_ranks_outside_a_group_are_not_asked_about_its_calls() -> None:
+    call = Decision("collective", "call 1 in group 1", "allreduce", among=(0, 1), groups=("1",))
+    logs = ranks(4, other={0: (*USUAL, call), 1: (*USUAL, call)}, progress=RankProgress.ENDED)
+    assert compare_ranks(logs).odd == ()
+    alone = ranks(4, other={0: (*USUAL, call)}, progress=RankProgress.ENDED)
+    assert [split.kind for split in compare_ranks(alone).splits] == ["collective"]
+
+
+def test_what_only_some_ranks_decide_is_placed_where_they_decide_it() -> None:
+    assert merged_order([[("a",), ("c",)], [("a",), ("b",), ("c",)]]) == [("a",), ("b",), ("c",)]
+
+
+# --- slow ranks -----------------------------------------------------------------------------------
+
+
+def timed(*seconds: float) -> list[RankLog]:
+    return [RankLog(n, stage_seconds=(("lowering", s),)) for n, s in enumerate(seconds)]
+
+
+def test_a_straggler_is_much_slower_than_the_median() -> None:
+    (slow,) = find_stragglers(timed(1.0, 1.1, 0.9, 1.0, 9.0))
+    assert (slow.rank, slow.seconds, slow.median) == (4, 9.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    "seconds",
+    [(1.0, 1.1, 9.0), (0.01, 0.01, 0.01, 0.01, 0.5), (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.5)],
+    ids=["too few ranks", "too little to matter", "as spread as all"],
+)
+def test_what_is_no_straggler(seconds: tuple[float, ...]) -> None:
+    assert find_stragglers(timed(*seconds)) == ()
+
+
+# --- texts that healthy ranks have ----------------------------------------------------------------
+
+PRINTED = """
+class GraphModule(torch.nn.Module):
+    def forward(self, primals_1: "f32[4, 4][4, 1]cuda:3", primals_2: "f32[8][1]cuda:3"):
+        # File: /home/me/train.py:12 in f, code: y = all_reduce(x)
+        all_reduce: "f32[4, 4][4, 1]cuda:3" = torch.ops._c10d_functional.all_reduce.default(primals_1, 'sum', '3')
+        wait_tensor: "f32[4, 4][4, 1]cuda:3" = torch.ops._c10d_functional.wait_tensor.default(all_reduce)
+        gathered: "f32[16][1]cuda:3" = torch.ops._c10d_functional.all_gather_into_tensor.default(primals_2, 2, '3')
+        return (wait_tensor, gathered, primals_1)
+"""  # noqa: E501
+
+
+def test_device_numbers_comments_and_names_of_groups_are_no_difference() -> None:
+    other = PRINTED.replace("cuda:3", "cuda:0").replace("'3'", "'12'").replace("/me/", "/you/")
+    assert graph_lines(PRINTED) == graph_lines(other)
+    assert graph_lines(PRINTED) != graph_lines(PRINTED.replace("'sum'", "'max'"))
+
+
+def test_collectives_are_told_by_what_they_send() -> None:
+    assert collectives_in(PRINTED) == [
+        ("all_reduce sum f32 x 16", "3"),
+        ("all_gather_into_tensor f32 x 8", "3"),
+    ]
+    assert saved_tensors(PRINTED) == ["wait_tensor", "gathered", "primals_1"]
+
+
+def test_ranks_may_send_pieces_of_different_sizes_to_each_other() -> None:
+    assert collective_text("alltoall_", "", ["float32 x 3"]) == "alltoall"
+
+
+def test_code_of_another_device_is_the_same_code() -> None:
+    code = "with torch.cuda._DeviceGuard(3):\n    stream3 = get_raw_stream(3)\n# /tmp/x/c1.py"
+    assert code_lines(code) == code_lines(code.replace("3", "0").replace("/x/", "/y/"))
+
+
+def test_choices_of_autotuning_are_read_from_code() -> None:
+    code = (
+        "triton_tem_fused_mm_0 = async_compile.triton('triton_tem_fused_mm_0', '''\n"
+        "@triton_heuristics.template(num_stages=3,\nnum_warps=8)\n"
+        "    BLOCK_M : tl.constexpr = 64\n''')\nextern_kernels.addmm(a, b)\n"
+    )
+    assert tuned_choices(code) == [
+        "triton_tem_fused_mm_0 BLOCK_M=64 num_stages=3 num_warps=8",
+        "library addmm",
+    ]
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("path", "rank"),
+    [
+        ("dedicated_log_torch_trace_rank_517_ab.log", 517),
+        ("/logs/none_x/attempt_0/3/stderr.log", 3),
+        ("job/out.12", 12),
+        ("job/out.12.gz", 12),
+        ("rank-7/stderr.txt", 7),
+        ("/home/frank2/train.log", None),
+        ("train.log", None),
+    ],
+)
+def test_the_name_of_a_file_tells_its_rank(path: str, rank: int | None) -> None:
+    assert rank_of_path(path) == rank
+
+
+@pytest.mark.parametrize(
+    ("label", "rank"),
+    [
+        ("[rank3]:", 3),
+        ("rank 12", 12),
+        ("7:", 7),
+        ("[default0]:[rank8]:", 8),
+        ("node07", None),
+        ("", None),
+    ],
+)
+def test_the_label_of_a_line_tells_its_rank(label: str, rank: int | None) -> None:
+    assert rank_of_label(label) == rank
+
+
+def test_many_ranks_are_written_as_ranges() -> None:
+    assert ranks_text([4]) == "rank 4"
+    assert ranks_text([0, 1, 2, 7]) == "ranks 0-2, 7"
+    assert ranks_text(range(0, 40, 2)) == "ranks 0, 2, 4, 6, 8, 10 and 14 more"
+
+
+# --- what is shown --------------------------------------------------------------------------------
+
+
+def test_the_page_escapes_what_a_log_says_and_loads_nothing(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    logs = ranks(4, other={2: changed("graph", value="x", shown=hostile)})
+    page = tmp_path / "page.html"
+    write_ranks_page(ranks_view(report(logs)), page)
+    text = page.read_text("utf-8")
+    assert hostile not in text
+    assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
+    assert "<script" not in text
+    assert "http" not in text.replace("http-equiv", "")
+    assert 'title="rank 2: decided otherwise"' in text
+
+
+def test_the_terminal_fits_into_80_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    logs = ranks(
+        900, other={n: changed("graph", value="x", shown="y" * 60) for n in range(0, 90, 3)}
+    )
+    out = io.StringIO()
+    print_ranks(Printer(out), ranks_view(report(logs)))
+    assert max(map(len, out.getvalue().splitlines())) <= 80
+    assert "ranks 0, 3, 6, 9, 12, 15 and 24 more" in out.getvalue()
+
+
+# --- text logs ------------------------------------------------------------------------------------
+
+
+def logged(rank: int, *, winner: str = "triton_mm_4", guard: bool = False) -> str:
+    """What a rank logs without a trace."""
+    log = LogText(process=100 + rank, prefix=f"[rank{rank}]:")
+    log.torch(
+        "torchdynamo start tracing step /home/me/train.py:12",
+        module="torch/_dynamo/symbolic_convert.py",
+    )
+    log.torch("FX cache hit with key: fabc", module="compile_fx.py")
+    if guard:
+        log.torch(
+            "[__recompiles]     - 0/0: tensor 'x' size mismatch at index 0. expected 4, actual 8",
+            module="torch/_dynamo/guards.py",
+        )
+    log.raw("AUTOTUNE mm(8x8, 8x8)")
+    log.raw(f"  {winner} 0.0102 ms 100.0% BLOCK_M=64, num_warps=4")
+    return "\n".join(log.lines) + "\n"
+
+
+def test_text_of_all_ranks_in_one_file_names_the_rank_that_tuned_otherwise(tmp_path: Path) -> None:
+    text = "".join(logged(n, winner="triton_mm_9" if n == 3 else "triton_mm_4") for n in range(5))
+    (tmp_path / "stderr.log").write_text(text)
+    answer = inductoscope("logs", tmp_path / "stderr.log", "--json", "-")
+    (odd,) = answer.data["ranks"]["odd"]
+    assert (odd["ranks"], odd["kind"], odd["majority"]) == ([3], "autotune", 4)
+    assert "triton_mm_9" in odd["here"]
+    assert not odd["problem"]
+
+
+def test_text_in_a_file_of_its_own_for_each_rank_names_the_guard_that_failed(
+    tmp_path: Path,
+) -> None:
+    for rank in range(4):
+        (tmp_path / f"rank{rank}.log").write_text(logged(rank, guard=rank == 2))
+    answer = inductoscope("logs", tmp_path, "--json", "-")
+    (odd,) = [one for one in answer.data["ranks"]["odd"] if one["kind"] == "guard"]
+    assert odd["ranks"] == [2]
+    assert "size mismatch" in odd["here"]
+
+
+def test_line_numbers_are_no_ranks(tmp_path: Path) -> None:
+    for name in ("a.log", "b.log"):
+        lines = (logged(0) * 8).replace("[rank0]:", "").splitlines()
+        numbered = "".join(f"{number}:{line}\n" for number, line in enumerate(lines, start=1))
+        (tmp_path / name).write_text(numbered)
+    assert inductoscope("logs", tmp_path, "--json", "-").data["ranks"] is None
+
+
+def test_a_log_of_one_rank_has_no_ranks_to_compare(tmp_path: Path) -> None:
+    (tmp_path / "rank0.log").write_text(logged(0))
+    assert inductoscope("logs", tmp_path, "--json", "-").data["ranks"] is None
+    refused = inductoscope("logs", tmp_path, "--page", tmp_path / "page.html")
+    assert refused.exit_code == 2
+    assert "--page needs the logs of several ranks" in refused.stderr
