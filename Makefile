@@ -8,6 +8,8 @@
 # make bench-profile   what profiling costs, and whether its times and floors hold
 # make bench-slow      slow programs whose cause is known, and what the tool says of them
 # make docs            writes the generated parts of README.md and docs/
+# make guides          runs the commands of docs/guides, whose output the guides show
+# make site            builds the site of the docs in site/
 # make web             builds the page's script and styles from web/ (needs node)
 # make battery         the doctor on every planted fault; writes docs/battery.md
 # make cases           the doctor on every labelled script; writes docs/cases.md
@@ -21,7 +23,7 @@ PIP := $(BIN)/python -m pip install --quiet --constraint constraints.txt
 
 BENCHES := doctor hang real_models growth report capture logs cli
 
-.PHONY: demo test test-quick all-tests check docs web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
+.PHONY: demo test test-quick all-tests check docs guides site web bench $(BENCHES:%=bench-%) bench-aoti bench-sentinel bench-profile bench-slow battery cases models endings recordings clean
 
 demo: $(VENV)/.installed
 	@bash examples/demo.sh $(BIN)/inductoscope
@@ -51,6 +53,15 @@ check: $(VENV)/.installed-dev
 
 docs: $(VENV)/.installed
 	$(BIN)/python docs/generate.py
+
+# Takes about ten minutes. make guides GUIDES="hang nan" runs only these.
+GUIDES :=
+guides: $(VENV)/.installed
+	$(BIN)/python docs/guide_pages.py $(GUIDES)
+	$(BIN)/python docs/generate.py
+
+site: $(VENV)/.installed-docs
+	$(BIN)/python -m mkdocs build --strict --quiet
 
 # Takes hours. What has a result at this commit is not measured again unless it is named:
 # make bench BENCH="logs cli". What cannot be installed is missing in the tables, which say so.
@@ -114,6 +125,10 @@ $(VENV)/.installed: $(VENV)/.created pyproject.toml constraints.txt
 
 $(VENV)/.installed-dev: $(VENV)/.installed
 	$(PIP) --editable '.[dev]'
+	@touch $@
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	$(PIP) --editable '.[docs]'
 	@touch $@
 
 # The newest tlparse, away from everything else.

@@ -27,6 +27,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from coverage_table import coverage, coverage_flags
+from guide_pages import left_out, ran, script
 
 from inductoscope.agents.procedures import PROCEDURES
 from inductoscope.agents.skill import procedure_text
@@ -35,7 +37,7 @@ from inductoscope.recording.events.base import Event
 from inductoscope.recording.events.catalogue import KINDS
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+FILES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 
 _PART = re.compile(r"(<!-- generated: ([^\n]+?) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -68,6 +70,23 @@ def options(name: str) -> str:
             if isinstance(param, click.Option)
         ]
     return "\n".join(["| option | what it does |", "|---|---|", *rows])
+
+
+def reference() -> str:
+    """What `inductoscope COMMAND --help` prints, for every command and those in it."""
+    parts = []
+    for name in COMMANDS:
+        found = command_called(name)
+        parts += [f"## {name}", "", _help(found, f"inductoscope {name}"), ""]
+        for inner in found.commands.values() if isinstance(found, click.Group) else ():
+            called = f"{name} {inner.name}"
+            parts += [f"### {called}", "", _help(inner, f"inductoscope {called}"), ""]
+    return "\n".join(parts).rstrip()
+
+
+def _help(command: click.Command, called: str) -> str:
+    context = click.Context(command, info_name=called, terminal_width=80)
+    return f"```text\n{command.get_help(context)}\n```"
 
 
 def _arguments(command: click.Command) -> str:
@@ -112,10 +131,10 @@ def output(lines: str, *words: str) -> str:
     printed = _printed(*words)
     shown, last = [f"$ inductoscope {' '.join(words)}"], 0
     for first, end in (map(int, part.split("-")) for part in lines.split(",")):
-        shown += [_left_out(first - last - 1)] if first - last > 1 else []
+        shown += [left_out(first - last - 1)] if first - last > 1 else []
         shown += printed[first - 1 : end]
         last = end
-    shown += [_left_out(len(printed) - last)] if last < len(printed) else []
+    shown += [left_out(len(printed) - last)] if last < len(printed) else []
     return "\n".join(f"    {line}".rstrip() for line in shown)
 
 
@@ -140,10 +159,6 @@ def _printed(*words: str) -> list[str]:
     return done.stdout.rstrip().splitlines()
 
 
-def _left_out(count: int) -> str:
-    return f"[... {count} more line{'' if count == 1 else 's'}]"
-
-
 def events() -> str:
     """Every kind of event: its fields, and when it is written."""
     rows = (
@@ -157,7 +172,6 @@ def _one_line(event: type[Event]) -> str:
     return " ".join((event.__doc__ or "").split())
 
 
-# Name of a generator, as markers spell it, and the function that writes the part.
 def schemas() -> str:
     """The keys of what each command prints with --json; those that may be absent in italics."""
     rows = (
@@ -174,6 +188,7 @@ def _keys(shape: dict[str, Any]) -> str:
     return ", ".join(f"`{key}`" if key in always else f"*`{key}`*" for key in shape["properties"])
 
 
+# Name of a generator, as markers spell it, and the function that writes the part.
 GENERATORS: dict[str, Callable[..., str]] = {
     "commands": commands,
     "options": options,
@@ -181,6 +196,11 @@ GENERATORS: dict[str, Callable[..., str]] = {
     "procedure": procedure,
     "events": events,
     "schemas": schemas,
+    "reference": reference,
+    "script": script,
+    "ran": ran,
+    "coverage": coverage,
+    "coverage_flags": coverage_flags,
 }
 
 

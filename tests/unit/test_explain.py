@@ -195,6 +195,33 @@ def test_a_symptom_leads_to_its_stage(symptom: str, stage: str) -> None:
     assert data["stages"][0]["name"] == stage
 
 
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("inductor hang", "hang (verdict of the doctor)"),
+        ("autotune stuck", "autotune"),
+        ("autotune hanging", "autotune"),
+        ("compilation stuck", "triton-compile"),
+        ("triton compilation hang", "triton-compile"),
+        ("precompilation stuck", "autotune"),
+    ],
+)
+def test_a_hang_in_any_words_leads_to_where_it_can_come_from(words: str, expected: str) -> None:
+    assert expected in inductoscope("explain", *words.split()).words
+
+
+def test_the_files_that_make_and_tune_configurations_are_named() -> None:
+    shown = inductoscope("explain", "autotune").words
+    for name in (
+        "select_algorithm.py",
+        "template_heuristics/triton.py",
+        "runtime/coordinate_descent_tuner.py",
+        "kernel/mm.py",
+        "kernel/bmm.py",
+    ):
+        assert f"torch/_inductor/{name}" in shown
+
+
 def test_the_word_that_tells_most_decides() -> None:
     symptom = ("loss", "is", "nan", "after", "compile")
     assert inductoscope("explain", *symptom).words.startswith("nan (verdict of the doctor)")

@@ -128,7 +128,14 @@ AUTOTUNE = StageEntry(
     "configurations, and C++ or CUTLASS templates. They are precompiled, then timed on "
     "random data of the right shape. Pointwise kernels time a few block sizes when they "
     "first run.",
-    lives=("torch/_inductor/select_algorithm.py", "torch/_inductor/autotune_process.py"),
+    lives=(
+        "torch/_inductor/select_algorithm.py",
+        "torch/_inductor/autotune_process.py",
+        "torch/_inductor/template_heuristics/triton.py",
+        "torch/_inductor/runtime/coordinate_descent_tuner.py",
+        "torch/_inductor/kernel/mm.py",
+        "torch/_inductor/kernel/bmm.py",
+    ),
     notions=(
         ("choice", "one implementation with one configuration"),
         ("template", "a kernel with holes, for products and convolutions"),
@@ -137,6 +144,7 @@ AUTOTUNE = StageEntry(
     look_here_when=("compiling hangs or takes minutes with max-autotune", "the winner looks wrong"),
     symptoms=(
         "hang while autotuning, DDP waits",
+        "precompilation of choices is stuck",
         "No valid triton configs",
         "the chosen kernel differs from run to run",
         "wrong result only with max-autotune",

@@ -15,7 +15,7 @@ from inductoscope.model.entities import Recording
 from inductoscope.model.target import target_view
 from inductoscope.views.report.fusion import print_change, time_text
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
-from inductoscope.vocabulary.counting import bytes_text
+from inductoscope.vocabulary.counting import bytes_text, count_of
 
 View = dict[str, Any]
 
@@ -200,7 +200,7 @@ def _print_trials(printer: Printer, view: View) -> None:
 def _trial_text(trial: View) -> str:
     if trial["error"]:
         return f"unknown: {trial['error']}"
-    kernels = f"; {trial['kernels']} kernels in the graph" if trial["kernels"] else ""
+    kernels = f"; {count_of(trial['kernels'], 'kernel')} in the graph" if trial["kernels"] else ""
     reason = "" if trial["fused"] else f": {trial['reason']}"
     return f"{trial['outcome']}{kernels}{reason}"
 
