@@ -23,6 +23,7 @@ from inductoscope.analysis.ranks.graph_text import (
     tuned_choices,
 )
 from inductoscope.analysis.ranks.stage_clock import StageClock
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
@@ -139,7 +140,7 @@ class DecisionFold:
 
     def take_guards(self, compile_id: str, _head: str, payload: str) -> None:
         """The guards that were built."""
-        self._add_read("guards", compile_id, compile_id, payload, guard_lines)
+        self._add_read(stages.GUARDS, compile_id, compile_id, payload, guard_lines)
 
     def take_code(self, compile_id: str, _head: str, payload: str) -> None:
         """Generated code, and in it what autotuning chose."""
@@ -151,7 +152,7 @@ class DecisionFold:
         if choices:
             shown = choices[0] if len(choices) == 1 else count_of(len(choices), "choice")
             key = self._key(compile_id, "autotuning")
-            self._add_text("autotune", key, compile_id, choices, shown)
+            self._add_text(stages.AUTOTUNE, key, compile_id, choices, shown)
 
     def take_schedule(self, compile_id: str, _head: str, payload: str) -> None:
         """The collectives in the order that the scheduler left them in."""

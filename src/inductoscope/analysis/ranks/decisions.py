@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
+from inductoscope.vocabulary import stages
+
 
 class Weight(str, Enum):
     """What a difference in a decision can lead to."""
@@ -44,10 +46,10 @@ KINDS: dict[str, DecisionKind] = {
         Weight.COLLECTIVES, "the order of collectives in the graph", skipped_on_hit=True
     ),
     "collective": DecisionKind(Weight.CALLS, "a collective that was called"),
-    "guards": DecisionKind(Weight.COST, "the guards of the compiled code"),
+    stages.GUARDS: DecisionKind(Weight.COST, "the guards of the compiled code"),
     "cache": DecisionKind(Weight.COST, "the cache look-up", skipped_on_hit=True),
     "cache key": DecisionKind(Weight.COST, "the key in the cache", skipped_on_hit=True),
-    "autotune": DecisionKind(Weight.COST, "the choices of autotuning", skipped_on_hit=True),
+    stages.AUTOTUNE: DecisionKind(Weight.COST, "the choices of autotuning", skipped_on_hit=True),
     "code": DecisionKind(Weight.COST, "the generated code", skipped_on_hit=True),
 }
 

@@ -14,10 +14,11 @@ from inductoscope.analysis.ranks.report import RankPlace, RankReport, report_on
 from inductoscope.model.entities import Compile, Process, Recording
 from inductoscope.model.fx import FxGraph, FxNode, describe_value, read_graph
 from inductoscope.model.uncaught import UncaughtException
+from inductoscope.vocabulary import stages
 
 # The records of a trace that hold the same.
 _GRAPHS = {
-    "dynamo": "dynamo_output_graph",
+    stages.DYNAMO: "dynamo_output_graph",
     "aot-joint": "aot_joint_graph",
     "aot-forward": "aot_forward_graph",
     "aot-backward": "aot_backward_graph",

@@ -7,6 +7,7 @@ from collections import Counter
 
 from inductoscope.analysis.ranks.decisions import Decision, RankProgress
 from inductoscope.analysis.ranks.graph_text import collective_lines, collectives_in, digest
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
 
@@ -100,7 +101,7 @@ class TextDecisions:
         row = _ROW.match(text) if self._operation else None
         if row:
             shown = f"{row['choice']} {row['how']}".strip()
-            self._add(Decision("autotune", self._operation, shown, shown))
+            self._add(Decision(stages.AUTOTUNE, self._operation, shown, shown))
             self._operation = ""
 
     def _key(self, name: str) -> str:

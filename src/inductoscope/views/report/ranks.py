@@ -19,6 +19,7 @@ from inductoscope.analysis.ranks.report import (
     is_deadly_split,
 )
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
+from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
 
 View = dict[str, Any]
@@ -178,7 +179,7 @@ def print_ranks(printer: Printer, view: View) -> None:
 def _print_places(printer: Printer, places: list[View]) -> None:
     for place in places[:_MOST_SHOWN]:
         where = f", compile {place['compile']}" if place["compile"] else ""
-        stage = f" ({place['stage']}{where})" if place["stage"] not in ("", "none") else ""
+        stage = f" ({place['stage']}{where})" if place["stage"] not in ("", stages.NO_STAGE) else ""
         name = "stuck" if place["problem"] else "where"
         printer.pair(name, f"{ranks_text(place['ranks'])}: {place['title']}{stage}")
     _print_rest(printer, places)
