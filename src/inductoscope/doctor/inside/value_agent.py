@@ -20,6 +20,10 @@ from inductoscope.capture.scope import SCOPE
 from inductoscope.profiling.gpu_use import is_capturing
 from inductoscope.recording.kernel_values import FOLDER, VARIABLE, KernelValue, write_value
 
+TORCH_NAMES = {
+    "torch._inductor.compile_fx": (),
+}
+
 # Calls of each kernel that are saved, and bytes of all files together.
 MOST_CALLS = 4
 MOST_BYTES = 4 << 30
