@@ -25,7 +25,8 @@ from inductoscope.analysis.ranks.stragglers import find_stragglers
 from inductoscope.views.page.ranks_page import write_ranks_page
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import Printer
-from support.examples import inductoscope
+from support.examples import inductoscope, write_recording
+from support.json_schema import violations
 from support.logged import LogText
 
 GRAPH = Decision("graph", "0/0 forward graph", "same", "3 operations", "0/0")
@@ -346,3 +347,32 @@ def test_a_log_of_one_rank_has_no_ranks_to_compare(tmp_path: Path) -> None:
     refused = inductoscope("logs", tmp_path, "--page", tmp_path / "page.html")
     assert refused.exit_code == 2
     assert "--page needs the logs of several ranks" in refused.stderr
+
+
+# --- recordings -----------------------------------------------------------------------------------
+
+
+def test_ranks_of_a_recording_are_compared_and_their_workers_are_not_taken_for_them(
+    tmp_path: Path,
+) -> None:
+    for rank in range(3):
+        name = "other" if rank == 2 else "step"
+        events: list[dict[str, object]] = [
+            {"kind": "process", "pid": rank, "rank": str(rank)},
+            {"kind": "torch", "version": "2.13.0"},
+            {"kind": "compile-start", "compile": "0/0", "function": name},
+            {"kind": "compile-end", "compile": "0/0", "seconds": 1.0, "outcome": "compiled"},
+            {"kind": "process-end", "dropped": 0},
+        ]
+        write_recording(tmp_path / str(rank), *events)
+        write_recording(tmp_path / f"{rank}-worker", *events[:2])
+    recording = write_recording(tmp_path / "all")
+    for number, path in enumerate(sorted(tmp_path.glob("[012]*/streams/*.jsonl"))):
+        path.rename(recording / "streams" / f"{number}-1.jsonl")
+    view = inductoscope("show", recording, "--json", "-").data
+    assert violations("show", view) == []
+    (odd,) = view["ranks"]["odd"]
+    assert (odd["ranks"], odd["kind"], odd["majority"]) == ([2], "compile", 2)
+    (note,) = [found for found in view["findings"] if found["rule"] == "ranks_differ"]
+    assert note["title"] == "Rank 2 left the others at 0/0: the function that is compiled"
+    assert not note["is_problem"]

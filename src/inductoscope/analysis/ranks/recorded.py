@@ -36,12 +36,18 @@ def ranks_of(recording: Recording) -> RankReport | None:
 
 
 def _ranks_of(recording: Recording) -> RankReport | None:
-    processes = {int(p.rank): p for p in recording.processes if p.rank.isdecimal() and p.torch}
-    if len(processes) < 2:
-        return None
     by_process: dict[str, list[Compile]] = defaultdict(list)
     for compile_ in recording.compiles:
         by_process[compile_.process].append(compile_)
+    processes: dict[int, Process] = {}
+    for process in recording.processes:
+        if process.rank.isdecimal() and process.torch:
+            known = processes.get(int(process.rank))
+            # Workers of a rank, such as those that compile for it, say the same rank.
+            if known is None or len(by_process[process.stream]) > len(by_process[known.stream]):
+                processes[int(process.rank)] = process
+    if len(processes) < 2:
+        return None
     texts = _texts(recording)
 
     def lines_of(log: RankLog, key: tuple[str, str]) -> list[str]:
