@@ -43,6 +43,7 @@ OFFERED: tuple[OfferedCommand, ...] = (
     OfferedCommand(("explain",), "reads"),
     # It would wait for a log that may grow for ever.
     OfferedCommand(("logs",), "reads", frozenset({"follow", "seconds"})),
+    OfferedCommand(("preflight",), "runs"),
     OfferedCommand(("attach",), "runs"),
     OfferedCommand(("kernel",), "writes"),
     OfferedCommand(("aoti",), "runs"),

@@ -34,7 +34,8 @@ def _is_of_inductor(error: BaseException) -> bool:
     """Dynamo wraps what a backend raises, and says which backend it was."""
     dynamo: Any = sys.modules.get("torch._dynamo.exc")
     wrapping = getattr(dynamo, "BackendCompilerFailed", ())
-    return isinstance(error, wrapping) and getattr(error, "backend_name", "") == "inductor"
+    # The backend has the name of the stage.
+    return isinstance(error, wrapping) and getattr(error, "backend_name", "") == stages.INDUCTOR
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
