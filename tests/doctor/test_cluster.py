@@ -8,7 +8,6 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -44,12 +43,6 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[DaskCluster]:
         yield found
 
 
-def said(verdict: dict[str, Any]) -> dict[str, Any]:
-    """What a verdict says of the fault."""
-    keys = ("verdict", "stage", "confidence", "culprit", "summary")
-    return {**{key: verdict[key] for key in keys}, "nodes": verdict["repro"]["nodes"]}
-
-
 def children_of(worker: subprocess.Popen[bytes]) -> list[str]:
     with contextlib.suppress(OSError):
         return Path(f"/proc/{worker.pid}/task/{worker.pid}/children").read_text().split()
@@ -62,8 +55,6 @@ def test_a_worker_that_is_killed_changes_nothing(
     workplace.write("step.py", PROGRAM)
     planted = workplace.plant(CPP, WRONG_TANH)
     options = (*ONE_PROOF, "--no-workaround")
-    here = workplace.doctor("step.py", options=options, **planted)
-
     doomed = cluster.add_worker()
     command = [*TOOL, "doctor", "--executor", cluster.address, *options]
     child = subprocess.Popen(
@@ -84,8 +75,12 @@ def test_a_worker_that_is_killed_changes_nothing(
     assert child.wait() == 1, "".join(lines)
     assert doomed.wait() == -9, "".join(lines)
     spread = json.loads((workplace.folder / "spread.json").read_text())
-    assert said(spread) == said(here.verdict)
-    assert spread["repro"]["verified"]
+    # As on one machine, in test_answers.py.
+    assert (spread["verdict"], spread["stage"]) == ("wrong-result", "codegen")
+    assert (spread["culprit"]["op"], spread["confidence"]) == ("aten.tanh.default", "proven")
+    assert (spread["repro"]["verified"], spread["repro"]["nodes"]) == (True, 1)
+    # Two of three workers were left, and nothing had to be tried here.
+    assert "no worker is left" not in "".join(lines)
     # What was loaded for the search is gone from the workers that live on.
     assert [children_of(worker) for worker in cluster.workers[:2]] == [[], []]
 

@@ -146,6 +146,6 @@ def test_a_copy_of_the_program_does_tasks_with_the_settings_that_the_program_has
         "the program has no child that it did not start",
         "in the copy: ([1.0, 1.0], True, False, 'high', False)",
         "said: ValueError: too small",
-        "said: the copy of the program is gone: it ended",
+        "said: the copy of the program is gone: it has ended",
         "left behind: []",
     ], done.stderr
