@@ -14,6 +14,7 @@ To add a generator, write a function that returns Markdown and list it in GENERA
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 import os
@@ -85,8 +86,12 @@ def reference() -> str:
 
 
 def _help(command: click.Command, called: str) -> str:
-    context = click.Context(command, info_name=called, terminal_width=80)
-    return f"```text\n{command.get_help(context)}\n```"
+    # A command remembers under which names its help was first asked for in this process.
+    fresh = copy.copy(command)
+    fresh.__dict__["_help_option"] = None
+    names = ["-h", "--help"]  # As the whole tool has them.
+    context = click.Context(fresh, info_name=called, terminal_width=80, help_option_names=names)
+    return f"```text\n{fresh.get_help(context)}\n```"
 
 
 def _arguments(command: click.Command) -> str:
