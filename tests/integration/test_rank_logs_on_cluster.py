@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.dask_cluster import DaskCluster, running_cluster
-from support.programs import TOOL, Workplace
+from support.programs import TOOL, Workplace, with_mount
 from support.rank_traces import recorded, with_swapped_collectives, write
 
 pytest.importorskip("distributed")
@@ -56,12 +56,7 @@ def test_each_worker_reads_what_lies_on_its_own_disk(
     here, there = workplace.folder / "logs", workplace.folder / "disk"
     write_ranks(here, range(5))
     write_ranks(there, range(5, RANKS))
-    text = 'mount --bind "$1" "$2" && shift 2 && exec "$@"'
-    mounted = ("unshare", "--map-root-user", "--mount", "sh", "-c", text, "sh")
-    mounted = (*mounted, str(there), str(here))
-    if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
-        pytest.skip("this machine lets no program mount a disk of its own")
-    second = cluster.add_worker(*mounted)
+    second = cluster.add_worker(*with_mount(f"--bind {shlex.quote(str(there))}", here))
     try:
         found = read(workplace, "--executor", cluster.address)
     finally:

@@ -48,13 +48,18 @@ def install_compiler(folder: Path, path: str = SEARCH_PATH) -> Path:
 
 
 def with_small_disk(disk: Path, size: str = "64k") -> tuple[str, ...]:
-    """What to put before a command so that a new folder is a disk of that size.
-
-    It is mounted where only the command sees it, so that nothing is left behind.
-    """
+    """What to put before a command so that a new folder is a disk of that size."""
     disk.mkdir()
-    text = f'mount -t tmpfs -o size={size} none "$1" && shift && exec "$@"'
-    mounted = ("unshare", "--map-root-user", "--mount", "sh", "-c", text, "sh", str(disk))
+    return with_mount(f"-t tmpfs -o size={size} none", disk)
+
+
+def with_mount(what: str, place: Path) -> tuple[str, ...]:
+    """What to put before a command so that it sees something else in a folder.
+
+    Only the command sees it, so that nothing is left behind.
+    """
+    text = f'mount {what} "$1" && shift && exec "$@"'
+    mounted = ("unshare", "--map-root-user", "--mount", "sh", "-c", text, "sh", str(place))
     if subprocess.run([*mounted, "true"], capture_output=True, check=False).returncode:
         pytest.skip("this machine lets no program mount a disk of its own")
     return mounted

@@ -109,6 +109,16 @@ def json_option(what: str, remark: str = "") -> Callable[[_Command], _Command]:
     )
 
 
+# For commands that compare ranks.
+ranks_page_option = click.option(
+    "--page",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=in_a_folder,
+    metavar="PATH",
+    help="Write one HTML page about all ranks.",
+)
+
+
 def executor_options(command: _Command) -> _Command:
     """`--executor ADDRESS` and `--any-worker`, for commands that can use a cluster."""
     for option in (

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 from inductoscope.cli.parameters import (
     complete_files,
     executor_options,
-    in_a_folder,
     json_option,
+    ranks_page_option,
 )
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
@@ -49,13 +49,7 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     metavar="N",
     help="How many ranks there should be, to name those without a log.",
 )
-@click.option(
-    "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=in_a_folder,
-    metavar="PATH",
-    help="Write one HTML page about all ranks.",
-)
+@ranks_page_option
 @executor_options
 @json_option("the result")
 @click.argument(

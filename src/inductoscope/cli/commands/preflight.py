@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from inductoscope.cli.parameters import (
-    in_a_folder,
     json_option,
     program_argument,
     quiet_option,
+    ranks_page_option,
     target_option,
 )
 from inductoscope.errors import UsageError
@@ -65,13 +65,7 @@ _MOST_RANKS = 100_000
     metavar="DIR",
     help="Keep traces and output of all ranks in this new folder.",
 )
-@click.option(
-    "--page",
-    type=click.Path(path_type=Path, dir_okay=False),
-    callback=in_a_folder,
-    metavar="PATH",
-    help="Write one HTML page about all ranks.",
-)
+@ranks_page_option
 @quiet_option
 @json_option("the result")
 @program_argument

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,11 +10,11 @@ from inductoscope.doctor.search.candidate import Candidate
 
 
 @dataclass(frozen=True)
-class CandidateWork:
+class CandidateWork(ABC):
     """Something to do with a candidate; all that it depends on is in it."""
 
     candidate: Candidate
 
+    @abstractmethod
     def __call__(self) -> Any:
         """Do it, in a process that may be ended."""
-        raise NotImplementedError
