@@ -16,6 +16,10 @@ _TIME = re.compile(r'"ts": (\d{1,18}(?:\.\d{1,9})?)')
 _PHASE = re.compile(r'"ph": "([BE])"')
 
 
+# Waits for kernels, whichever compiler they go to: the phase does not say whether it is Triton's.
+_WAITS = re.compile(r"async_compile|PyCodeCache")
+
+
 class StageClock:
     """Adds up what each stage took, without the phases inside it."""
 
@@ -57,7 +61,8 @@ class StageClock:
         phase = phases[place]
         del phases[place:]
         took = max(0.0, time - phase.began)
-        self._seconds[stage_of_phase(name)] += max(0.0, took - phase.inside)
+        stage = stages.WAITING if _WAITS.match(name) else stage_of_phase(name)
+        self._seconds[stage] += max(0.0, took - phase.inside)
         if phases:
             phases[-1].inside += took
 

@@ -129,7 +129,7 @@ def _show(found: Preflight, json_path: str | None, page: Path | None, *, kept: b
     view = preflight_view(found)
     if not kept:
         view["folder"] = ""
-    if page is not None:
+    if page is not None and view["ranks"] is not None:
         write_ranks_page(view["ranks"], page)
         click.echo(f"wrote {page}", err=True)
     if json_path is not None:
