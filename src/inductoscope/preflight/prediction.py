@@ -79,6 +79,11 @@ class Preflight:
         return any(weight is not Weight.COST for weight in weights)
 
     @property
+    def has_nothing_to_compare(self) -> bool:
+        """Whether no rank compiled anything or called a collective."""
+        return not self.report.comparison.decisions and not self.failed
+
+    @property
     def is_clean(self) -> bool:
         """Whether nothing was found."""
         return not (self.differs or self.failed or self.predictions)

@@ -201,6 +201,8 @@ def headline(report: RankReport) -> str:
         return f"{ranks_text(odd)} of {count} decided otherwise than most"
     if any(split.weight is not Weight.COST for split in report.comparison.splits):
         return f"{count} ranks are divided; no side is the majority"
+    if not report.comparison.decisions:
+        return f"{count} ranks, and no decision of theirs to compare"
     same = f"{count} ranks compile the same ({numbers_text(report.ranks)})"
     costly = _odd_ones(report, costly=True)
     return f"{same}; {ranks_text(costly)} spent more or less on it" if costly else same

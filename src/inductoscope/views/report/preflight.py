@@ -17,6 +17,8 @@ _NO_DISTRIBUTED = (
     "The program made no process group, so it does not use torch.distributed: its ranks do not "
     "wait for each other. What they compile was compared all the same."
 )
+# Neither well nor a fault for certain.
+_MILD = ("ranks differ", "nothing compared")
 _MOST_SHOWN = 8
 _TAIL_LINES = 12
 
@@ -70,6 +72,8 @@ def _verdict(found: Preflight) -> str:
         return "failed"
     if found.failed:
         return "some ranks fail"
+    if found.has_nothing_to_compare:
+        return "nothing compared"
     return "ranks differ" if found.differs else "clean"
 
 
@@ -84,6 +88,8 @@ def _headline(found: Preflight) -> str:
         return f"the program failed as every rank ({runs}), so nothing could be compared"
     if found.failed:
         return f"the program fails as {ranks_text(run.rank for run in found.failed)}"
+    if found.has_nothing_to_compare:
+        return f"none of {runs} compiled anything or called a collective"
     if found.differs:
         return "ranks compile different graphs; their collectives agree"
     return f"{runs} compile the same and call the same collectives"
@@ -95,7 +101,7 @@ def _headline(found: Preflight) -> str:
 def print_preflight(printer: Printer, view: View, *, kept: bool) -> None:
     """The result as text."""
     clean = view["verdict"] == "clean"
-    style = GOOD if clean else WARN if view["verdict"] == "ranks differ" else BAD
+    style = GOOD if clean else WARN if view["verdict"] in _MILD else BAD
     printer.line(f"{view['verdict']}: {view['headline']}", style=style)
     printer.pair("command", shlex.join(view["command"]))
     target = f", for {view['target']}" if view["target"] else ""
