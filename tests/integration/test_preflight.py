@@ -86,7 +86,7 @@ def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:
     script = workplace.write("plain.py", "print('hello')\n")
     done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 4, done.stderr
     assert "it does not use torch.distributed" in " ".join(done.stdout.split())
 
 
