@@ -123,7 +123,7 @@ def maybe_whole(value: Any) -> int | None:
 
 def texts(value: Any) -> tuple[str, ...]:
     """A tuple of texts; empty if it is not a list."""
-    return tuple(map(str, value)) if isinstance(value, list) else ()
+    return tuple(map(str, value)) if value and isinstance(value, list) else ()
 
 
 def wholes(value: Any) -> tuple[int, ...]:

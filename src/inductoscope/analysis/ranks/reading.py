@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from inductoscope.analysis.ranks.decisions import RankLog
@@ -15,10 +13,9 @@ from inductoscope.analysis.ranks.report import LinesOf, RankPlace, RankReport, r
 from inductoscope.hangs.logs.answer import Answer, Kind, urgency
 from inductoscope.hangs.logs.applicability import judge
 from inductoscope.hangs.logs.files import STDIN, Log
-from inductoscope.hangs.logs.reading import PIECE, LogReading, ReadFile, read_log, worker_context
+from inductoscope.hangs.logs.reading import PIECE, LogReading, ReadFile, read_log
+from inductoscope.processes.side_by_side import Map
 
-# As of an executor, or the built-in one.
-Map = Callable[[Callable[[Log], "ReducedLog"], Iterable[Log]], Iterable["ReducedLog"]]
 _AT_ONCE = 4
 
 
@@ -145,28 +142,3 @@ def _rank(answer: Answer) -> int | None:
 def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
     """Read a rank's log again, for the lines that differ."""
     return compared_lines(Log(log.files[0], log.files), log.rank, key)
-
-
-# --- several processes ----------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def several_at_once(cores: int | None, logs: int) -> Iterator[Map]:
-    """A `map` that uses this many processes; the built-in one where they would not pay."""
-    cores = min(cores or os.cpu_count() or 1, logs)
-    if cores < 2:
-        yield map
-        return
-    from concurrent.futures import ProcessPoolExecutor
-
-    executor = ProcessPoolExecutor(cores, mp_context=worker_context(), initializer=_leave_ctrl_c)
-    try:
-        size = max(1, min(16, logs // (4 * cores)))
-        yield lambda work, items: executor.map(work, items, chunksize=size)
-    finally:
-        executor.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_ctrl_c() -> None:
-    """The parent ends its workers; they need not report Ctrl-C as well."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -129,10 +129,11 @@ def _read(paths: Sequence[str], cores: int | None, world: int | None) -> Reduced
     from inductoscope.hangs.logs.applicability import judge
     from inductoscope.hangs.logs.files import find_logs
     from inductoscope.hangs.logs.reading import read_logs
+    from inductoscope.processes.side_by_side import several_at_once
 
     logs = find_logs(paths)
     if ranks.are_many(logs):
-        with ranks.several_at_once(cores, len(logs)) as map_:
+        with several_at_once(cores, len(logs)) as map_:
             return ranks.reduce_logs(logs, map_, world=world)
     reading = read_logs(paths, cores=cores)
     answers = judge(reading)

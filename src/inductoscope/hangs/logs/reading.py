@@ -7,7 +7,6 @@ import itertools
 import os
 import pickle
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, op
 from inductoscope.hangs.logs.fold import LogFold
 from inductoscope.hangs.logs.lines import FoundEvents
 from inductoscope.hangs.logs.program import ProgramFold
+from inductoscope.processes.side_by_side import worker_context
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
@@ -196,15 +196,6 @@ def _receive(pipe: Connection) -> tuple[list[FoundEvents], list[str]]:
         for events, *counts in plain
     ]
     return found, damage
-
-
-def worker_context() -> BaseContext:
-    """Forks where that is safe: it is faster, and needs no importable main module."""
-    import multiprocessing
-
-    can_fork = "fork" in multiprocessing.get_all_start_methods() and sys.platform == "linux"
-    only_thread = threading.active_count() == 1
-    return multiprocessing.get_context("fork" if can_fork and only_thread else None)
 
 
 def read_piece(path: str, start: int, stop: int) -> tuple[list[FoundEvents], list[str]]:

@@ -89,6 +89,10 @@ class Contents:
             self._summaries[number] = summarise(number, self._join(number))
         return self._summaries[number]
 
+    def keep_summary(self, number: int, summary: GraphSummary) -> None:
+        """The same, made by another process together with the graph's chunks."""
+        self._summaries[number] = summary
+
     def _join(self, number: int) -> GraphJoin:
         latest = self._latest
         if latest is None or latest[0] != number:
@@ -103,6 +107,10 @@ class Contents:
     def findings(self) -> tuple[PageFinding, ...]:
         """What the rules have found."""
         return tuple(index_head.finding_view(finding) for finding in diagnose(self._recording))
+
+    def find_out(self) -> None:
+        """What needs no summary of a graph; the rest is then faster."""
+        self.findings, self.timeline  # noqa: B018
 
     @cached_property
     def index(self) -> Index:
@@ -147,8 +155,8 @@ class Contents:
     def chunks(self) -> dict[str, Chunk]:
         """The chunks by name, the largest first."""
         found: dict[str, Chunk] = {}
-        for number in self.graphs:
-            found.update(self._chunks_of_graph(number))
+        for chunks in self.chunks_by_graph:
+            found.update(chunks)
         for number, compile_ in enumerate(self._recording.compiles):
             if compile_.guards:
                 found[f"guards-{number}"] = _guards(self._recording, compile_)
@@ -159,6 +167,17 @@ class Contents:
         if self._profile.head is not None:
             found["profile"] = lambda: self._profile.chunk
         return {**found, **self._measured.chunks, **self.chunks_of_index}
+
+    @cached_property
+    def chunks_by_graph(self) -> list[dict[str, Chunk]]:
+        """Those that are made of one graph alone. What graphs share is listed with the first."""
+        found: list[dict[str, Chunk]] = []
+        shared: set[str] = set()
+        for number in self.graphs:
+            chunks = self._chunks_of_graph(number)
+            found.append({name: make for name, make in chunks.items() if name not in shared})
+            shared.update(chunks)
+        return found
 
     def _chunks_of_graph(self, number: int) -> dict[str, Chunk]:
         forms, natives = self._forms(number), self._natives

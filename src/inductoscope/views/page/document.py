@@ -57,11 +57,11 @@ def page_text(contents: Contents) -> str:
 
 def _parts(contents: Contents) -> Iterator[str]:
     # First: the index is made of what making chunks finds out.
-    chunks = list(packed_chunks(contents))
+    chunks = packed_chunks(contents)
     yield head(contents.index.title, live=False)
     yield f'<script type="application/json" id="index">{_json(contents.index)}</script>\n'
     yield f"<script>{asset('page.js')}</script>\n"
-    for name, packed in chunks:
+    for name, packed in chunks.items():
         yield f'<script type="application/gzip;base64" id="chunk-{name}">{packed}</script>\n'
     yield "</body></html>\n"
 

@@ -7,13 +7,15 @@ import json
 import math
 import os
 import zlib
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass
+from functools import partial
 from typing import Any
 
 from inductoscope.model.as_json import as_json
+from inductoscope.processes.side_by_side import several_at_once
 from inductoscope.views.page.contents import Contents
+from inductoscope.views.page.graph_summary import GraphSummary
 from inductoscope.views.page.source_contract import RecordedPayload
 from inductoscope.vocabulary.operator_names import with_usual_names
 
@@ -22,17 +24,42 @@ _MOST_COMPILERS = 8
 _LEVEL = 1
 
 
-def packed_chunks(contents: Contents) -> Iterator[tuple[str, str]]:
-    """All chunks by name, compressed; compilers run beside, as they take seconds."""
-    chunks = contents.chunks
-    with ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as executor:
-        compiled = {name: executor.submit(chunks[name]) for name in contents.slow_chunks}
-        try:
-            for name, make in chunks.items():
-                yield name, pack(compiled[name].result() if name in compiled else make())
-        except BaseException:
-            executor.shutdown(cancel_futures=True)  # Ctrl-C: starts nothing new.
-            raise
+def packed_chunks(contents: Contents) -> dict[str, str]:
+    """All chunks by name, compressed: those of graphs on all cores, compilers beside."""
+    chunks, slow = contents.chunks, contents.slow_chunks
+    graphs = range(len(contents.chunks_by_graph))
+    with several_at_once(None, len(graphs), begin=partial(_use, contents)) as map_:
+        by_graph = map_(_pack_graph, graphs)
+        # Threads, from here on: they wait for compilers, which take seconds.
+        with ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as compilers:
+            try:
+                compiled = {name: compilers.submit(chunks[name]) for name in slow}
+                contents.find_out()  # While the others are at work.
+                packed: dict[str, str] = {}
+                for number, (of_graph, summary) in zip(graphs, by_graph, strict=True):
+                    packed |= of_graph
+                    contents.keep_summary(number, summary)
+                packed |= {name: pack(found.result()) for name, found in compiled.items()}
+            except BaseException:
+                compilers.shutdown(cancel_futures=True)  # Ctrl-C: starts nothing new.
+                raise
+    # In the order of the chunks. The rest is made of what was found out about all graphs.
+    return {name: packed.get(name) or pack(make()) for name, make in chunks.items()}
+
+
+def _use(contents: Contents) -> None:
+    global _contents  # A process that makes chunks has the page as a copy.
+    _contents = contents
+
+
+def _pack_graph(number: int) -> tuple[dict[str, str], GraphSummary]:
+    slow = _contents.slow_chunks
+    chunks = _contents.chunks_by_graph[number]
+    packed = {name: pack(make()) for name, make in chunks.items() if name not in slow}
+    return packed, _contents.summary(number)
+
+
+_contents: Contents
 
 
 def pack(value: Any) -> str:
