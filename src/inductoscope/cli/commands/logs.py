@@ -51,7 +51,7 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     help="How many ranks there should be, to name those without a log.",
 )
 @ranks_page_option
-@executor_options("Have workers of this Dask cluster read logs where they lie, not this machine")
+@executor_options("Have only the workers of this Dask cluster read the logs")
 @json_option("the result")
 @click.argument(
     "paths",
