@@ -34,7 +34,7 @@ def recorded() -> Trace:
     """The records that tell a decision or a time; the others only make the files larger."""
     text = gzip.decompress(TRACE.read_bytes()).decode()
     records = re.split(r"\n(?!\t)", text.rstrip("\n"))
-    keys = {key.decode() for key in RECORDS} - {"artifact", "compilation_metrics"}
+    keys = {key.decode() for key in RECORDS} - {"artifact"}
     return tuple(r for r in records if kind_of(r) in keys or reads_artifact(kind_of(r)))
 
 

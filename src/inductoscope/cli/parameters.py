@@ -119,29 +119,39 @@ ranks_page_option = click.option(
 )
 
 
-def executor_options(command: _Command) -> _Command:
+def executor_options(purpose: str) -> Callable[[_Command], _Command]:
     """`--executor ADDRESS` and `--any-worker`, for commands that can use a cluster."""
-    for option in (
-        click.option(
-            "--any-worker",
-            is_flag=True,
-            help="With --executor: also ask workers that have another torch, Python or processor.",
-        ),
-        click.option(
-            "--executor",
-            metavar="dask://HOST:PORT",
-            help="Use the workers of this Dask cluster, too.  [default: this machine]",
-        ),
-    ):
-        command = option(command)
-    return command
+
+    def add(command: _Command) -> _Command:
+        for option in (
+            click.option(
+                "--any-worker",
+                is_flag=True,
+                help="With --executor: also ask workers that have other versions, or processors "
+                "of another architecture.",
+            ),
+            click.option(
+                "--executor",
+                metavar="dask://HOST:PORT",
+                help=f"{purpose}.  [default: this machine]",
+            ),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def refuse_without_executor(executor: str | None, *, any_worker: bool) -> None:
+    """Refuse what only makes sense with a cluster."""
+    if executor is None and any_worker:
+        raise UsageError("--any-worker only works with --executor. Add --executor.")
 
 
 def check_cluster(executor: str | None, *, any_worker: bool) -> None:
     """Refuse a cluster that cannot be used before anything is begun."""
+    refuse_without_executor(executor, any_worker=any_worker)
     if executor is None:
-        if any_worker:
-            raise UsageError("--any-worker only works with --executor. Add --executor.")
         return
     from inductoscope.executors.cluster import connected
 

@@ -67,12 +67,14 @@ class Cluster:
         return found
 
     def on_every_worker(self, function: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-        """What a function returns, or raises, on every worker, by the worker's address."""
-        addresses = [worker.address for worker in self.workers]
-        found: dict[str, Any] = self._client.run(
-            function, *arguments, workers=addresses, on_error="return"
-        )
-        return found
+        """What a function returns, or raises, on every worker that is still there, by the worker's
+        address; `ToolFailure` if the scheduler is gone."""
+        # Dask would go on trying to reach a scheduler, or a worker, that is gone.
+        if self._client.status != "running":
+            raise ToolFailure(f"The Dask scheduler at {self.address} is gone.")
+        known = _known_workers(self._client)
+        present = [worker.address for worker in self.workers if worker.address in known]
+        return _answers(self._client, function, *arguments, workers=present)
 
     def as_done(
         self, asked: Mapping[Future[Result], Sequence[ClusterWorker]]
@@ -90,8 +92,8 @@ class Cluster:
     def has_any_of(self, workers: Sequence[ClusterWorker]) -> bool:
         """Whether at least one of these workers is still there, and the scheduler, too."""
         try:
-            known = self._client.scheduler_info(n_workers=-1)["workers"]
-        except Exception:  # Whatever it is, nobody answers.
+            known = _known_workers(self._client)
+        except ToolFailure:
             return False
         is_running = self._client.status == "running"
         return is_running and any(worker.address in known for worker in workers)
@@ -139,16 +141,37 @@ def connect(address: str, *, any_versions: bool = False) -> Cluster:
 
 
 def _usable(client: Any, address: str, *, any_versions: bool) -> list[ClusterWorker]:
-    known = client.scheduler_info(n_workers=-1)["workers"]
+    known = _known_workers(client)
     if not known:
         raise ToolFailure(
             f"The Dask scheduler at {address} has no worker. Start one with 'dask worker ADDRESS'."
         )
-    answers = client.run(own_versions, on_error="return")
+    # Not those that come only now: nothing is known of them.
+    answers = _answers(client, own_versions, workers=list(known))
     workers = [_worker(place, known[place], versions) for place, versions in answers.items()]
     if not any_versions:
         _refuse_others(workers)
     return workers
+
+
+def _known_workers(client: Any) -> Mapping[str, Any]:
+    """What the scheduler says of its workers, by address."""
+    try:
+        found: Mapping[str, Any] = client.scheduler_info(n_workers=-1)["workers"]
+    except Exception as error:  # Whatever it is, nobody answers.
+        raise ToolFailure(f"The Dask scheduler does not answer any more: {error}") from error
+    return found
+
+
+def _answers(
+    client: Any, function: Callable[..., Any], *arguments: Any, workers: list[str]
+) -> dict[str, Any]:
+    """What a function returns, or raises, on these workers, by address."""
+    try:
+        found: dict[str, Any] = client.run(function, *arguments, workers=workers, on_error="return")
+    except Exception as error:
+        raise ToolFailure(f"The Dask scheduler does not answer any more: {error}") from error
+    return found
 
 
 def _worker(place: str, info: Mapping[str, Any], versions: Any) -> ClusterWorker:

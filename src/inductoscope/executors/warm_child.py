@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +48,8 @@ class ChildKind:
 
     module: str
     environment: tuple[tuple[str, str], ...]
+    # Of the children that have such a limit, no more of this worker are busy at the same time.
+    at_once: int | None = None
 
 
 class WarmChild:
@@ -55,8 +57,8 @@ class WarmChild:
 
     def __init__(self, kind: ChildKind) -> None:
         self.kind = kind
-        # Held while it is asked something.
-        self.busy = threading.Lock()
+        # Somebody asks it something; changed only by who has `_turn`.
+        self.is_busy = False
         self._folder = Path(tempfile.mkdtemp(prefix="inductoscope-worker-"))
         ours, theirs = socket.socketpair()
         self._connection = ours
@@ -79,13 +81,12 @@ class WarmChild:
 
     def ask(self, request: bytes, seconds: float) -> bytes:
         """Its answer; `ToolFailure` if there is none in time."""
-        with self.busy:
-            self._connection.settimeout(seconds)
-            try:
-                send_message(self._connection, request)
-                return receive_message(self._connection)
-            except OSError as error:
-                raise ToolFailure(f"the process that tries candidates is gone: {error}") from error
+        self._connection.settimeout(seconds)
+        try:
+            send_message(self._connection, request)
+            return receive_message(self._connection)
+        except OSError as error:
+            raise ToolFailure(f"the process that tries candidates is gone: {error}") from error
 
     def end(self) -> None:
         """End it, and remove what it wrote."""
@@ -97,52 +98,61 @@ class WarmChild:
 # --- the children of this worker ------------------------------------------------------------------
 
 _children: dict[int, WarmChild] = {}
-_turn = threading.Lock()
+_turn = threading.Condition()
 
 
 def ask_child(kind: ChildKind, request: bytes, seconds: float) -> bytes:
     """Ask the child of this thread, which is started if it is not there."""
-    child = _child_of_this_thread(kind)
+    child = _taken(kind)
     try:
         return child.ask(request, seconds)
     except BaseException:
         # Whatever it is doing, the next answer would not be to the next question.
-        _forget(child)
+        _end_those(lambda other: other is child)
         raise
+    finally:
+        with _turn:
+            child.is_busy = False
+            _turn.notify_all()
 
 
-def _child_of_this_thread(kind: ChildKind) -> WarmChild:
+def _taken(kind: ChildKind) -> WarmChild:
+    """The child of this thread. From now on it is busy, so that nobody else ends it."""
     thread = threading.get_ident()
+    own = _children.get(thread)
+    _end_those(lambda child: child is own and child.kind != kind)
     with _turn:
+        _turn.wait_for(lambda: _has_room(kind))
         child = _children.get(thread)
-    if child is not None and child.kind == kind:
-        return child
-    if child is not None:
-        _forget(child)
-    child = WarmChild(kind)
-    with _turn:
-        _children[thread] = child
+        if child is None:
+            child = _children[thread] = WarmChild(kind)
+        child.is_busy = True
     return child
 
 
-def _forget(child: WarmChild) -> None:
+def _has_room(kind: ChildKind) -> bool:
+    if kind.at_once is None:
+        return True
+    limited = (child for child in _children.values() if child.kind.at_once is not None)
+    return sum(child.is_busy for child in limited) < kind.at_once
+
+
+def _end_those(wanted: Callable[[WarmChild], bool]) -> None:
+    """End children; each is ended once, by who has removed it."""
     with _turn:
-        for thread in [thread for thread, other in _children.items() if other is child]:
+        removed = {thread: child for thread, child in _children.items() if wanted(child)}
+        for thread in removed:
             del _children[thread]
-    child.end()
+    for child in removed.values():
+        with contextlib.suppress(OSError):
+            child.end()
 
 
 def end_idle_children() -> None:
     """End the children that nobody waits for; others may use this worker, too."""
-    with _turn:
-        children = list(_children.values())
-    for child in children:
-        if child.busy.acquire(blocking=False):
-            _forget(child)
+    _end_those(lambda child: not child.is_busy)
 
 
 @atexit.register
 def _end_children() -> None:
-    for child in list(_children.values()):
-        with contextlib.suppress(OSError):
-            _forget(child)
+    _end_those(lambda _child: True)

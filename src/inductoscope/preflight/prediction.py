@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Weight
+from inductoscope.analysis.ranks.reading import lines_of_file
 from inductoscope.analysis.ranks.report import (
     RankPlace,
     RankReport,
@@ -15,7 +16,7 @@ from inductoscope.analysis.ranks.report import (
     report_on,
 )
 from inductoscope.preflight.file_names import MOST_CALLS
-from inductoscope.preflight.rank_files import RankFiles, lines_of, read_rank
+from inductoscope.preflight.rank_files import RankFiles, read_rank
 from inductoscope.preflight.running import PretendedJob, RankRun
 
 HANG, MISMATCH = "hang", "mismatch"
@@ -95,7 +96,7 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     places = [_place(run) for run in runs]
     # Which rank compiled first, and so missed the cache, is our own doing.
     report = report_on(
-        [one.log for one in files], places, lines_of, expected=job.ranks, ignored=("cache",)
+        [one.log for one in files], places, lines_of_file, expected=job.ranks, ignored=("cache",)
     )
     return Preflight(
         job=job,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
-from inductoscope.analysis.ranks.rank_logs import compared_lines, read_rank_log
+from inductoscope.analysis.ranks.rank_logs import read_rank_log
 from inductoscope.hangs.logs.files import Log
 from inductoscope.preflight.file_names import CALLS, TRACE
 
@@ -48,13 +48,6 @@ def read_rank(folder: Path, rank: int, *, ended: bool) -> RankFiles:
         calls=len(calls),
         has_more_calls=any("more" in line for line in lines),
     )
-
-
-def lines_of(log: RankLog, key: tuple[str, str]) -> list[str]:
-    """The lines that a decision is the digest of; collectives are compared as they are."""
-    if not log.files:
-        return []
-    return compared_lines(Log(log.files[0], log.files), log.rank, key)
 
 
 def _trace(own: Path, rank: int) -> RankLog:

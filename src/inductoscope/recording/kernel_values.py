@@ -12,6 +12,11 @@ from inductoscope.recording.codec import decode, encode
 
 FOLDER = "values"
 INDEX = "index.jsonl"
+# The bytes that each file was to have, in the order in which processes wanted to write them.
+WANTED = "wanted.txt"
+# Calls of each kernel that each process saves, and bytes of all files of a run together.
+MOST_CALLS = 4
+MOST_GIB = 4
 # The environment of the program says which kernels are wanted, and where from.
 VARIABLE = "INDUCTOSCOPE_VALUES"
 MODULE = "doctor.inside.value_agent"
@@ -44,6 +49,23 @@ def write_value(value: KernelValue, folder: Path) -> None:
     """Add it to the index of a recording."""
     with (folder / FOLDER / INDEX).open("a", encoding="utf-8") as file:
         file.write(json.dumps(encode(value)) + "\n")
+
+
+def has_room(folder: Path, size: int, *, most: int = MOST_GIB << 30) -> bool:
+    """Whether a file of this size may be added, without more than `most` bytes in all.
+
+    All processes of a run count together. Each appends what it wants and then reads what was wanted
+    before, which is the same for all: there is no lock that a fork could inherit.
+    """
+    with (folder / FOLDER / WANTED).open("ab+", buffering=0) as file:
+        file.write(b"%d\n" % size)
+        end = file.tell()
+        file.seek(0)
+        *before, _own = map(int, file.read(end).split())
+    left = most
+    for wanted in before:
+        left -= wanted if wanted <= left else 0
+    return size <= left
 
 
 def read_values(folder: Path) -> Iterator[KernelValue]:

@@ -56,7 +56,7 @@ RECORDS = frozenset(
     (
         *(name.encode() for name in GRAPHS),
         *(b"str", b"dynamo_start", b"chromium_event", b"artifact", b"inductor_output_code"),
-        *(b"dynamo_cpp_guards_str", b"compilation_metrics", b"bwd_compilation_metrics"),
+        b"dynamo_cpp_guards_str",
     )
 )
 
@@ -167,9 +167,6 @@ class DecisionFold:
         """A phase begins or ends."""
         self.clock.take_event(compile_id, payload)
 
-    def take_nothing(self, _compile: str, _head: str, _payload: str) -> None:
-        """The end of a compile is told by its phases."""
-
     # --- graphs and caches ------------------------------------------------------------------------
 
     def _take_graph(self, name: str, compile_id: str, payload: str) -> None:
@@ -248,6 +245,4 @@ _READERS: dict[str, _Reader] = {
     "inductor_output_code": DecisionFold.take_code,
     _SCHEDULE: DecisionFold.take_schedule,
     "chromium_event": DecisionFold.take_event,
-    "compilation_metrics": DecisionFold.take_nothing,
-    "bwd_compilation_metrics": DecisionFold.take_nothing,
 }

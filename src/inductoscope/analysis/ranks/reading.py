@@ -140,5 +140,7 @@ def _rank(answer: Answer) -> int | None:
 
 
 def lines_of_file(log: RankLog, key: tuple[str, str]) -> list[str]:
-    """Read a rank's log again, for the lines that differ."""
+    """Read a rank's log again, for the lines that differ; none if no log was read."""
+    if not log.files:
+        return []
     return compared_lines(Log(log.files[0], log.files), log.rank, key)

@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path, exists=True, file_okay=False),
     help="Examine the call that the sentinel kept in this folder; SCRIPT is needed too.",
 )
-@executor_options
+@executor_options("Have the workers of this Dask cluster try candidates")
 @quiet_option
 @program_argument
 def command(

@@ -17,6 +17,7 @@ from inductoscope.cli.parameters import (
     executor_options,
     json_option,
     ranks_page_option,
+    refuse_without_executor,
 )
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
@@ -50,7 +51,7 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
     help="How many ranks there should be, to name those without a log.",
 )
 @ranks_page_option
-@executor_options
+@executor_options("Have only the workers of this Dask cluster read the logs")
 @json_option("the result")
 @click.argument(
     "paths",
@@ -98,10 +99,11 @@ def command(
 
     if seconds is not None and not follow:
         raise UsageError("--seconds only works with --follow. Add --follow.")
-    if executor is None and any_worker:
-        raise UsageError("--any-worker only works with --executor. Add --executor.")
+    refuse_without_executor(executor, any_worker=any_worker)
     if executor is not None and follow:
         raise UsageError("--follow reads logs of this machine. Remove --executor.")
+    if executor is not None and cores is not None:
+        raise UsageError("--cores reads logs with processes of this machine. Remove --executor.")
     if follow:
         wait_until_quiet(paths, seconds=seconds)
     if executor is not None:

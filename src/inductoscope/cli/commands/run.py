@@ -13,6 +13,7 @@ import click
 
 from inductoscope.cli.parameters import json_option, program_argument, target_option
 from inductoscope.errors import InductoscopeError
+from inductoscope.recording.kernel_values import MOST_CALLS, MOST_GIB
 
 if TYPE_CHECKING:
     from inductoscope.capture.launch import Observer
@@ -53,7 +54,8 @@ STANDARD_ERROR = 2
 @click.option(
     "--values",
     metavar="KERNELS",
-    help="Save what these kernels leave in their buffers: a name, or a pattern such as '*'.",
+    help="Save the tensors that these kernels leave in their buffers: a name, or a pattern such as "
+    f"'*'. At most {MOST_CALLS} calls of each kernel, and {MOST_GIB} GiB in all.",
 )
 @target_option("Then compile the graphs for this GPU, even without having one")
 @click.option(

@@ -18,15 +18,19 @@ from inductoscope.capture import inside
 from inductoscope.capture.install import Installer
 from inductoscope.capture.scope import SCOPE
 from inductoscope.profiling.gpu_use import is_capturing
-from inductoscope.recording.kernel_values import FOLDER, VARIABLE, KernelValue, write_value
+from inductoscope.recording.kernel_values import (
+    FOLDER,
+    MOST_CALLS,
+    MOST_GIB,
+    VARIABLE,
+    KernelValue,
+    has_room,
+    write_value,
+)
 
 TORCH_NAMES = {
     "torch._inductor.compile_fx": (),
 }
-
-# Calls of each kernel that are saved, and bytes of all files together.
-MOST_CALLS = 4
-MOST_BYTES = 4 << 30
 
 _KEPT = contextlib.ExitStack()
 
@@ -45,17 +49,17 @@ class ValueSaver:
         self._pattern = pattern
         self._calls: dict[str, int] = {}
         self._numbers = itertools.count(1)
-        self._left = MOST_BYTES
 
     def begin(self) -> None:
         """From now on wrappers hand over what they compute; called once Inductor is there."""
         from inductoscope.doctor.compare.kernels import KernelWatch
 
         (self._folder / FOLDER).mkdir(exist_ok=True)
-        watch = KernelWatch(compare=False, on_buffers=self._guarded)
+        watch = KernelWatch(compare=False, on_buffers=self.take)
         _KEPT.enter_context(watch.watching())
 
-    def _guarded(self, kernel: str, buffers: dict[str, Any]) -> None:
+    def take(self, kernel: str, buffers: dict[str, Any]) -> None:
+        """Save the buffers of a call, as far as they are wanted."""
         SCOPE.guard(self._take, kernel, buffers)
 
     def _take(self, kernel: str, buffers: dict[str, Any]) -> None:
@@ -87,10 +91,9 @@ class ValueSaver:
         bytes_needed = value.numel() * value.element_size()
         if not is_plain(value):
             why_not = "it is not an ordinary tensor in memory"
-        elif bytes_needed > self._left:
-            why_not = f"more than {MOST_BYTES >> 30} GiB would be saved"
+        elif not has_room(self._folder, bytes_needed):
+            why_not = f"more than {MOST_GIB} GiB would be saved"
         else:
-            self._left -= bytes_needed
             number = f"{os.getpid()}-{next(self._numbers):05d}"
             file = f"{FOLDER}/{number}-{_for_file(kernel)}-{_for_file(name)}.pt"
             here = value.detach().cpu()

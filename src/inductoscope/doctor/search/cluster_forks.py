@@ -6,13 +6,13 @@ torch in ways that another machine knows nothing of. What a worker cannot answer
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
-from typing import Any
 
 from inductoscope.doctor.failure import Failure
 from inductoscope.doctor.search.candidate_file import as_bytes, from_bytes
@@ -20,7 +20,7 @@ from inductoscope.doctor.search.candidate_work import CandidateWork
 from inductoscope.doctor.search.failure_signature import failure_of_answer
 from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
 from inductoscope.doctor.search.fork_executor import ForkExecutor, ForkOrder, longest_wait, order_of
-from inductoscope.doctor.search.forks import Forks
+from inductoscope.doctor.search.forks import WORKERS_ON_GPU, Forks
 from inductoscope.doctor.search.hang_limits import HangPatience
 from inductoscope.doctor.search.placement import kept_in_main_memory
 from inductoscope.doctor.search.torch_state import TorchState
@@ -77,7 +77,8 @@ class ClusterForks(Forks):
         self.patience, self.count = here.patience, here.count
         self._cluster = cluster
         self._say = say
-        self._kind = ChildKind(TRIAL_SERVER, _environment())
+        at_once = WORKERS_ON_GPU if here.uses_gpu else None
+        self._kind = ChildKind(TRIAL_SERVER, _environment(), at_once)
         # The workers that are asked.
         self.able: tuple[ClusterWorker, ...] = cluster.workers
         self.workers_here = here.workers
@@ -93,15 +94,20 @@ class ClusterForks(Forks):
         shown = [_is_shown(future, failure) for future in futures]
         for executor in executors:
             executor.shutdown(cancel_futures=True)
-        workers = zip(self._cluster.workers, shown, strict=True)
-        for worker, text in workers:
+        able = []
+        for worker, text in zip(self._cluster.workers, shown, strict=True):
             if text:
                 self._say(f"the worker {worker.address} is not asked: {text}")
-        self.able = tuple(
-            worker for worker, text in zip(self._cluster.workers, shown, strict=True) if not text
-        )
-        self.workers = sum(worker.threads for worker in self.able)
-        return bool(self.able)
+            else:
+                able.append(worker)
+        self.use(able)
+        return bool(able)
+
+    def use(self, workers: Sequence[ClusterWorker]) -> None:
+        """Ask these workers from now on, each for as much as it can do at once."""
+        most = self._kind.at_once
+        self.able = tuple(workers)
+        self.workers = sum(min(each.threads, most or each.threads) for each in workers)
 
     def executor(self) -> ForkExecutor:
         return self._executor_of(self.able)
@@ -111,7 +117,8 @@ class ClusterForks(Forks):
 
     def close(self) -> None:
         """Leave the cluster; what was loaded for this search is ended."""
-        self._cluster.on_every_worker(end_idle_children)
+        with contextlib.suppress(ToolFailure):  # What was loaded is gone with the workers.
+            self._cluster.on_every_worker(end_idle_children)
         self._cluster.close()
 
 
@@ -175,12 +182,10 @@ class ClusterExecutor(ForkExecutor):
         """Have work done by a worker; the future raises what keeps it from doing that."""
         answer: Future[ForkAnswer] = Future()
         try:
-            request = self._request(order)
+            asked = self._send(self._request(order), order.seconds)
         except ToolFailure as error:
             answer.set_exception(error)
             return answer
-        longest = longest_wait(order.seconds) + _SECONDS_TO_LOAD
-        asked: Future[bytes] = self._executor.submit(ask_child, self._kind, request, longest)
         self._asked.append(asked)
         if not self._watcher.is_alive():
             self._watcher.start()
@@ -194,6 +199,13 @@ class ClusterExecutor(ForkExecutor):
         return as_bytes(
             CandidateRequest(work, order.state, order.seconds, self._uses_gpu, self._patience_sent)
         )
+
+    def _send(self, request: bytes, seconds: float) -> Future[bytes]:
+        longest = longest_wait(seconds) + _SECONDS_TO_LOAD
+        try:
+            return self._executor.submit(ask_child, self._kind, request, longest)
+        except Exception as error:  # Dask has given up the cluster.
+            raise ToolFailure(f"the cluster is gone: {error}") from error
 
     def _or_here(self, order: ForkOrder, asked: Future[ForkAnswer]) -> Future[ForkAnswer]:
         """The worker's answer; if there is none, that of a fork."""
@@ -228,16 +240,26 @@ class ClusterExecutor(ForkExecutor):
 
 
 def _hand_over(done: Future[bytes], answer: Future[ForkAnswer]) -> None:
-    """What a worker has sent, or why it has not."""
+    """Pass on what a worker has sent, or why it has not. Somebody waits, whatever it is."""
+    try:
+        answer.set_result(_sent(done))
+    except BaseException as error:
+        answer.set_exception(error)
+
+
+def _sent(done: Future[bytes]) -> ForkAnswer:
     if done.cancelled():
-        answer.set_exception(ToolFailure("no worker is left"))
-        return
-    error: Any = done.exception()
-    found = error if error is not None else pickle.loads(done.result())
+        raise ToolFailure("no worker is left")
+    sent = done.result()
+    try:
+        found = pickle.loads(sent)
+    except Exception as error:  # A worker with other versions may send anything.
+        raise ToolFailure(f"a worker's answer cannot be read: {error}") from error
     if isinstance(found, BaseException):
-        answer.set_exception(found)
-    else:
-        answer.set_result(found)
+        raise found
+    if not isinstance(found, ForkAnswer):
+        raise ToolFailure(f"a worker's answer cannot be read: it is a {type(found).__name__}")
+    return found
 
 
 def _copy(done: Future[ForkAnswer], answer: Future[ForkAnswer]) -> None:

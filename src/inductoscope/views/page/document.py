@@ -7,7 +7,7 @@ Everything from the recording is data: JSON inside script elements that are not 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -36,11 +36,17 @@ def asset(name: str) -> str:
 
 
 def write_page(contents: Contents, path: Path) -> int:
+    """Write the page of a recording; returns its size."""
+    return write_parts(_parts(contents), path)
+
+
+def write_parts(parts: Iterable[str], path: Path) -> int:
     """Write to a temporary file first, so that the page is complete or absent; returns its size."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with unfinished.open("w", encoding="utf-8") as file:
-            file.writelines(_parts(contents))
+        # Text of a foreign log or file name may hold what UTF-8 cannot.
+        with unfinished.open("w", encoding="utf-8", errors="replace") as file:
+            file.writelines(parts)
         size = unfinished.stat().st_size
         unfinished.replace(path)
     except OSError as error:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from inductoscope.analysis.ranks.rank_numbers import ranks_text
-from inductoscope.errors import unwritable
+from inductoscope.views.page.document import write_parts
 
 View = dict[str, Any]
 
@@ -32,17 +31,8 @@ code { font: 13px/1.4 ui-monospace, monospace; white-space: pre-wrap; overflow-w
 
 
 def write_ranks_page(view: View, path: Path) -> int:
-    """Write the page, complete or not at all; returns its size."""
-    unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    try:
-        unfinished.write_text("".join(_parts(view)), "utf-8", errors="replace")
-        size = unfinished.stat().st_size
-        unfinished.replace(path)
-    except OSError as error:
-        raise unwritable(path, error) from error
-    finally:
-        unfinished.unlink(missing_ok=True)
-    return size
+    """Write the page; returns its size."""
+    return write_parts(_parts(view), path)
 
 
 def _parts(view: View) -> Iterator[str]:
