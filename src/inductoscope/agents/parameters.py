@@ -37,7 +37,14 @@ class CommandTool:
     @property
     def description(self) -> str:
         """The help text; what click marks as not to be wrapped is plain text here."""
-        return inspect.cleandoc(self.command.help or "").replace("\b\n", "")
+        text = inspect.cleandoc(self.command.help or "").replace("\b\n", "")
+        if not self.offered.acting:
+            return text
+        more = ", ".join(name for name in self.parameters if name in self.offered.acting)
+        return (
+            f"{text.partition(chr(10))[0]}\n\nLike `{self.offered.words[0]}`, with more parameters: "
+            f"{more}. They execute code or write files."
+        )
 
     @property
     def parameters(self) -> dict[str, click.Parameter]:
