@@ -155,13 +155,36 @@ def test_wrong_code_fails_the_tests_that_call_it_and_no_other(workplace: Workpla
     assert len(list(folder.iterdir())) == 5
 
 
+# Without --slow there is nothing to run, and a folder that goes is an error.
+PARTICULAR_SUITE = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true")
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        items.clear()
+
+@pytest.fixture(autouse=True, scope="session")
+def kept(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept")
+    yield
+    assert path.exists()
+"""
+
+
 def test_report_mode_fails_nothing_and_the_doctor_says_why(workplace: Workplace) -> None:
-    workplace.write("conftest.py", BROKEN_COMPILER)
+    """The doctor runs the test with the options of this run, also for a worker of pytest-xdist."""
+    workplace.write("conftest.py", BROKEN_COMPILER + PARTICULAR_SUITE)
     workplace.write("test_model.py", SUITE_WITH_FAULTS)
+    workplace.write("pytest.ini", "[pytest]\naddopts = --ff\n")
+    workplace.write("click.py", "raise ImportError('this is not the click that is meant')\n")
     done = run_suite(
         workplace,
         *("--inductoscope", "--inductoscope-mode=report", "--inductoscope-doctor-quick"),
         *("--inductoscope-json=out.json", "-k", "shape or healthy", "-rA"),
+        *("--slow", "--basetemp=base", "-p", "xdist", "-n", "1", "test_model.py"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout

@@ -18,7 +18,7 @@ import anyio
 import anyio.to_thread
 
 from inductoscope.agents.call_end import CallEnd
-from inductoscope.agents.tool_command import tool_command, tool_environment
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure
 from inductoscope.processes.guarded import GuardedCommand
 from inductoscope.views.report.plain_text import visible

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.agents.tool_command import tool_command, tool_environment
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.notebook.inline import show_inline
 from inductoscope.processes.guarded import GuardedCommand

@@ -15,6 +15,7 @@ from inductoscope.pytest_plugin.results import SuiteTest, suite_test_from
 from inductoscope.pytest_plugin.suite_checks import HANDED_OVER
 from inductoscope.pytest_plugin.suite_options import SuiteOptions
 from inductoscope.pytest_plugin.totals import sentences_about, totals_of
+from inductoscope.pytest_plugin.words_of_run import hand_words_over
 from inductoscope.version import __version__
 from inductoscope.views.report.plain_text import visible
 
@@ -46,6 +47,7 @@ class SuiteSummary:
         """A worker of pytest-xdist is about to start."""
         if self._root is not None:
             node.workerinput[_WORKER_ROOT] = str(self._root)
+            hand_words_over(node)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One phase of a test is over, here or in a worker."""
