@@ -17,7 +17,8 @@ from inductoscope.agents.call_end import CallEnd
 from inductoscope.agents.cutting import at_pointer, cut, size_of
 from inductoscope.agents.offered import OFFERED
 from inductoscope.agents.parameters import CommandTool
-from inductoscope.agents.procedures import PROCEDURES, Procedure
+from inductoscope.agents.procedure import Procedure
+from inductoscope.agents.procedures import PROCEDURES
 from inductoscope.agents.resources import listed, page_of, read_address
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
@@ -287,6 +288,22 @@ def test_the_skill_has_every_word_that_the_json_may_use(text: str) -> None:
     words += [rule.__module__.rpartition(".")[2] for rule in RULES]
     for word in (*words, *COMMANDS, "pool-deadlock"):
         assert f"| `{word}` |" in text
+
+
+def test_the_skill_says_of_everything_that_executes_code_to_ask_first(text: str) -> None:
+    (rule,) = re.findall(r"^7\. .*?(?=^\S|\Z)", text, re.M | re.S)
+    for one in TOOLS:
+        if any((parameter.metavar or "").startswith("SCRIPT") for parameter in one.command.params):
+            assert f"`{one.name}`" in rule
+    for typed in ("aoti --inputs", "bounds --try", "--sizes", "fusion --try", "env --python"):
+        assert f"`{typed}`" in rule
+
+
+def test_every_command_that_finds_something_out_is_in_a_procedure() -> None:
+    typed = {line.split()[1] for one in PROCEDURES for line, _ in one.commands}
+    assert {one.offered.words[0] for one in TOOLS} - typed == {
+        *("report", "export", "recordings", "explain")
+    }
 
 
 every_procedure = pytest.mark.parametrize("one", PROCEDURES, ids=lambda one: one.name)
