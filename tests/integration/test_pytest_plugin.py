@@ -417,6 +417,23 @@ def test_a_suite_that_compiles_nothing_or_is_only_collected(workplace: Workplace
     assert recordings_left(workplace) == []
 
 
+def test_the_command_for_a_test_in_which_a_worker_died_can_be_pasted(workplace: Workplace) -> None:
+    text = """
+import os
+import pytest
+
+@pytest.mark.parametrize("size", [3], ids=["3 (of 4)"])
+def test_dies(size):
+    os.abort()
+"""
+    workplace.write("pytest.ini", "[pytest]\n")
+    workplace.write("tests/test_model.py", text)
+    command = ["env", "-C", "tests", *PYTEST, "--inductoscope", "-p", "xdist", "-n", "1"]
+    done = workplace.call(command, **BARE)
+    wanted = "inductoscope doctor -m pytest 'test_model.py::test_dies[3 (of 4)]'"
+    assert wanted in done.stdout, done.stdout
+
+
 def test_ctrl_c_leaves_the_json_file_and_nothing_else(workplace: Workplace) -> None:
     text = "def test_one(): pass\ndef test_two(): raise KeyboardInterrupt\n"
     workplace.write("test_plain.py", text)

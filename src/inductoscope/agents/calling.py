@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 
 from inductoscope.agents.call_end import CallEnd
-from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure
 from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.views.report.plain_text import visible
 
 # Told how many seconds a call has taken, and what is new.

@@ -41,10 +41,8 @@ class CommandTool:
         if not self.offered.acting:
             return text
         more = ", ".join(name for name in self.parameters if name in self.offered.acting)
-        return (
-            f"{text.partition(chr(10))[0]}\n\nLike `{self.offered.words[0]}`, with more parameters: "
-            f"{more}. They execute code or write files."
-        )
+        told = f"Like `{self.offered.words[0]}`, with more parameters: {more}."
+        return f"{text.splitlines()[0]}\n\n{told} They execute code or write files."
 
     @property
     def parameters(self) -> dict[str, click.Parameter]:

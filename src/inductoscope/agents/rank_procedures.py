@@ -29,8 +29,8 @@ RANKS_THAT_DIFFER = Procedure(
         JsonField("ranks.missing", "ranks without a log: say that nothing is known of them"),
     ),
     (
-        "No log: ask for one run with TORCH_TRACE=FOLDER on all ranks, or look at a rank that hangs "
-        "with `inductoscope attach PID`.",
+        "No log: ask for one run with TORCH_TRACE=FOLDER on all ranks, or look at a rank that "
+        "hangs with `inductoscope attach PID`.",
         "Ranks that differ without `problem` need not hang: say what differs, accuse nobody.",
         "A rank that is stuck in a compile: go on with A log of a program that hung or failed.",
         "To see whether a change cures it, without the job: A job that is not yet started.",
@@ -66,6 +66,6 @@ JOB_BEFORE_IT_STARTS = Procedure(
         "Results of collectives are not real: a branch that depends on one may go another way.",
         "`clean` says that these ranks agree, not that the job ends.",
     ),
-    "the verdict, the call, which ranks call what and from which line, how many ranks were run, and "
-    "`limits`.",
+    "the verdict, the call, which ranks call what and from which line, how many ranks were run, "
+    "and `limits`.",
 )

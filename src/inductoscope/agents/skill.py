@@ -24,8 +24,8 @@ _NAME = "inductoscope"
 _DESCRIPTION = (
     "Find out what is wrong with a program that uses torch.compile or AOTInductor: wrong results, "
     "NaN, crashes, compile errors, hangs and stuck autotuning, slowness, memory, missing fusions, "
-    "recompiles, graph breaks, ranks of a job that differ. Use it for any question about PyTorch's Inductor, from a script, a "
-    "running process, a log or a .pt2 package."
+    "recompiles, graph breaks, ranks of a job that differ. Use it for any question about PyTorch's "
+    "Inductor, from a script, a running process, a log or a .pt2 package."
 )
 
 _RULES = f"""\

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.notebook.inline import show_inline
 from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import Printer
@@ -27,7 +27,9 @@ _ALONE = (
     "them before it: %%inductoscope doctor --cells 1-3"
 )
 # What loads the tool or calls it in earlier cells; what follows in such a cell is plain Python.
-_OUR_COMMANDS = re.compile(r"^%(?:(?:re)?load_ext[ \t]+inductoscope[ \t]*|%inductoscope\b.*)$", re.M)
+_OUR_COMMANDS = re.compile(
+    r"^%(?:(?:re)?load_ext[ \t]+inductoscope[ \t]*|%inductoscope\b.*)$", re.M
+)
 
 
 @dataclass(frozen=True)

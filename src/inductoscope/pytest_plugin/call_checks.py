@@ -178,8 +178,8 @@ def _after_error(
         compile=call.graph.compile_id,
         known_by=[
             f"call {call.number} of graph {call.graph.compile_id} raised it in the test, and twice "
-            "more after the test, on copies of its inputs; the same graph returned in eager, before "
-            "these two calls and after them"
+            "more after the test, on copies of its inputs; the same graph returned in eager, "
+            "before these two calls and after them"
         ],
     )
     return _noted(call, ERROR, finding.summary), finding

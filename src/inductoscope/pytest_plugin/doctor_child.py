@@ -30,16 +30,16 @@ _PLACES = {
 }
 
 
-def name_for_pytest(item: pytest.Item) -> str:
+def name_for_pytest(config: pytest.Config, nodeid: str) -> str:
     """The test, as pytest takes it in the folder that it was started in."""
-    _, _, inside = item.nodeid.partition("::")
-    file = os.path.relpath(item.path, item.config.invocation_params.dir)
+    file, _, inside = nodeid.partition("::")
+    file = os.path.relpath(config.rootpath / file, config.invocation_params.dir)
     return f"{file}::{inside}" if inside else file
 
 
-def command_to_type(item: pytest.Item) -> str:
+def command_to_type(config: pytest.Config, nodeid: str) -> str:
     """What finds the cause of what was found in a test."""
-    return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(item))}"
+    return f"inductoscope doctor -m pytest {shlex.quote(name_for_pytest(config, nodeid))}"
 
 
 class DoctorChild:
@@ -87,7 +87,8 @@ class DoctorChild:
         words += [*words_of_run(config), "--rootdir", str(config.rootpath)]
         if config.inipath is not None:
             words += ["-c", str(config.inipath)]
-        return tool_command([*words, *self._kept_apart(own), name_for_pytest(self._item)])
+        test = name_for_pytest(config, self._item.nodeid)
+        return tool_command([*words, *self._kept_apart(own), test])
 
     def _kept_apart(self, own: str) -> list[str]:
         """What lets the child run in one process, and touch nothing that this run writes."""

@@ -186,7 +186,7 @@ class SuiteChecks:
         """Where the recording is, and what the doctor says."""
         for finding in findings:
             finding.recording = self._recordings.path
-            finding.command = command_to_type(item)
+            finding.command = command_to_type(item.config, item.nodeid)
             here = f"{item.config.invocation_params.dir}{os.sep}"
             finding.source = finding.source.removeprefix(here)
         if findings and self._options.doctor:
