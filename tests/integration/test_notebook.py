@@ -55,6 +55,9 @@ print(SCOPE.active, any(isinstance(one, Installer) for one in sys.meta_path))"""
     "broken": "%%inductoscope\ndef (",
     "script with magics": "%%inductoscope doctor\n%time 1",
     "undefined": "%%inductoscope doctor --quick --no-page\nprint(double)",
+    "earlier cells": """
+from inductoscope.notebook.examined_cell import script_of
+print(script_of(get_ipython(), "print(double)", "1-2"))""",
     "alarm": "threading.Timer(5, lambda: os.kill(os.getpid(), signal.SIGINT)).start()",
     "ended": "%%inductoscope doctor\nimport time\ntime.sleep(60)",
     "examined": """%%inductoscope doctor --quick
@@ -145,6 +148,17 @@ def test_a_cell_that_raises_shows_its_error_and_the_findings(outputs: dict[str, 
     assert "failed with ValueError at In[4]:3" in shown["text/plain"]
     assert "iframe" not in shown["text/html"]
     assert "of the cell&#x27;s own" in shown["text/html"]
+
+
+def test_earlier_cells_are_put_before_a_cell_without_what_calls_the_tool(
+    outputs: dict[str, list[Any]],
+) -> None:
+    script = printed(outputs["earlier cells"])
+    assert "load_ext" not in script
+    assert "%" not in script
+    assert "def double(x):" in script
+    assert script.rstrip().endswith("print(double)")
+    compile(script, "cell.py", "exec")
 
 
 def test_an_interrupted_cell_leaves_nothing_behind(outputs: dict[str, list[Any]]) -> None:

@@ -54,6 +54,13 @@ def refuse(x):
     raise ValueError("planted")
 
 m.lowerings[torch.ops.aten.erf.default] = refuse
+
+@torch.library.custom_op("planted::fail", mutates_args=())
+def fail(x: torch.Tensor) -> torch.Tensor:
+    raise OSError("planted, too")
+
+fail.register_fake(torch.empty_like)
+m.lowerings[torch.ops.aten.erfc.default] = m.fallback_handler(torch.ops.planted.fail.default)
 """
 
 SUITE_WITH_FAULTS = """
@@ -89,6 +96,14 @@ def test_cannot_be_compiled():
 def test_wants_the_refusal():
     with pytest.raises(Exception, match="planted"):
         torch.compile(lambda x: torch.erf(x) + 1)(X)
+
+def test_raises_only_when_compiled():
+    torch.compile(lambda x: torch.erfc(x) + 1)(X)
+
+def test_wants_the_exception_and_then_fails():
+    with pytest.raises(OSError, match="planted"):
+        torch.compile(lambda x: torch.erfc(x) + 2)(X)
+    raise AssertionError("of the test")
 """
 
 
@@ -99,7 +114,7 @@ def test_wrong_code_fails_the_tests_that_call_it_and_no_other(workplace: Workpla
         workplace, "--inductoscope", "--inductoscope-json=out.json", "--junitxml=junit.xml"
     )
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "3 failed, 3 passed, 1 xfailed" in done.stdout
+    assert "5 failed, 3 passed, 1 xfailed" in done.stdout
 
     found = {test["test"].partition("::")[2]: test for test in written(workplace)["tests"]}
     (wrong,) = found["test_only_looks_at_the_shape"]["findings"]
@@ -125,21 +140,51 @@ def test_wrong_code_fails_the_tests_that_call_it_and_no_other(workplace: Workpla
     assert (refused["verdict"], refused["stage"]) == ("crash", "lowering")
     assert "planted" in refused["summary"]
     assert "at erf" in refused["summary"]
+    (raised,) = found["test_raises_only_when_compiled"]["findings"]
+    assert raised["verdict"] == "crash"
+    assert raised["summary"] == "compiled code raised OSError: planted, too; eager does not"
+    assert "twice more after the test" in raised["known_by"][0]
+    wanted = found["test_wants_the_exception_and_then_fails"]
+    assert wanted["findings"] == []
+    assert wanted["calls"][0]["text"] == "the test expects that it raises OSError: planted, too"
 
     junit = (workplace.folder / "junit.xml").read_text()
-    assert junit.count('<property name="inductoscope"') == 4
-    # Recordings of those four, and of no other test.
+    assert junit.count('<property name="inductoscope"') == 5
+    # Recordings of those five, and of no other test.
     (folder,) = recordings_left(workplace)
-    assert len(list(folder.iterdir())) == 4
+    assert len(list(folder.iterdir())) == 5
+
+
+# Without --slow there is nothing to run, and a folder that goes is an error.
+PARTICULAR_SUITE = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--slow", action="store_true")
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--slow"):
+        items.clear()
+
+@pytest.fixture(autouse=True, scope="session")
+def kept(tmp_path_factory):
+    path = tmp_path_factory.mktemp("kept")
+    yield
+    assert path.exists()
+"""
 
 
 def test_report_mode_fails_nothing_and_the_doctor_says_why(workplace: Workplace) -> None:
-    workplace.write("conftest.py", BROKEN_COMPILER)
+    """The doctor runs the test with the options of this run, also for a worker of pytest-xdist."""
+    workplace.write("conftest.py", BROKEN_COMPILER + PARTICULAR_SUITE)
     workplace.write("test_model.py", SUITE_WITH_FAULTS)
+    workplace.write("pytest.ini", "[pytest]\naddopts = --ff\n")
+    workplace.write("click.py", "raise ImportError('this is not the click that is meant')\n")
     done = run_suite(
         workplace,
         *("--inductoscope", "--inductoscope-mode=report", "--inductoscope-doctor-quick"),
         *("--inductoscope-json=out.json", "-k", "shape or healthy", "-rA"),
+        *("--slow", "--basetemp=base", "-p", "xdist", "-n", "1", "test_model.py"),
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "2 passed" in done.stdout
@@ -163,6 +208,7 @@ from torch._dynamo.utils import counters
 
 torch.manual_seed(0)
 calls = []
+disk = ["full"]
 
 @torch.library.custom_op("suite::double", mutates_args=())
 def double(x: torch.Tensor) -> torch.Tensor:
@@ -172,6 +218,14 @@ def double(x: torch.Tensor) -> torch.Tensor:
 @double.register_fake
 def _(x):
     return torch.empty_like(x)
+
+@torch.library.custom_op("suite::write", mutates_args=())
+def write(x: torch.Tensor) -> torch.Tensor:
+    if disk:
+        raise OSError(f"the disk is {disk.pop()}")
+    return x * 3
+
+write.register_fake(torch.empty_like)
 
 @torch.compile
 def shared(x):
@@ -263,6 +317,13 @@ class TestOfUnittest(unittest.TestCase):
 
 def test_fails_by_itself():
     assert torch.compile(lambda x: x * 5)(torch.ones(2)).tolist() == [6.0, 6.0]
+
+def test_fails_for_as_long_as_the_disk_is_full():
+    torch.compile(lambda x: write(x) + 1)(torch.ones(2))
+
+def test_is_skipped_later():
+    torch.compile(lambda x: x * 7)(torch.ones(2))
+    pytest.skip("of the test")
 """
 
 
@@ -271,8 +332,8 @@ def test_a_healthy_suite_passes_as_without_the_plugin(workplace: Workplace) -> N
     workplace.write("test_healthy.py", HEALTHY_SUITE)
     words = ("--inductoscope", "--inductoscope-json=out.json", "-p", "xdist", "-n", "1")
     done = run_suite(workplace, *words)
-    # The one that fails does so without the plugin, too.
-    assert "1 failed, 16 passed" in done.stdout, done.stdout + done.stderr
+    # Those that fail do so without the plugin, too.
+    assert "2 failed, 16 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
     seen = written(workplace)
     assert seen["totals"]["findings"] == 0
     # The test that fails is told that the compiler is not to blame.
@@ -289,7 +350,12 @@ def test_a_healthy_suite_passes_as_without_the_plugin(workplace: Workplace) -> N
     assert {"right", "within-rounding", "not-checked"} >= {
         call["verdict"] for test in seen["tests"] for call in test["calls"]
     }
+    (skipped,) = by_name["test_is_skipped_later"]["calls"]
+    assert skipped["verdict"] == "right"
     reasons = seen["totals"]["not_checked"]
+    assert reasons[
+        "it raised OSError: the disk is full in the test, but not each time after the test"
+    ]
     assert any("draws random numbers" in why for why in reasons)
     assert reasons["compiled by backend CompileCounter, not Inductor"] == 1
     assert seen["totals"]["checked"] >= 12
@@ -349,6 +415,23 @@ def test_a_suite_that_compiles_nothing_or_is_only_collected(workplace: Workplace
     assert collected.returncode == 0
     assert "compiled" not in collected.stdout
     assert recordings_left(workplace) == []
+
+
+def test_the_command_for_a_test_in_which_a_worker_died_can_be_pasted(workplace: Workplace) -> None:
+    text = """
+import os
+import pytest
+
+@pytest.mark.parametrize("size", [3], ids=["3 (of 4)"])
+def test_dies(size):
+    os.abort()
+"""
+    workplace.write("pytest.ini", "[pytest]\n")
+    workplace.write("tests/test_model.py", text)
+    command = ["env", "-C", "tests", *PYTEST, "--inductoscope", "-p", "xdist", "-n", "1"]
+    done = workplace.call(command, **BARE)
+    wanted = "inductoscope doctor -m pytest 'test_model.py::test_dies[3 (of 4)]'"
+    assert wanted in done.stdout, done.stdout
 
 
 def test_ctrl_c_leaves_the_json_file_and_nothing_else(workplace: Workplace) -> None:

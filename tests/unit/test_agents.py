@@ -17,7 +17,8 @@ from inductoscope.agents.call_end import CallEnd
 from inductoscope.agents.cutting import at_pointer, cut, size_of
 from inductoscope.agents.offered import OFFERED
 from inductoscope.agents.parameters import CommandTool
-from inductoscope.agents.procedures import PROCEDURES, Procedure
+from inductoscope.agents.procedure import Procedure
+from inductoscope.agents.procedures import PROCEDURES
 from inductoscope.agents.resources import listed, page_of, read_address
 from inductoscope.analysis.rules import RULES
 from inductoscope.cli import COMMANDS
@@ -31,7 +32,7 @@ NOT_OFFERED = {"serve", "completion", "mcp", "skill"}
 
 def tool(name: str) -> CommandTool:
     (offered,) = (one for one in OFFERED if one.name == name)
-    command = importlib.import_module(f"inductoscope.cli.commands.{name}").command
+    command = importlib.import_module(f"inductoscope.cli.commands.{offered.words[0]}").command
     for word in offered.words[1:]:
         command = command.commands[word]
     return CommandTool(offered, command)
@@ -45,7 +46,39 @@ every_tool = pytest.mark.parametrize("one", TOOLS, ids=lambda one: one.name)
 
 
 def test_every_command_is_offered_or_left_out_on_purpose() -> None:
-    assert {one.name for one in TOOLS} == set(COMMANDS) - NOT_OFFERED
+    assert {one.offered.words[0] for one in TOOLS} == set(COMMANDS) - NOT_OFFERED
+    assert len({one.name for one in TOOLS}) == len(TOOLS)
+
+
+# Parameters with which a command reads what is there, and does nothing else. One that executes
+# code, writes a file or talks to another machine does not belong here.
+ONLY_READ = {
+    *("recording", "first", "second", "paths", "words", "folder"),
+    *("stage", "op", "source", "kernel", "form", "compile", "graph", "why", "outcome"),
+    *("sort", "limit", "bandwidth", "cores", "world", "flags"),
+}
+
+
+def test_a_tool_that_reads_only_does_so_whatever_its_arguments_are() -> None:
+    for one in TOOLS:
+        if one.offered.effect == "reads":
+            assert set(one.schema["properties"]) <= ONLY_READ, one.name
+            with pytest.raises(UsageError, match="has no parameter"):
+                one.words({"python": "x", "to": "y", "try": True}, "out.json")
+
+
+def test_what_a_command_does_besides_reading_is_a_tool_of_its_own() -> None:
+    for name, acting in {
+        "bounds": {"try", "sizes", "timeout"},
+        "fusion": {"try", "timeout"},
+        "show": {"target", "runnable", "to"},
+        "logs": {"filter", "page", "executor", "any_worker"},
+        "env": {"python"},
+    }.items():
+        reads, acts = tool(name), tool(f"{name}_and_act")
+        assert (reads.offered.effect, acts.offered.effect) == ("reads", "runs")
+        assert set(acts.parameters) - set(reads.parameters) == acting
+        assert f"Like `{name}`, with more parameters: " in acts.description
 
 
 @every_tool
@@ -226,6 +259,10 @@ def test_a_name_with_anything_in_it_gets_an_address_and_back() -> None:
     assert read_address(one.uri) == ("a b%2F?\x1b", "")
     assert read_address(f"{one.uri}/verdict")[1] == "verdict"
     assert "\x1b" not in one.uri + one.name
+    # A folder whose name is not UTF-8.
+    (one,) = listed({"recordings": [{"path": "/r/caf\udce9", "command": None}]})
+    assert read_address(one.uri) == ("caf\udce9", "")
+    assert one.name == "caf\\udce9"
 
 
 # --- the skill ------------------------------------------------------------------------------------
@@ -251,6 +288,22 @@ def test_the_skill_has_every_word_that_the_json_may_use(text: str) -> None:
     words += [rule.__module__.rpartition(".")[2] for rule in RULES]
     for word in (*words, *COMMANDS, "pool-deadlock"):
         assert f"| `{word}` |" in text
+
+
+def test_the_skill_says_of_everything_that_executes_code_to_ask_first(text: str) -> None:
+    (rule,) = re.findall(r"^7\. .*?(?=^\S|\Z)", text, re.M | re.S)
+    for one in TOOLS:
+        if any((parameter.metavar or "").startswith("SCRIPT") for parameter in one.command.params):
+            assert f"`{one.name}`" in rule
+    for typed in ("aoti --inputs", "bounds --try", "--sizes", "fusion --try", "env --python"):
+        assert f"`{typed}`" in rule
+
+
+def test_every_command_that_finds_something_out_is_in_a_procedure() -> None:
+    typed = {line.split()[1] for one in PROCEDURES for line, _ in one.commands}
+    assert {one.offered.words[0] for one in TOOLS} - typed == {
+        *("report", "export", "recordings", "explain")
+    }
 
 
 every_procedure = pytest.mark.parametrize("one", PROCEDURES, ids=lambda one: one.name)

@@ -135,6 +135,13 @@ def test_a_rank_that_is_behind_is_not_odd() -> None:
     assert comparison.odd == ()
     (behind,) = comparison.behind
     assert (behind.ranks, behind.key) == ((1,), GRAPH.key)
+    printed = io.StringIO()
+    print_ranks(
+        Printer(printed, is_terminal=False), ranks_view(report(ranks(4, other={1: USUAL[:2]})))
+    )
+    assert f"rank 1 (between compiles): not yet at {behind.key}" in " ".join(
+        printed.getvalue().split()
+    )
 
 
 def test_a_rank_that_left_a_decision_out_and_went_on_is_odd() -> None:

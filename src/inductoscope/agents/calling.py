@@ -18,9 +18,9 @@ import anyio
 import anyio.to_thread
 
 from inductoscope.agents.call_end import CallEnd
-from inductoscope.agents.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure
 from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.views.report.plain_text import visible
 
 # Told how many seconds a call has taken, and what is new.
@@ -54,6 +54,11 @@ async def run_command(
         # Shielded: the end takes a moment, also for a call that nobody waits for any more.
         with anyio.CancelScope(shield=True):
             code = await anyio.to_thread.run_sync(partial(command.end, grace=_GRACE))
+    if _is_too_large(json_path):
+        raise ToolFailure(
+            f"The answer has more than {_LARGEST_JSON >> 20} MiB. Ask for less: one graph, "
+            "kernel, stage or operation."
+        )
     return CallEnd(code, _read(json_path), said.text, printed.text)
 
 
@@ -71,14 +76,17 @@ async def _follow(command: GuardedCommand, printed: _Heard, said: _Heard, news: 
     await news.tell(at_once=True)
 
 
+def _is_too_large(path: Path) -> bool:
+    with contextlib.suppress(OSError):
+        return path.stat().st_size > _LARGEST_JSON
+    return False
+
+
 def _read(path: Path) -> dict[str, Any] | None:
-    """The JSON that the command wrote; None if there is none."""
+    """The JSON that the command wrote; None if there is none that can be read."""
+    if _is_too_large(path):
+        return None
     with contextlib.suppress(OSError, ValueError):
-        if path.stat().st_size > _LARGEST_JSON:
-            raise ToolFailure(
-                f"The answer has more than {_LARGEST_JSON >> 20} MiB. Ask for less: one graph, "
-                "kernel, stage or operation."
-            )
         found = json.loads(path.read_text("utf-8"))
         return found if isinstance(found, dict) else None
     return None

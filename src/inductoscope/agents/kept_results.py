@@ -18,6 +18,7 @@ from inductoscope.agents.cutting import (
     size_of,
 )
 from inductoscope.errors import UsageError
+from inductoscope.views.report.plain_text import visible_data
 
 # Of all calls of a server; the oldest are forgotten.
 _MOST_RESULTS = 20
@@ -56,7 +57,8 @@ class KeptResults:
         self._numbers = itertools.count(1)
 
     def answer(self, data: dict[str, Any]) -> dict[str, Any]:
-        """The data, with `left_out` and `result` if it had to be cut."""
+        """The data made visible, with `left_out` and `result` if it had to be cut."""
+        data = visible_data(data)
         if size_of(data) <= MOST_CHARACTERS:
             return data
         shown, cuts = cut(data)

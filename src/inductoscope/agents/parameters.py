@@ -37,7 +37,12 @@ class CommandTool:
     @property
     def description(self) -> str:
         """The help text; what click marks as not to be wrapped is plain text here."""
-        return inspect.cleandoc(self.command.help or "").replace("\b\n", "")
+        text = inspect.cleandoc(self.command.help or "").replace("\b\n", "")
+        if not self.offered.acting:
+            return text
+        more = ", ".join(name for name in self.parameters if name in self.offered.acting)
+        told = f"Like `{self.offered.words[0]}`, with more parameters: {more}."
+        return f"{text.splitlines()[0]}\n\n{told} They execute code or write files."
 
     @property
     def parameters(self) -> dict[str, click.Parameter]:

@@ -50,7 +50,7 @@ def _resource(one: Mapping[str, Any]) -> RecordingResource:
     path = str(one["path"])
     name = path.rpartition("/")[2]
     told = f"{one.get('outcome') or 'recorded'}: {' '.join(map(str, one.get('command') or ()))}"
-    uri = f"{_RECORDINGS}{quote(name, safe='')}"
+    uri = f"{_RECORDINGS}{quote(name, safe='', errors='surrogateescape')}"
     return RecordingResource(uri, visible(name), visible(told)[:300], path)
 
 
@@ -73,7 +73,7 @@ def read_address(uri: str) -> tuple[str, str]:
     name, _, part = uri.removeprefix(_RECORDINGS).partition("/")
     if part and part not in PARTS:
         raise UsageError(f"A recording has no part {part!r}.{did_you_mean(part, PARTS)}")
-    return unquote(name), part
+    return unquote(name, errors="surrogateescape"), part
 
 
 def find(found: list[RecordingResource], name: str) -> RecordingResource:

@@ -231,7 +231,7 @@ def _described(tool: CommandTool) -> Any:
         input_schema=tool.schema,
         annotations=types.ToolAnnotations(
             read_only_hint=effect == "reads",
-            destructive_hint=effect == "runs",
+            destructive_hint=effect != "reads",
             open_world_hint=effect == "runs",
         ),
     )

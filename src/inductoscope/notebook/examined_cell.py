@@ -6,15 +6,16 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from inductoscope.agents.tool_command import tool_command, tool_environment
 from inductoscope.errors import ToolFailure, UsageError
 from inductoscope.notebook.inline import show_inline
 from inductoscope.processes.guarded import GuardedCommand
+from inductoscope.processes.tool_command import tool_command, tool_environment
 from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import Printer
@@ -24,6 +25,10 @@ _GRACE = 5.0
 _ALONE = (
     "The cell ran alone, in a new process: it does not know what other cells have defined. Put "
     "them before it: %%inductoscope doctor --cells 1-3"
+)
+# What loads the tool or calls it in earlier cells; what follows in such a cell is plain Python.
+_OUR_COMMANDS = re.compile(
+    r"^%(?:(?:re)?load_ext[ \t]+inductoscope[ \t]*|%inductoscope\b.*)$", re.M
 )
 
 
@@ -38,7 +43,7 @@ class Examination:
 
 def examine(shell: Any, cell: str, wanted: Examination) -> None:
     """Write the cell to a script, run the doctor on it, and show the verdict."""
-    script = _script(shell, cell, wanted.cells)
+    script = script_of(shell, cell, wanted.cells)
     with tempfile.TemporaryDirectory(prefix="inductoscope-cell-") as place:
         answer = Path(place) / "verdict.json"
         (Path(place) / "cell.py").write_text(script, "utf-8")
@@ -55,9 +60,10 @@ def examine(shell: Any, cell: str, wanted: Examination) -> None:
     show_inline(shell, text, Path(verdict["recording"]) if wanted.with_page else None)
 
 
-def _script(shell: Any, cell: str, cells: str) -> str:
+def script_of(shell: Any, cell: str, cells: str) -> str:
     """Lines have the numbers that they have in the cell, where the first line is the magic's."""
-    source = f"{shell.extract_input_lines(cells)}\n{cell}" if cells else cell
+    earlier = shell.extract_input_lines(cells, raw=True) if cells else ""
+    source = f"{_OUR_COMMANDS.sub('', earlier)}\n{cell}" if cells else cell
     if "get_ipython()" in shell.transform_cell(source):
         raise UsageError(
             "The doctor runs the cell as a script, which cannot have IPython's % and ! commands. "

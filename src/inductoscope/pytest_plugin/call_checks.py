@@ -2,7 +2,8 @@
 
 A call is made again on copies of its inputs, in eager and compiled, in the situation that it was
 made in. It counts as wrong only if that is beyond rounding, judged against float64, and if it is so
-each time. Whatever cannot be compared says why, and counts as nothing.
+each time. One that raised counts only if the test failed with that exception, and if compiled code
+raises it each time and eager never. Whatever cannot be compared says why, and counts as nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import copy
 import io
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,7 +30,8 @@ from inductoscope.doctor.compare.random_numbers import draws_random_numbers
 from inductoscope.doctor.compare.values import needs_backward, run
 from inductoscope.doctor.failure import NAN
 from inductoscope.doctor.search.failure_signature import failure_of_comparison
-from inductoscope.pytest_plugin.kept_calls import KeptSuiteCall
+from inductoscope.pytest_plugin.compile_errors import chain_of
+from inductoscope.pytest_plugin.kept_calls import KeptSuiteCall, said_by
 from inductoscope.pytest_plugin.quick_look import what_is_wrong
 from inductoscope.pytest_plugin.results import (
     ERROR,
@@ -54,9 +56,9 @@ _RANDOM = "it draws random numbers, and compiled code draws others than eager"
 
 
 def check_calls(
-    calls: Sequence[KeptSuiteCall], *, has_failed: bool
+    calls: Sequence[KeptSuiteCall], failure: BaseException | None
 ) -> tuple[list[CheckedCall], list[SuiteFinding]]:
-    """Compare all calls that a test made; `has_failed` says whether the test itself failed."""
+    """Compare all calls that a test made; `failure` is what the test itself raised, if it did."""
     began = time.monotonic()
     checked: list[CheckedCall] = []
     findings: dict[str, SuiteFinding] = {}
@@ -66,7 +68,7 @@ def check_calls(
                 why = f"the checks of this test had already taken {_LONGEST:.0f} s"
                 checked.append(_noted(call, NOT_CHECKED, why))
                 continue
-            said, finding = _checked(call, has_failed)
+            said, finding = _checked(call, failure)
             checked.append(said)
             # The first wrong call of a graph says it all.
             if finding is not None:
@@ -93,20 +95,24 @@ def _unnoticed() -> Iterator[None]:
                 del utils.counters[name]
 
 
-def _checked(call: KeptSuiteCall, has_failed: bool) -> tuple[CheckedCall, SuiteFinding | None]:
+def _checked(
+    call: KeptSuiteCall, failure: BaseException | None
+) -> tuple[CheckedCall, SuiteFinding | None]:
     try:
         with call.situation.entered():
-            return _compared(call, has_failed)
+            return _compared(call, failure)
     except Exception as error:
-        why = f"inductoscope itself failed: {type(error).__name__}: {error}"
-        return _noted(call, NOT_CHECKED, why.partition("\n")[0][:300]), None
+        why = f"inductoscope itself failed: {said_by(error)}"
+        return _noted(call, NOT_CHECKED, why), None
 
 
 def _noted(call: KeptSuiteCall, verdict: str, text: str) -> CheckedCall:
     return CheckedCall(call.graph.name, call.graph.compile_id, call.number, verdict, text)
 
 
-def _compared(call: KeptSuiteCall, has_failed: bool) -> tuple[CheckedCall, SuiteFinding | None]:
+def _compared(
+    call: KeptSuiteCall, failure: BaseException | None
+) -> tuple[CheckedCall, SuiteFinding | None]:
     graph = call.graph
     spoilt = call.spoilt or _changed_since(call)
     if spoilt:
@@ -116,9 +122,9 @@ def _compared(call: KeptSuiteCall, has_failed: bool) -> tuple[CheckedCall, Suite
     try:
         case.eager  # noqa: B018
     except Exception as error:
-        return _noted(call, NOT_CHECKED, f"eager raises {_first_line(error)}"), None
+        return _noted(call, NOT_CHECKED, f"eager raises {said_by(error)}"), None
     if call.raised:
-        return _after_error(call, has_failed)
+        return _after_error(call, failure)
     compiled: Any = graph.compiled
     try:
         comparison = judge(case, run(compiled, call.inputs, backward=backward))
@@ -128,7 +134,7 @@ def _compared(call: KeptSuiteCall, has_failed: bool) -> tuple[CheckedCall, Suite
                 text = f"wrong in one of two calls: {comparison.wrong[0].text}"
                 return _noted(call, UNSTEADY, text), None
     except Exception as error:
-        why = f"called again after the test, it raised {_first_line(error)}"
+        why = f"called again after the test, it raised {said_by(error)}"
         return _noted(call, NOT_CHECKED, why), None
     if comparison.is_right:
         return replace(_when_right(call, comparison), with_gradients=backward), None
@@ -143,10 +149,6 @@ def _changed_since(call: KeptSuiteCall) -> str:
     return "the test later wrote to tensors that it holds"
 
 
-def _first_line(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".partition("\n")[0][:200]
-
-
 def _when_right(call: KeptSuiteCall, comparison: EagerComparison) -> CheckedCall:
     if not comparison.explained:
         return _noted(call, RIGHT, count_of(comparison.values, "value"))
@@ -156,24 +158,50 @@ def _when_right(call: KeptSuiteCall, comparison: EagerComparison) -> CheckedCall
     return _noted(call, WITHIN_ROUNDING, texts)
 
 
-def _after_error(call: KeptSuiteCall, has_failed: bool) -> tuple[CheckedCall, SuiteFinding | None]:
+def _after_error(
+    call: KeptSuiteCall, failure: BaseException | None
+) -> tuple[CheckedCall, SuiteFinding | None]:
     """A call that raised in the test, and that eager makes without an exception.
 
-    A test that passes wanted the exception.
+    A test that goes on after the exception wanted it, however the test ends. And what raised it
+    may be gone: only if it is still there does eager's return say anything.
     """
-    if not has_failed:
+    if failure is None or call.raised not in map(said_by, chain_of(failure)):
         return _noted(call, NOT_CHECKED, f"the test expects that it raises {call.raised}"), None
+    if not _only_compiled_raises(call):
+        why = f"it raised {call.raised} in the test, but not each time after the test"
+        return _noted(call, NOT_CHECKED, why), None
     finding = SuiteFinding(
         CRASH,
         f"compiled code raised {call.raised}; eager does not",
         graph=call.graph.name,
         compile=call.graph.compile_id,
         known_by=[
-            f"call {call.number} of graph {call.graph.compile_id} raised it in the test; the same "
-            "graph, run in eager on copies of its inputs after the test, returned"
+            f"call {call.number} of graph {call.graph.compile_id} raised it in the test, and twice "
+            "more after the test, on copies of its inputs; the same graph returned in eager, "
+            "before these two calls and after them"
         ],
     )
     return _noted(call, ERROR, finding.summary), finding
+
+
+def _only_compiled_raises(call: KeptSuiteCall) -> bool:
+    """Twice in a row compiled, then in eager: something that takes turns shows, too."""
+    compiled: Any = call.graph.compiled
+    eager = as_function(call.graph.module)
+    return (
+        _raised_by(compiled, call) == call.raised
+        and _raised_by(compiled, call) == call.raised
+        and not _raised_by(eager, call)
+    )
+
+
+def _raised_by(function: Callable[..., Any], call: KeptSuiteCall) -> str:
+    try:
+        run(function, call.inputs, backward=False)
+    except Exception as error:
+        return said_by(error)
+    return ""
 
 
 def _when_wrong(

@@ -23,7 +23,7 @@ _NATIVE = (stages.CPP_COMPILE, stages.TRITON_COMPILE)
 
 def inductors_exception(error: BaseException) -> BaseException | None:
     """The exception of Inductor among those that `error` was raised from; None if there is none."""
-    for one in _chain(error):
+    for one in chain_of(error):
         kind = f"{type(one).__module__}.{type(one).__qualname__}"
         if kind == "torch._inductor.exc.InductorError" or _is_of_inductor(one):
             return one
@@ -38,7 +38,8 @@ def _is_of_inductor(error: BaseException) -> bool:
     return isinstance(error, wrapping) and getattr(error, "backend_name", "") == stages.INDUCTOR
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def chain_of(error: BaseException) -> Iterator[BaseException]:
+    """An exception, and all that it was raised from or while they were handled."""
     found: set[int] = set()
     queue: list[Any] = [error]
     while queue:

@@ -26,6 +26,7 @@ from inductoscope.pytest_plugin.kept_calls import (
     KeptSuiteCall,
     SuiteGraph,
     keep_call,
+    said_by,
     why_never_kept,
     why_not_kept,
 )
@@ -149,7 +150,7 @@ class GraphWatch:
             try:
                 result = compiled(*arguments)
             except Exception as error:
-                kept.raised = f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+                kept.raised = said_by(error)
                 raise
             SCOPE.guard(kept.returned)
             return result

@@ -112,6 +112,11 @@ class KeptSuiteCall:
             self.spoilt = "it writes to tensors that it holds itself"
 
 
+def said_by(error: BaseException) -> str:
+    """What an exception says, in one line; what a kept call `raised`."""
+    return f"{type(error).__name__}: {error}".partition("\n")[0][:300]
+
+
 def keep_call(graph: SuiteGraph, number: int, arguments: Sequence[Any]) -> KeptSuiteCall:
     """Copies of the inputs of a call that is about to be made."""
     return KeptSuiteCall(

@@ -100,12 +100,15 @@ class SuiteChecks:
         """The test itself; what it called is checked before its fixtures are torn down."""
         try:
             result = yield
-        except (Exception, pytest.fail.Exception):
-            self._check(item, has_failed=True)
+        except (Exception, pytest.fail.Exception) as error:
+            self._check(item, error)
+            raise
+        except pytest.skip.Exception:
+            self._check(item, None)
             raise
         # unittest keeps its exceptions, for pytest to find them later.
-        kept_back = bool(getattr(item, "_excinfo", None))
-        self._check(item, has_failed=kept_back)
+        kept_back = getattr(item, "_excinfo", None)
+        self._check(item, kept_back[0].value if kept_back else None)
         if self._options.fails and self._test.findings and not kept_back:
             self._is_own_failure = True
             pytest.fail(f"inductoscope: {text_of_findings(self._test.findings)}", pytrace=False)
@@ -130,8 +133,8 @@ class SuiteChecks:
             forget_wrappers()
         self._recordings.end(keep=bool(self._test.findings))
 
-    def _check(self, item: pytest.Item, *, has_failed: bool) -> None:
-        """Compare what the test called with eager."""
+    def _check(self, item: pytest.Item, failure: BaseException | None) -> None:
+        """Compare what the test called with eager; `failure` is what the test itself raised."""
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
             return
@@ -140,7 +143,7 @@ class SuiteChecks:
         began = time.monotonic()
         watch.seen, watch.is_busy = None, True
         try:
-            calls, findings = check_calls(seen.calls, has_failed=has_failed)
+            calls, findings = check_calls(seen.calls, failure)
         except pytest.fail.Exception as error:
             # A time limit of the test, which had passed until now, ran out.
             self._test.off = f"stopped: {error.msg}".partition("\n")[0]
@@ -163,6 +166,8 @@ class SuiteChecks:
         """What is known goes with the report of the phase in which it is known."""
         report = yield
         if report.when == "call" or (report.when == "setup" and call.excinfo is not None):
+            if self._seen is not None and not self._test.graphs:
+                self._test.graphs = list(self._seen.graphs)
             if call.excinfo is not None and (report.failed or hasattr(report, "wasxfail")):
                 self._look_at_exception(item, call.excinfo.value)
             self._attach(item, report)
@@ -170,8 +175,6 @@ class SuiteChecks:
 
     def _look_at_exception(self, item: pytest.Item, raised: BaseException) -> None:
         """The test failed by itself: perhaps because Inductor did."""
-        if self._seen is not None and not self._test.graphs:
-            self._test.graphs = list(self._seen.graphs)
         error = inductors_exception(raised) if self._is_on else None
         if error is not None:
             found = SCOPE.attempt(finding_of_exception, error, self._recordings.path)
@@ -183,7 +186,7 @@ class SuiteChecks:
         """Where the recording is, and what the doctor says."""
         for finding in findings:
             finding.recording = self._recordings.path
-            finding.command = command_to_type(item)
+            finding.command = command_to_type(item.config, item.nodeid)
             here = f"{item.config.invocation_params.dir}{os.sep}"
             finding.source = finding.source.removeprefix(here)
         if findings and self._options.doctor:

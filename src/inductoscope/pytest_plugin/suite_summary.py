@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 
 from inductoscope.errors import InductoscopeError
+from inductoscope.pytest_plugin.doctor_child import command_to_type
 from inductoscope.pytest_plugin.results import SuiteTest, suite_test_from
 from inductoscope.pytest_plugin.suite_checks import HANDED_OVER
 from inductoscope.pytest_plugin.suite_options import SuiteOptions
 from inductoscope.pytest_plugin.totals import sentences_about, totals_of
+from inductoscope.pytest_plugin.words_of_run import hand_words_over
 from inductoscope.version import __version__
 from inductoscope.views.report.plain_text import visible
 
@@ -46,6 +48,7 @@ class SuiteSummary:
         """A worker of pytest-xdist is about to start."""
         if self._root is not None:
             node.workerinput[_WORKER_ROOT] = str(self._root)
+            hand_words_over(node)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """One phase of a test is over, here or in a worker."""
@@ -54,11 +57,11 @@ class SuiteSummary:
             self._tests.append(suite_test_from(dict(data)))
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_handlecrashitem(self, crashitem: str, report: Any) -> None:
+    def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:
         """A worker died in a test. That it did in compiled code is for the doctor to find out."""
         text = (
             "The process died in this test. If compiled code is to blame, this finds out:\n"
-            f"  inductoscope doctor -m pytest {crashitem}"
+            f"  {command_to_type(sched.config, crashitem)}"
         )
         report.sections.append(("inductoscope", visible(text)))
 

@@ -35,7 +35,7 @@ def command(context: click.Context, folder: Path) -> None:
 
     serve = _server()
     commands = all_commands(context)
-    tools = [CommandTool(one, _inner(commands[one.name], one.words[1:])) for one in OFFERED]
+    tools = [CommandTool(one, _inner(commands[one.words[0]], one.words[1:])) for one in OFFERED]
     serve(tools, folder=folder, skill=skill(commands))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 from inductoscope.vocabulary.operator_names import with_usual_names
 
@@ -18,6 +19,17 @@ def visible(text: str) -> str:
     Operators have their usual names, whoever wrote the text.
     """
     return _UNSAFE.sub(lambda match: _escape(ord(match[0])), with_usual_names(text))
+
+
+def visible_data(value: Any) -> Any:
+    """A value of JSON, with every text in it made visible."""
+    if isinstance(value, str):
+        return visible(value)
+    if isinstance(value, list):
+        return [visible_data(item) for item in value]
+    if isinstance(value, dict):
+        return {visible(key): visible_data(item) for key, item in value.items()}
+    return value
 
 
 def _escape(code: int) -> str:

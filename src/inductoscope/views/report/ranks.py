@@ -228,7 +228,7 @@ def _print_behind(printer: Printer, behind: View) -> None:
     where = "inside a compile" if behind["inside_a_compile"] else "between compiles"
     printer.pair(
         "behind",
-        f"{ranks_text(behind['ranks'])} ({where}): have not come to {behind['decision']} "
+        f"{ranks_text(behind['ranks'])} ({where}): not yet at {behind['decision']} "
         f"({KINDS[behind['kind']].words}), which most ranks have passed",
     )
 
