@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -13,13 +14,23 @@ import pytest
 
 from support.json_schema import violations
 from support.programs import TOOL, Workplace
-from support.rank_jobs import Flown, preflight, real_ranks
+from support.rank_jobs import GPU_JOB, Flown, preflight, real_ranks
 from support.waiting import wait_until
 
 
 def sides(flown: Flown) -> list[tuple[list[int], str]]:
     (first, *_) = flown.data["predictions"]
     return [(side["ranks"], side["call"]) for side in first["sides"]]
+
+
+with_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="kernels for a GPU need Triton"
+)
+
+
+def on_absent_gpus(workplace: Workplace, fault: str, *options: str) -> Flown:
+    target = ("--target", "cuda:90", *options)
+    return preflight(workplace, 2, fault, options=target, job=GPU_JOB)
 
 
 # --- faults, each confirmed with real ranks -------------------------------------------------------
@@ -70,6 +81,17 @@ def test_a_branch_that_compiles_another_graph_is_found_and_no_hang_is_predicted(
     assert real_ranks(workplace, 3, "branch", "aot_eager") == [0, 0, 0]
 
 
+@with_triton
+def test_a_branch_for_gpus_is_found_without_a_gpu(workplace: Workplace) -> None:
+    flown = on_absent_gpus(workplace, "branch")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert (flown.data["verdict"], flown.data["target"]) == ("hang predicted", "cuda:90")
+    assert sides(flown) == [
+        ([0], "all_reduce sum f32 x 8"),
+        ([1], "all_gather_into_tensor f32 x 8"),
+    ]
+
+
 # --- healthy programs -----------------------------------------------------------------------------
 
 
@@ -81,6 +103,16 @@ def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
     assert flown.data["backend"] == "gloo"
     assert [run["collectives"] for run in flown.data["runs"]] == [3, 3, 4, 4]
     assert (output / "rank_3" / "output.txt").read_text().endswith("done\n")
+
+
+@with_triton
+def test_equal_ranks_on_absent_gpus_are_clean(workplace: Workplace) -> None:
+    output = workplace.folder / "kept"
+    flown = on_absent_gpus(workplace, "none", "--output", str(output))
+    assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
+    (trace,) = (output / "rank_1" / "trace").glob("*.log")
+    assert "triton_" in trace.read_text()  # It was compiled for a GPU, and this rank had one.
+    assert (output / "rank_1" / "output.txt").read_text().endswith("cuda:1 cuda:1\n")
 
 
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:

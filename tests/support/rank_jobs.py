@@ -61,6 +61,30 @@ else:
 print("done")
 """
 
+# The same for ranks with a GPU each: the fault is in a branch that no rank takes without one.
+GPU_JOB = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+fault = sys.argv[1]
+mine = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(mine)
+dist.init_process_group("nccl")
+
+@torch.compile
+def step(x, w):
+    y = torch.relu(x) + w
+    if fault == "branch" and x.is_cuda and dist.get_rank() == 1:
+        return funcol.all_gather_tensor(y, 0, dist.group.WORLD).sum()
+    return funcol.all_reduce(y, "sum", dist.group.WORLD).sum()
+
+w = torch.ones(8).to(mine).requires_grad_()
+step(torch.ones(8, device="cuda"), w).backward()
+print(w.device, w.grad.device)
+"""
+
 
 _MEETING = (
     '"gloo", init_method="file://" + os.path.abspath("meet"), rank=int(os.environ["RANK"]), '
@@ -79,10 +103,10 @@ class Flown:
 
 
 def preflight(
-    workplace: Workplace, world: int, *words: str, options: tuple[str, ...] = ()
+    workplace: Workplace, world: int, *words: str, options: tuple[str, ...] = (), job: str = JOB
 ) -> Flown:
     """`inductoscope preflight --world N OPTIONS job.py WORDS`, to its end."""
-    workplace.write("job.py", JOB)
+    workplace.write("job.py", job)
     command = [*TOOL, "preflight", "--world", str(world), "--quiet", "--json", "found.json"]
     done = workplace.call([*command, *options, "job.py", *words])
     found = workplace.folder / "found.json"

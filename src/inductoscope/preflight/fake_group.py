@@ -190,12 +190,3 @@ def _where() -> str:
             return f"{Path(file).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
-
-
-def pretend_devices(count: int) -> None:
-    """Every rank has a GPU of its own, on one pretended host."""
-    import torch
-
-    torch.cuda.device_count = lambda: count
-    device = int(os.environ.get("LOCAL_RANK", "0"))
-    torch.cuda.current_device = lambda: device

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Weight
@@ -17,8 +17,10 @@ from inductoscope.analysis.ranks.report import (
 from inductoscope.preflight.file_names import MOST_CALLS
 from inductoscope.preflight.rank_files import RankFiles, lines_of, read_rank
 from inductoscope.preflight.running import PretendedJob, RankRun
+from inductoscope.vocabulary.counting import count_of
 
 HANG, MISMATCH = "hang", "mismatch"
+NO_MORE = "no further collective"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
     "collectives are not real, so a branch that depends on one may go another way in the job.",
@@ -120,12 +122,12 @@ def _place(run: RankRun) -> RankPlace:
 
 def _predictions(report: RankReport) -> list[Prediction]:
     found = [
-        _prediction(odd.kind, odd.key, (odd.majority, odd.odd))
+        _prediction(report, odd.kind, odd.key, (odd.majority, odd.odd))
         for odd in report.comparison.odd
         if is_deadly(odd)
     ]
     found += [
-        _prediction(split.kind, split.key, split.sides)
+        _prediction(report, split.kind, split.key, split.sides)
         for split in report.comparison.splits
         if is_deadly_split(split)
     ]
@@ -133,11 +135,21 @@ def _predictions(report: RankReport) -> list[Prediction]:
     return sorted(found, key=lambda one: not one.was_called)
 
 
-def _prediction(kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
+def _prediction(report: RankReport, kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
     called = kind == "collective"
     names = {side.decision.value.split(" ")[0] if side.decision else "" for side in sides}
     is_same_call = called and len(names) == 1
+    line = report.first_lines.get((kind, key))
+    if line is not None:
+        sides = (_showing(sides[0], line.majority), _showing(sides[1], line.odd), *sides[2:])
     return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
+
+
+def _showing(side: RankSide, line: str) -> RankSide:
+    """The side with its first collective that others do not have, rather than their number."""
+    if side.decision is None:
+        return side
+    return replace(side, decision=side.decision._replace(shown=line or NO_MORE))
 
 
 def _notes(job: PretendedJob, files: Sequence[RankFiles]) -> list[str]:
@@ -152,6 +164,8 @@ def _notes(job: PretendedJob, files: Sequence[RankFiles]) -> list[str]:
         found.append(f"No process group was made by rank {', '.join(map(str, without))}.")
     if any(one.has_more_calls for one in files):
         found.append(f"Only the first {MOST_CALLS} calls of collectives were compared.")
+    if job.on_each_host < job.world:
+        found.append(f"Every host is taken to have {count_of(job.on_each_host, 'rank')}.")
     if len(job.ranks) < job.world:
         found.append(f"{len(job.ranks)} of {job.world} ranks were run; the others may differ.")
     return found
