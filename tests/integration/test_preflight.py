@@ -8,13 +8,13 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from support.json_schema import violations
 from support.programs import TOOL, Workplace
 from support.rank_jobs import GPU_JOB, Flown, preflight, real_ranks
+from support.running import is_running
 from support.waiting import wait_until
 
 
@@ -182,13 +182,6 @@ def test_nothing_is_left_behind_when_it_is_interrupted(
     pids = [int(word) for file in files for word in file.read_text().split()]
     assert wait_until(lambda: not any(map(is_running, pids)), 10)
     assert list(workplace.folder.glob("inductoscope-*")) == []
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(
