@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import Printer
 
+_OWN_MAGIC = re.compile(r"^(%%inductoscope\b.*|%(re)?load_ext inductoscope *)$", re.MULTILINE)
 # For the doctor, to end what it has started.
 _GRACE = 5.0
 _ALONE = (
@@ -57,7 +59,7 @@ def examine(shell: Any, cell: str, wanted: Examination) -> None:
 
 def _script(shell: Any, cell: str, cells: str) -> str:
     """Lines have the numbers that they have in the cell, where the first line is the magic's."""
-    source = f"{shell.extract_input_lines(cells)}\n{cell}" if cells else cell
+    source = f"{_earlier(shell, cells)}\n{cell}" if cells else cell
     if "get_ipython()" in shell.transform_cell(source):
         raise UsageError(
             "The doctor runs the cell as a script, which cannot have IPython's % and ! commands. "
@@ -66,6 +68,16 @@ def _script(shell: Any, cell: str, cells: str) -> str:
     # As in the notebook, modules beside it can be imported.
     first = f"import sys; sys.path.insert(0, {os.getcwd()!r})"
     return f"{'#' if '__future__' in source else first}\n{source}"
+
+
+def _earlier(shell: Any, cells: str) -> str:
+    """The cells with these numbers, as they were typed, but for magics of our own."""
+    found = [code for *_, code in shell.history_manager.get_range_by_str(cells, raw=True)]
+    if not found:
+        raise UsageError(
+            f"--cells {cells} names no cell that has run. Give the numbers of In [ ], such as 1-3."
+        )
+    return _OWN_MAGIC.sub("#", "\n".join(found))
 
 
 def _run(words: list[str]) -> list[str]:
