@@ -69,6 +69,24 @@ def test_different_sizes_are_a_mismatch(workplace: Workplace) -> None:
     assert real_ranks(workplace, 2, "shapes", "eager") != [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("fault", "verdict", "calls"),
+    [
+        ("unreceived", "hang predicted", ["send float32 x 8", "does not receive it"]),
+        ("no room", "mismatch predicted", ["send float32 x 8", "recv float32 x 4"]),
+        ("both send", "hang predicted", ["send float32 x 8", "send float32 x 8"]),
+    ],
+)
+def test_messages_that_do_not_meet(
+    workplace: Workplace, fault: str, verdict: str, calls: list[str]
+) -> None:
+    flown = preflight(workplace, 2, fault, "eager")
+    assert (flown.exit_code, flown.data["verdict"]) == (1, verdict), flown.stdout + flown.stderr
+    assert violations("preflight", flown.data) == []
+    assert [call.partition(" (job.py:")[0] for _, call in sides(flown)] == calls
+    assert real_ranks(workplace, 2, fault, "eager") != [0, 0]
+
+
 def test_a_branch_that_compiles_another_graph_is_found_and_no_hang_is_predicted(
     workplace: Workplace,
 ) -> None:
@@ -101,6 +119,7 @@ def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
     flown = preflight(workplace, 4, "groups", "eager", options=("--output", str(output)))
     assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
     assert flown.data["backend"] == "gloo"
+    assert flown.data["headline"].endswith("; their messages meet")
     assert [run["collectives"] for run in flown.data["runs"]] == [3, 3, 4, 4]
     assert (output / "rank_3" / "output.txt").read_text().endswith("done\n")
 

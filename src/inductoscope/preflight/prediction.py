@@ -15,6 +15,7 @@ from inductoscope.analysis.ranks.report import (
     report_on,
 )
 from inductoscope.preflight.file_names import MOST_CALLS
+from inductoscope.preflight.messages import MessageFault, message_faults
 from inductoscope.preflight.rank_files import RankFiles, lines_of, read_rank
 from inductoscope.preflight.running import PretendedJob, RankRun
 from inductoscope.vocabulary.counting import count_of
@@ -24,7 +25,6 @@ NO_MORE = "no further collective"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
     "collectives are not real, so a branch that depends on one may go another way in the job.",
-    "Ranks that send to and receive from each other (send, recv) are not compared.",
 )
 WITH_A_TARGET = (
     "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls."
@@ -40,6 +40,8 @@ class Prediction:
     sides: tuple[RankSide, ...]
     # Whether the program called them, or only has them in a compiled graph.
     was_called: bool
+    # Whether it is about send and recv, not about collectives.
+    is_message: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,8 +84,9 @@ class Preflight:
 
     @property
     def has_nothing_to_compare(self) -> bool:
-        """Whether no rank compiled anything or called a collective."""
-        return not self.report.comparison.decisions and not self.failed
+        """Whether no rank compiled anything, called a collective or sent a message."""
+        has_messages = any(one.messages for one in self.files)
+        return not (self.report.comparison.decisions or has_messages or self.failed)
 
     @property
     def is_clean(self) -> bool:
@@ -99,14 +102,23 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     report = report_on(
         [one.log for one in files], places, lines_of, expected=job.ranks, ignored=("cache",)
     )
+    faults, about_messages = message_faults(
+        {one.log.rank: one.messages for one in files},
+        [one.log.rank for run, one in zip(runs, files, strict=True) if _is_complete(run, one)],
+        next((one.backend for one in files if one.backend), ""),
+    )
     return Preflight(
         job=job,
         runs=tuple(runs),
         files=files,
         report=report,
-        predictions=tuple(_predictions(report)),
-        notes=tuple(_notes(job, files)),
+        predictions=(*_predictions(report), *map(_about_messages, faults)),
+        notes=(*_notes(job, files), *about_messages),
     )
+
+
+def _is_complete(run: RankRun, files: RankFiles) -> bool:
+    return run.ended_well and not files.has_more_calls
 
 
 def _place(run: RankRun) -> RankPlace:
@@ -143,6 +155,11 @@ def _prediction(report: RankReport, kind: str, key: str, sides: tuple[RankSide, 
     if line is not None:
         sides = (_showing(sides[0], line.majority), _showing(sides[1], line.odd), *sides[2:])
     return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
+
+
+def _about_messages(fault: MessageFault) -> Prediction:
+    kind = MISMATCH if fault.is_mismatch else HANG
+    return Prediction(kind, fault.name, fault.sides, was_called=True, is_message=True)
 
 
 def _showing(side: RankSide, line: str) -> RankSide:
