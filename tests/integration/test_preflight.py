@@ -2,24 +2,35 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from support.json_schema import violations
 from support.programs import TOOL, Workplace
-from support.rank_jobs import Flown, preflight, real_ranks
+from support.rank_jobs import GPU_JOB, Flown, preflight, real_ranks
+from support.running import is_running
 from support.waiting import wait_until
 
 
 def sides(flown: Flown) -> list[tuple[list[int], str]]:
     (first, *_) = flown.data["predictions"]
     return [(side["ranks"], side["call"]) for side in first["sides"]]
+
+
+with_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="kernels for a GPU need Triton"
+)
+
+
+def on_absent_gpus(workplace: Workplace, fault: str, *options: str) -> Flown:
+    target = ("--target", "cuda:90", *options)
+    return preflight(workplace, 2, fault, options=target, job=GPU_JOB)
 
 
 # --- faults, each confirmed with real ranks -------------------------------------------------------
@@ -58,6 +69,24 @@ def test_different_sizes_are_a_mismatch(workplace: Workplace) -> None:
     assert real_ranks(workplace, 2, "shapes", "eager") != [0, 0]
 
 
+@pytest.mark.parametrize(
+    ("fault", "verdict", "calls"),
+    [
+        ("unreceived", "hang predicted", ["send float32 x 8", "does not receive it"]),
+        ("no room", "mismatch predicted", ["send float32 x 8", "recv float32 x 4"]),
+        ("both send", "hang predicted", ["send float32 x 8", "send float32 x 8"]),
+    ],
+)
+def test_messages_that_do_not_meet(
+    workplace: Workplace, fault: str, verdict: str, calls: list[str]
+) -> None:
+    flown = preflight(workplace, 2, fault, "eager")
+    assert (flown.exit_code, flown.data["verdict"]) == (1, verdict), flown.stdout + flown.stderr
+    assert violations("preflight", flown.data) == []
+    assert [call.partition(" (job.py:")[0] for _, call in sides(flown)] == calls
+    assert real_ranks(workplace, 2, fault, "eager") != [0, 0]
+
+
 def test_a_branch_that_compiles_another_graph_is_found_and_no_hang_is_predicted(
     workplace: Workplace,
 ) -> None:
@@ -70,6 +99,17 @@ def test_a_branch_that_compiles_another_graph_is_found_and_no_hang_is_predicted(
     assert real_ranks(workplace, 3, "branch", "aot_eager") == [0, 0, 0]
 
 
+@with_triton
+def test_a_branch_for_gpus_is_found_without_a_gpu(workplace: Workplace) -> None:
+    flown = on_absent_gpus(workplace, "branch")
+    assert flown.exit_code == 1, flown.stdout + flown.stderr
+    assert (flown.data["verdict"], flown.data["target"]) == ("hang predicted", "cuda:90")
+    assert sides(flown) == [
+        ([0], "all_reduce sum f32 x 8"),
+        ([1], "all_gather_into_tensor f32 x 8"),
+    ]
+
+
 # --- healthy programs -----------------------------------------------------------------------------
 
 
@@ -79,8 +119,19 @@ def test_ranks_in_groups_of_their_own_are_clean(workplace: Workplace) -> None:
     flown = preflight(workplace, 4, "groups", "eager", options=("--output", str(output)))
     assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
     assert flown.data["backend"] == "gloo"
+    assert flown.data["headline"].endswith("; their messages meet")
     assert [run["collectives"] for run in flown.data["runs"]] == [3, 3, 4, 4]
     assert (output / "rank_3" / "output.txt").read_text().endswith("done\n")
+
+
+@with_triton
+def test_equal_ranks_on_absent_gpus_are_clean(workplace: Workplace) -> None:
+    output = workplace.folder / "kept"
+    flown = on_absent_gpus(workplace, "none", "--output", str(output))
+    assert (flown.exit_code, flown.data["verdict"]) == (0, "clean"), flown.stdout + flown.stderr
+    (trace,) = (output / "rank_1" / "trace").glob("*.log")
+    assert "triton_" in trace.read_text()  # It was compiled for a GPU, and this rank had one.
+    assert (output / "rank_1" / "output.txt").read_text().endswith("cuda:1 cuda:1\n")
 
 
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:
@@ -150,13 +201,6 @@ def test_nothing_is_left_behind_when_it_is_interrupted(
     pids = [int(word) for file in files for word in file.read_text().split()]
     assert wait_until(lambda: not any(map(is_running, pids)), 10)
     assert list(workplace.folder.glob("inductoscope-*")) == []
-
-
-def is_running(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @pytest.mark.parametrize(

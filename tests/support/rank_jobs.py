@@ -40,12 +40,33 @@ def step(x):
         b = funcol.all_gather_tensor(y, 0, dist.group.WORLD).sum(0)
     return (a * b).sum()
 
+def pass_on(x):
+    after, before = (rank + 1) % world, (rank - 1) % world
+    ways = ((dist.isend, x, after), (dist.irecv, torch.empty(8), before))
+    for work in dist.batch_isend_irecv([dist.P2POp(*way) for way in ways]):
+        work.wait()
+    for work in [way(tensor, peer) for way, tensor, peer in ways]:
+        work.wait()
+
+def send(x):
+    other = 1 - rank
+    if fault == "both send" or rank == 0:
+        dist.send(x, other)
+    if fault == "both send" or rank == 1:
+        dist.recv(torch.empty(4 if fault == "no room" else 8), other)
+    if fault == "unreceived" and rank == 0:
+        dist.send(x, other, tag=1)
+    dist.barrier()
+
 def eager(x):
     if fault == "groups":
         pairs = [dist.new_group([n, n + 1]) for n in range(0, world, 2)]
         dist.all_reduce(x, group=pairs[rank // 2])
         if rank >= 2:
             dist.broadcast(x, src=2, group=pairs[1])
+        pass_on(x)
+    if fault in ("unreceived", "no room", "both send"):
+        return send(x)
     if fault == "shapes":
         x = torch.ones(8 + 8 * rank)
     dist.all_reduce(x)
@@ -59,6 +80,30 @@ if fault in ("branch", "order", "none"):
 else:
     eager(x)
 print("done")
+"""
+
+# The same for ranks with a GPU each: the fault is in a branch that no rank takes without one.
+GPU_JOB = """
+import os, sys
+import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+
+fault = sys.argv[1]
+mine = int(os.environ["LOCAL_RANK"])
+torch.cuda.set_device(mine)
+dist.init_process_group("nccl")
+
+@torch.compile
+def step(x, w):
+    y = torch.relu(x) + w
+    if fault == "branch" and x.is_cuda and dist.get_rank() == 1:
+        return funcol.all_gather_tensor(y, 0, dist.group.WORLD).sum()
+    return funcol.all_reduce(y, "sum", dist.group.WORLD).sum()
+
+w = torch.ones(8).to(mine).requires_grad_()
+step(torch.ones(8, device="cuda"), w).backward()
+print(w.device, w.grad.device)
 """
 
 
@@ -79,10 +124,10 @@ class Flown:
 
 
 def preflight(
-    workplace: Workplace, world: int, *words: str, options: tuple[str, ...] = ()
+    workplace: Workplace, world: int, *words: str, options: tuple[str, ...] = (), job: str = JOB
 ) -> Flown:
     """`inductoscope preflight --world N OPTIONS job.py WORDS`, to its end."""
-    workplace.write("job.py", JOB)
+    workplace.write("job.py", job)
     command = [*TOOL, "preflight", "--world", str(world), "--quiet", "--json", "found.json"]
     done = workplace.call([*command, *options, "job.py", *words])
     found = workplace.folder / "found.json"

@@ -96,6 +96,12 @@ def with_failed_guard(trace: Trace) -> Trace:
     return (*trace, f'{head}\n\t"{reason}"', again)
 
 
+def with_another_compile(trace: Trace) -> Trace:
+    """One more function is compiled."""
+    start = next(record for record in trace if kind_of(record) == "dynamo_start")
+    return (*trace, start.replace('"frame_id": 0', '"frame_id": 1').replace("loss_of", "evaluate"))
+
+
 def from_cache(trace: Trace) -> Trace:
     """What the same rank writes when another one has compiled the graph before."""
     return tuple(record.replace(_CACHED, "fx_graph_cache_hit") for record in trace)

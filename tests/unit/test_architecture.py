@@ -100,6 +100,7 @@ MAY_IMPORT_TORCH = (
     "targets/recompile/sizes.py",
     "targets/recompile/written_only.py",
     "targets/pretending.py",
+    "targets/several_devices.py",
     "targets/source_only.py",
     "targets/constants.py",
     "targets/torch_side.py",

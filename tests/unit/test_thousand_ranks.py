@@ -19,6 +19,7 @@ from support.rank_traces import (
     recorded,
     replaced,
     slower,
+    with_another_compile,
     with_clock_off,
     with_failed_guard,
     with_swapped_collectives,
@@ -36,7 +37,10 @@ PLANTED: dict[int, Plant] = {
     345: replaced(("inductor_output_code",), "extern_kernels.mm(", "extern_kernels._int_mm("),
     # One more tensor is kept for the backward pass instead of being computed again.
     432: replaced(("aot_forward_graph",), "return (", "return (kept_one, "),
+    555: replaced(("dynamo_start",), '"name": "loss_of"', '"name": "evaluate"'),
+    654: with_another_compile,
     700: slower("GraphLowering.run", 90.0),
+    888: replaced(("dynamo_cpp_guards_str",), '"num_threads":1,', '"num_threads":8,'),
     **dict.fromkeys(STUCK, cut_inside("GraphLowering.run")),
 }
 # Misses where all others hit.
@@ -102,6 +106,21 @@ def test_another_order_of_collectives_is_the_problem(job: Job) -> None:
     assert job.answer.exit_code == 1
 
 
+def test_another_function_and_another_compile_id(job: Job) -> None:
+    other = job.only(555, "compile")
+    assert (other["decision"], other["here"][:8], other["there"][:7]) == (
+        "0/0",
+        "evaluate",
+        "loss_of",
+    )
+    more = job.only(654, "compile")
+    assert (more["decision"], more["there"]) == ("1/0", "none")
+
+
+def test_another_guard(job: Job) -> None:
+    assert '"num_threads":8' in job.only(888, "guards")["first_line"]["here"]
+
+
 def test_a_guard_that_failed_only_there(job: Job) -> None:
     assert "size mismatch at index 0" in job.only(123, "guard")["here"]
 
@@ -135,7 +154,7 @@ def test_the_three_that_are_stuck(job: Job) -> None:
 
 def test_nobody_else_is_accused(job: Job) -> None:
     accused = {rank for odd in job.ranks["odd"] for rank in odd["ranks"]}
-    assert accused == {3, 77, 123, COLD, 345, 432}
+    assert accused == {3, 77, 123, COLD, 345, 432, 555, 654, 888}
     assert job.ranks["splits"] == []
     behind = {rank for one in job.ranks["behind"] for rank in one["ranks"]}
     assert behind == set(STUCK)

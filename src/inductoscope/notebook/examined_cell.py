@@ -20,15 +20,13 @@ from inductoscope.views.report.doctor import print_verdict
 from inductoscope.views.report.plain_text import visible
 from inductoscope.views.report.terminal import Printer
 
+# What loads the tool or calls it; what follows in such a cell is plain Python.
+_OWN_MAGIC = re.compile(r"^(%%inductoscope\b.*|%(re)?load_ext +inductoscope *)$", re.MULTILINE)
 # For the doctor, to end what it has started.
 _GRACE = 5.0
 _ALONE = (
     "The cell ran alone, in a new process: it does not know what other cells have defined. Put "
     "them before it: %%inductoscope doctor --cells 1-3"
-)
-# What loads the tool or calls it in earlier cells; what follows in such a cell is plain Python.
-_OUR_COMMANDS = re.compile(
-    r"^%(?:(?:re)?load_ext[ \t]+inductoscope[ \t]*|%inductoscope\b.*)$", re.M
 )
 
 
@@ -43,7 +41,7 @@ class Examination:
 
 def examine(shell: Any, cell: str, wanted: Examination) -> None:
     """Write the cell to a script, run the doctor on it, and show the verdict."""
-    script = script_of(shell, cell, wanted.cells)
+    script = _script(shell, cell, wanted.cells)
     with tempfile.TemporaryDirectory(prefix="inductoscope-cell-") as place:
         answer = Path(place) / "verdict.json"
         (Path(place) / "cell.py").write_text(script, "utf-8")
@@ -60,10 +58,9 @@ def examine(shell: Any, cell: str, wanted: Examination) -> None:
     show_inline(shell, text, Path(verdict["recording"]) if wanted.with_page else None)
 
 
-def script_of(shell: Any, cell: str, cells: str) -> str:
+def _script(shell: Any, cell: str, cells: str) -> str:
     """Lines have the numbers that they have in the cell, where the first line is the magic's."""
-    earlier = shell.extract_input_lines(cells, raw=True) if cells else ""
-    source = f"{_OUR_COMMANDS.sub('', earlier)}\n{cell}" if cells else cell
+    source = f"{_earlier(shell, cells)}\n{cell}" if cells else cell
     if "get_ipython()" in shell.transform_cell(source):
         raise UsageError(
             "The doctor runs the cell as a script, which cannot have IPython's % and ! commands. "
@@ -72,6 +69,16 @@ def script_of(shell: Any, cell: str, cells: str) -> str:
     # As in the notebook, modules beside it can be imported.
     first = f"import sys; sys.path.insert(0, {os.getcwd()!r})"
     return f"{'#' if '__future__' in source else first}\n{source}"
+
+
+def _earlier(shell: Any, cells: str) -> str:
+    """The cells with these numbers, as they were typed, but for magics of our own."""
+    found = [code for *_, code in shell.history_manager.get_range_by_str(cells, raw=True)]
+    if not found:
+        raise UsageError(
+            f"--cells {cells} names no cell that has run. Give the numbers of In [ ], such as 1-3."
+        )
+    return _OWN_MAGIC.sub("#", "\n".join(found))
 
 
 def _run(words: list[str]) -> list[str]:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import Any
 
 from inductoscope.analysis.ranks.graph_text import collective_text
-from inductoscope.preflight.file_names import CALLS, MOST_CALLS
+from inductoscope.preflight.file_names import ANY_RANK, CALLS, MOST_CALLS, RECEIVE, SEND
 from inductoscope.vocabulary.frames import is_users
 
 MODULE = "torch.distributed.distributed_c10d"
@@ -55,6 +55,7 @@ _NAMES = {
     "reduce_scatter_tensor_coalesced_": "reduce_scatter_tensor",
     "alltoall_base_": "alltoall_",
 }
+_MESSAGES = {"send": SEND, "recv_": RECEIVE, "recv_any_source_": RECEIVE}
 # Of which tensors every rank sends as many elements.
 _SENT = ("tensors", "input", "inputs", "input_tensor", "input_tensors")
 _KEPT: list[Any] = []
@@ -99,12 +100,12 @@ def _new_group(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _listen(calls: _CalledCollectives) -> Any:
-    """See every collective on its way through the dispatcher, below everything that traces."""
+    """See everything that is called on its way through the dispatcher, below all that traces."""
     import torch
 
     library = torch.library.Library("c10d", "IMPL")
     after = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.BackendSelect)
-    for name in _OPERATIONS:
+    for name in (*_OPERATIONS, *_MESSAGES):
         operation = getattr(getattr(torch.ops.c10d, name, None), "default", None)
         if operation is not None:
             seen = _seen(name, operation, after, calls)
@@ -116,7 +117,8 @@ def _seen(name: str, operation: Any, after: Any, calls: _CalledCollectives) -> C
     parameters = [argument.name for argument in operation._schema.arguments]
 
     def seen(keys: Any, *args: Any, **kwargs: Any) -> Any:
-        calls.take(name, {**dict(zip(parameters, args, strict=False)), **kwargs})
+        arguments = {**dict(zip(parameters, args, strict=False)), **kwargs}
+        calls.take(_about_message if name in _MESSAGES else _about_collective, name, arguments)
         return operation.redispatch(keys & after, *args, **kwargs)
 
     return seen
@@ -135,14 +137,12 @@ class _CalledCollectives:
         """The program makes its process group."""
         self._write({"backend": backend, "asked_world": asked, "world": world})
 
-    def take(self, name: str, arguments: dict[str, Any]) -> None:
-        """A collective is called."""
+    def take(self, about: Callable[..., dict[str, Any]], name: str, arguments: Any) -> None:
+        """Something is called."""
         if self._written < MOST_CALLS:
             group, ranks = _group(arguments.get("process_group"))
-            root = arguments.get("root_rank")
-            words = f"root {root}" if root is not None else ""
-            text = collective_text(_NAMES.get(name, name), words, _sent(arguments))
-            self._write({"group": group, "ranks": ranks, "text": text, "where": _where()})
+            said = about(name, arguments, ranks)
+            self._write({"group": group, "ranks": ranks, "where": _where(), **said})
         elif self._written == MOST_CALLS:
             self._write({"more": True})
 
@@ -153,6 +153,36 @@ class _CalledCollectives:
             self._file = self._path.open("w", encoding="utf-8", buffering=1)
         self._file.write(json.dumps(line) + "\n")
         self._written += 1
+
+
+def _about_collective(name: str, arguments: dict[str, Any], ranks: list[int]) -> dict[str, Any]:
+    root = arguments.get("root_rank")
+    words = f"root {root}" if root is not None else ""
+    return {"text": collective_text(_NAMES.get(name, name), words, _sent(arguments))}
+
+
+def _about_message(name: str, arguments: dict[str, Any], ranks: list[int]) -> dict[str, Any]:
+    """Both ends are numbered in their group; what is written down is the same for all groups."""
+    number = int(arguments.get("dst", arguments.get("src", ANY_RANK)))
+    return {
+        "way": _MESSAGES[name],
+        "peer": ranks[number] if 0 <= number < len(ranks) else ANY_RANK,
+        "tag": arguments.get("tag", 0),
+        "size": sum(tensor.nbytes for tensor in arguments.get("tensors", ())),
+        "text": ", ".join(_sent(arguments)),
+        "blocks": _is_blocking(),
+    }
+
+
+def _is_blocking() -> bool:
+    """Whether `send` or `recv` calls, not `isend`, `irecv` or `batch_isend_irecv`."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        if code.co_name in (SEND, RECEIVE) and code.co_filename == sys.modules[MODULE].__file__:
+            return True
+        frame = frame.f_back
+    return False
 
 
 def _group(boxed: Any) -> tuple[str, list[int]]:
@@ -190,12 +220,3 @@ def _where() -> str:
             return f"{Path(file).name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
-
-
-def pretend_devices(count: int) -> None:
-    """Every rank has a GPU of its own, on one pretended host."""
-    import torch
-
-    torch.cuda.device_count = lambda: count
-    device = int(os.environ.get("LOCAL_RANK", "0"))
-    torch.cuda.current_device = lambda: device

@@ -1,4 +1,4 @@
-"""Names of the files in the folder of a pretended rank. Also read in the user's process."""
+"""Names of and in the files of a pretended rank. Also read in the user's process."""
 
 from __future__ import annotations
 
@@ -7,3 +7,6 @@ TRACE = "trace"
 OUTPUT = "output.txt"
 # More calls of collectives than this are not compared.
 MOST_CALLS = 20_000
+# Which way a message goes, and the sender of one that may come from anybody.
+SEND, RECEIVE = "send", "recv"
+ANY_RANK = -1

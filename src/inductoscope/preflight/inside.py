@@ -34,6 +34,7 @@ def start(folder: str) -> Installer:
 def _device(target: str) -> Any:
     from inductoscope.kernels.target import parse_target
     from inductoscope.targets.pretending import prepare, take_over
+    from inductoscope.targets.several_devices import pretend_devices
     from inductoscope.targets.whole_program import make_every_tensor_fake
 
     wanted = parse_target(target)
@@ -41,7 +42,7 @@ def _device(target: str) -> Any:
 
     def begin() -> None:
         take_over(stand_in, wanted)
-        fake_group.pretend_devices(int(os.environ["WORLD_SIZE"]))
+        pretend_devices(stand_in, int(os.environ["LOCAL_WORLD_SIZE"]))
         _KEPT.append(make_every_tensor_fake())
 
     return lambda: _or_give_up(begin)

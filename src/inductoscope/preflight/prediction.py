@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from inductoscope.analysis.ranks.comparing import RankSide
 from inductoscope.analysis.ranks.decisions import Weight
@@ -16,14 +16,16 @@ from inductoscope.analysis.ranks.report import (
     report_on,
 )
 from inductoscope.preflight.file_names import MOST_CALLS
+from inductoscope.preflight.messages import MessageFault, message_faults
 from inductoscope.preflight.rank_files import RankFiles, read_rank
 from inductoscope.preflight.running import PretendedJob, RankRun
+from inductoscope.vocabulary.counting import count_of
 
 HANG, MISMATCH = "hang", "mismatch"
+NO_MORE = "no further collective"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
     "collectives are not real, so a branch that depends on one may go another way in the job.",
-    "Ranks that send to and receive from each other (send, recv) are not compared.",
 )
 WITH_A_TARGET = (
     "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls."
@@ -39,6 +41,8 @@ class Prediction:
     sides: tuple[RankSide, ...]
     # Whether the program called them, or only has them in a compiled graph.
     was_called: bool
+    # Whether it is about send and recv, not about collectives.
+    is_message: bool = False
 
 
 @dataclass(frozen=True)
@@ -81,8 +85,9 @@ class Preflight:
 
     @property
     def has_nothing_to_compare(self) -> bool:
-        """Whether no rank compiled anything or called a collective."""
-        return not self.report.comparison.decisions and not self.failed
+        """Whether no rank compiled anything, called a collective or sent a message."""
+        has_messages = any(one.messages for one in self.files)
+        return not (self.report.comparison.decisions or has_messages or self.failed)
 
     @property
     def is_clean(self) -> bool:
@@ -98,14 +103,23 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     report = report_on(
         [one.log for one in files], places, lines_of_file, expected=job.ranks, ignored=("cache",)
     )
+    faults, about_messages = message_faults(
+        {one.log.rank: one.messages for one in files},
+        [one.log.rank for run, one in zip(runs, files, strict=True) if _is_complete(run, one)],
+        next((one.backend for one in files if one.backend), ""),
+    )
     return Preflight(
         job=job,
         runs=tuple(runs),
         files=files,
         report=report,
-        predictions=tuple(_predictions(report)),
-        notes=tuple(_notes(job, files)),
+        predictions=(*_predictions(report), *map(_about_messages, faults)),
+        notes=(*_notes(job, files), *about_messages),
     )
+
+
+def _is_complete(run: RankRun, files: RankFiles) -> bool:
+    return run.ended_well and not files.has_more_calls
 
 
 def _place(run: RankRun) -> RankPlace:
@@ -121,12 +135,12 @@ def _place(run: RankRun) -> RankPlace:
 
 def _predictions(report: RankReport) -> list[Prediction]:
     found = [
-        _prediction(odd.kind, odd.key, (odd.majority, odd.odd))
+        _prediction(report, odd.kind, odd.key, (odd.majority, odd.odd))
         for odd in report.comparison.odd
         if is_deadly(odd)
     ]
     found += [
-        _prediction(split.kind, split.key, split.sides)
+        _prediction(report, split.kind, split.key, split.sides)
         for split in report.comparison.splits
         if is_deadly_split(split)
     ]
@@ -134,11 +148,26 @@ def _predictions(report: RankReport) -> list[Prediction]:
     return sorted(found, key=lambda one: not one.was_called)
 
 
-def _prediction(kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
+def _prediction(report: RankReport, kind: str, key: str, sides: tuple[RankSide, ...]) -> Prediction:
     called = kind == "collective"
     names = {side.decision.value.split(" ")[0] if side.decision else "" for side in sides}
     is_same_call = called and len(names) == 1
+    line = report.first_lines.get((kind, key))
+    if line is not None:
+        sides = (_showing(sides[0], line.majority), _showing(sides[1], line.odd), *sides[2:])
     return Prediction(MISMATCH if is_same_call else HANG, key, sides, called)
+
+
+def _about_messages(fault: MessageFault) -> Prediction:
+    kind = MISMATCH if fault.is_mismatch else HANG
+    return Prediction(kind, fault.name, fault.sides, was_called=True, is_message=True)
+
+
+def _showing(side: RankSide, line: str) -> RankSide:
+    """The side with its first collective that others do not have, rather than their number."""
+    if side.decision is None:
+        return side
+    return replace(side, decision=side.decision._replace(shown=line or NO_MORE))
 
 
 def _notes(job: PretendedJob, files: Sequence[RankFiles]) -> list[str]:
@@ -153,6 +182,8 @@ def _notes(job: PretendedJob, files: Sequence[RankFiles]) -> list[str]:
         found.append(f"No process group was made by rank {', '.join(map(str, without))}.")
     if any(one.has_more_calls for one in files):
         found.append(f"Only the first {MOST_CALLS} calls of collectives were compared.")
+    if job.on_each_host < job.world:
+        found.append(f"Every host is taken to have {count_of(job.on_each_host, 'rank')}.")
     if len(job.ranks) < job.world:
         found.append(f"{len(job.ranks)} of {job.world} ranks were run; the others may differ.")
     return found

@@ -13,6 +13,7 @@ from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgres
 from inductoscope.analysis.ranks.rank_logs import read_rank_log
 from inductoscope.hangs.logs.files import Log
 from inductoscope.preflight.file_names import CALLS, TRACE
+from inductoscope.preflight.messages import Message, read_messages
 
 
 @dataclass(frozen=True)
@@ -25,6 +26,7 @@ class RankFiles:
     # How many ranks the program asked for; -1 if it left that to its environment.
     asked_world: int
     calls: int
+    messages: tuple[Message, ...]
     has_more_calls: bool
 
 
@@ -46,6 +48,7 @@ def read_rank(folder: Path, rank: int, *, ended: bool) -> RankFiles:
         backend=None if made is None else str(made["backend"]),
         asked_world=made.get("asked_world", -1) if made else -1,
         calls=len(calls),
+        messages=tuple(read_messages(rank, lines, str(made["backend"]) if made else "")),
         has_more_calls=any("more" in line for line in lines),
     )
 
@@ -79,7 +82,7 @@ def _decisions(lines: list[dict[str, Any]]) -> Iterator[Decision]:
     """The calls, numbered within their group: only ranks of one group wait for each other."""
     turns: Counter[str] = Counter()
     for line in lines:
-        if "text" not in line:
+        if "text" not in line or "way" in line:
             continue
         group, text = str(line["group"]), str(line["text"])
         turns[group] += 1

@@ -26,6 +26,7 @@ from inductoscope.processes.limited import start_group
 
 _LOOK_EVERY = 0.05
 _TAIL = 4000
+_GPUS_OF_A_HOST = 8
 _ENDED_BY_SIGTERM = 128 + signal.SIGTERM
 
 
@@ -41,6 +42,13 @@ class PretendedJob:
     # Seconds that one rank may take.
     seconds: float = 600.0
     at_once: int = 1
+
+    @property
+    def on_each_host(self) -> int:
+        """How many ranks share a host: all, but no host has more than eight GPUs."""
+        if not self.target:
+            return self.world
+        return max(n for n in range(1, _GPUS_OF_A_HOST + 1) if self.world % n == 0)
 
 
 @dataclass(frozen=True)
@@ -150,10 +158,10 @@ def environment_of(job: PretendedJob, rank: int, base: Mapping[str, str]) -> dic
         "INDUCTOSCOPE_INSIDE": inside.MODULE,
         "TORCH_TRACE": str(own / TRACE),
         "RANK": str(rank),
-        "LOCAL_RANK": str(rank),
-        "GROUP_RANK": "0",
+        "LOCAL_RANK": str(rank % job.on_each_host),
+        "GROUP_RANK": str(rank // job.on_each_host),
         "WORLD_SIZE": str(job.world),
-        "LOCAL_WORLD_SIZE": str(job.world),
+        "LOCAL_WORLD_SIZE": str(job.on_each_host),
         # The store that ranks would meet in does not exist.
         "TORCH_DIST_INIT_BARRIER": "0",
         "MASTER_ADDR": "127.0.0.1",

@@ -66,6 +66,11 @@ class SuiteFinding:
     doctor: dict[str, Any] | None = None
     no_doctor: str = ""
 
+    @property
+    def identity(self) -> tuple[str, str]:
+        """What is the same if the test is run again, and finds it again."""
+        return (self.verdict, self.summary)
+
 
 @dataclass
 class SuiteTest:
@@ -83,6 +88,18 @@ class SuiteTest:
     def says_something(self) -> bool:
         """Whether there is anything to hand over."""
         return bool(self.graphs or self.calls or self.findings)
+
+    def after(self, earlier: SuiteTest) -> SuiteTest:
+        """The same test, run again: everything that differs, and what does not once."""
+        again = {finding.identity for finding in self.findings}
+        return SuiteTest(
+            test=self.test,
+            graphs=list(dict.fromkeys([*earlier.graphs, *self.graphs])),
+            calls=list(dict.fromkeys([*earlier.calls, *self.calls])),
+            findings=[one for one in earlier.findings if one.identity not in again] + self.findings,
+            off=self.off,
+            seconds=round(earlier.seconds + self.seconds, 3),
+        )
 
     def as_data(self) -> dict[str, Any]:
         """As JSON has it."""

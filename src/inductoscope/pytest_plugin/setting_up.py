@@ -15,6 +15,7 @@ from inductoscope.capture.scope_variables import RECORDING_VARIABLE
 from inductoscope.pytest_plugin.suite_checks import SuiteChecks
 from inductoscope.pytest_plugin.suite_options import options_of
 from inductoscope.pytest_plugin.suite_summary import SuiteSummary, root_for_worker
+from inductoscope.pytest_plugin.time_limits import TimeLimits
 
 
 def set_up(config: pytest.Config) -> None:
@@ -29,7 +30,9 @@ def set_up(config: pytest.Config) -> None:
         plugins.register(SuiteSummary(options, root, why_not), "inductoscope-summary")
     if root is not None and (is_worker or not _has_workers(config)):
         worker = str(getattr(config, "workerinput", {}).get("workerid", ""))
-        checks = SuiteChecks(options, root, worker)
+        limits = TimeLimits()
+        plugins.register(limits, "inductoscope-limits")
+        checks = SuiteChecks(options, root, worker, limits)
         plugins.register(checks, "inductoscope-checks")
         checks.start()
 

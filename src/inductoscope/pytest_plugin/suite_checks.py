@@ -21,6 +21,7 @@ from inductoscope.pytest_plugin.doctor_child import DoctorChild, command_to_type
 from inductoscope.pytest_plugin.results import SuiteFinding, SuiteTest
 from inductoscope.pytest_plugin.suite_options import SuiteOptions
 from inductoscope.pytest_plugin.suite_recordings import SuiteRecordings
+from inductoscope.pytest_plugin.time_limits import TimeLimits
 from inductoscope.pytest_plugin.torch_hooks import suite_hooks
 from inductoscope.pytest_plugin.verdict_text import text_of_findings, text_when_right
 
@@ -35,8 +36,9 @@ _SECTION = "inductoscope"
 class SuiteChecks:
     """Keeps calls while a test runs, checks them when it is over, and puts that in its report."""
 
-    def __init__(self, options: SuiteOptions, root: Path, worker: str) -> None:
+    def __init__(self, options: SuiteOptions, root: Path, worker: str, limits: TimeLimits) -> None:
         self._options = options
+        self._limits = limits
         self._prefix = f"{worker}-" if worker else ""
         self._root = root
         self._environment = dict(os.environ)
@@ -48,6 +50,9 @@ class SuiteChecks:
         self._is_on = False
         # Whether the test fails because of what was found, and for no other reason.
         self._is_own_failure = False
+        # Of tests that may be run again: what they compiled the first time is not compiled again,
+        # so that less is known of it then.
+        self._found_before: dict[str, dict[tuple[str, str], SuiteFinding]] = {}
 
     # --- the session --------------------------------------------------------------------------
 
@@ -87,6 +92,7 @@ class SuiteChecks:
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, Any, Any]:
         """A test begins, perhaps for another time."""
         self._test, self._is_own_failure = SuiteTest(item.nodeid), False
+        item.user_properties[:] = [one for one in item.user_properties if one[0] != HANDED_OVER]
         self._is_on = item.get_closest_marker("no_inductoscope") is None
         self._seen = None
         if self._watch is not None:
@@ -131,10 +137,15 @@ class SuiteChecks:
             from inductoscope.pytest_plugin.quick_look import forget_wrappers
 
             forget_wrappers()
-        self._recordings.end(keep=bool(self._test.findings))
+        here = self._recordings.path
+        self._recordings.end(keep=any(one.recording == here for one in self._test.findings))
 
     def _check(self, item: pytest.Item, failure: BaseException | None) -> None:
         """Compare what the test called with eager; `failure` is what the test itself raised."""
+        with self._limits.paused(item):
+            self._compare(item, failure)
+
+    def _compare(self, item: pytest.Item, failure: BaseException | None) -> None:
         seen, watch = self._seen, self._watch
         if seen is None or watch is None:
             return
@@ -153,9 +164,8 @@ class SuiteChecks:
             seen.calls.clear()
         self._test.graphs = list(seen.graphs)
         self._test.calls = [*calls, *seen.not_kept.values()]
-        self._test.findings = findings
         self._test.seconds = round(time.monotonic() - began, 3)
-        self._complete(item, findings)
+        self._test.findings = self._completed(item, findings)
 
     # --- its report ---------------------------------------------------------------------------
 
@@ -178,26 +188,32 @@ class SuiteChecks:
         error = inductors_exception(raised) if self._is_on else None
         if error is not None:
             found = SCOPE.attempt(finding_of_exception, error, self._recordings.path)
-            found = [found] if isinstance(found, SuiteFinding) else []
-            self._test.findings += found
-            self._complete(item, found)
+            if isinstance(found, SuiteFinding):
+                self._test.findings += self._completed(item, [found])
 
-    def _complete(self, item: pytest.Item, findings: list[SuiteFinding]) -> None:
-        """Where the recording is, and what the doctor says."""
-        for finding in findings:
+    def _completed(self, item: pytest.Item, findings: list[SuiteFinding]) -> list[SuiteFinding]:
+        """With where the recording is, and what the doctor says; or as they were found before."""
+        before = self._found_before.setdefault(item.nodeid, {})
+        new = [one for one in findings if one.identity not in before]
+        for finding in new:
             finding.recording = self._recordings.path
             finding.command = command_to_type(item.config, item.nodeid)
             here = f"{item.config.invocation_params.dir}{os.sep}"
             finding.source = finding.source.removeprefix(here)
-        if findings and self._options.doctor:
-            folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
-            try:
-                child = DoctorChild(item, folder, self._environment)
-                said, why = child.examine(quick=self._options.doctor == "quick")
-            except (OSError, InductoscopeError, pytest.fail.Exception) as error:
-                said, why = None, str(error)
-            for finding in findings:
+            before[finding.identity] = finding
+        if new and self._options.doctor:
+            said, why = self._ask_doctor(item)
+            for finding in new:
                 finding.doctor, finding.no_doctor = said, why
+        return [before[one.identity] for one in findings]
+
+    def _ask_doctor(self, item: pytest.Item) -> tuple[dict[str, Any] | None, str]:
+        folder = self._root / f"doctor-{self._prefix}{os.getpid()}-{time.time_ns():x}"
+        try:
+            child = DoctorChild(item, folder, self._environment)
+            return child.examine(quick=self._options.doctor == "quick")
+        except (OSError, InductoscopeError, pytest.fail.Exception) as error:
+            return None, str(error)
 
     def _attach(self, item: pytest.Item, report: pytest.TestReport) -> None:
         test = self._test

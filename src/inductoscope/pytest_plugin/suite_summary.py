@@ -34,7 +34,7 @@ class SuiteSummary:
     def __init__(self, options: SuiteOptions, root: Path | None, why_not: str) -> None:
         """`why_not`: why nothing is checked; there is no folder then."""
         self._options, self._root, self._why_not = options, root, why_not
-        self._tests: list[SuiteTest] = []
+        self._of_test: dict[str, SuiteTest] = {}
         self._unwritten = ""
 
     def pytest_report_header(self) -> str:
@@ -54,7 +54,13 @@ class SuiteSummary:
         """One phase of a test is over, here or in a worker."""
         data = getattr(report, HANDED_OVER, None)
         if isinstance(data, Mapping):
-            self._tests.append(suite_test_from(dict(data)))
+            test = suite_test_from(dict(data))
+            earlier = self._of_test.get(test.test)
+            self._of_test[test.test] = test.after(earlier) if earlier else test
+
+    @property
+    def _tests(self) -> list[SuiteTest]:
+        return list(self._of_test.values())
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_handlecrashitem(self, crashitem: str, report: Any, sched: Any) -> None:

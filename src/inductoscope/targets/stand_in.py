@@ -37,20 +37,29 @@ using c10::DeviceIndex;
 using c10::DeviceType;
 using c10::Stream;
 
-static const Device only(DeviceType::CUDA, 0);
-static const Stream stream(Stream::DEFAULT, only);
+static DeviceIndex current = 0;
+static DeviceIndex devices = 1;
+
+static DeviceIndex exchange(DeviceIndex device) {
+  const DeviceIndex before = current;
+  if (device >= 0 && device < devices) current = device;
+  return before;
+}
+static Stream stream(Device device) { return Stream(Stream::DEFAULT, device); }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   DeviceType type() const override { return DeviceType::CUDA; }
-  Device exchangeDevice(Device) const override { return only; }
-  Device getDevice() const override { return only; }
-  void setDevice(Device) const override {}
-  void uncheckedSetDevice(Device) const noexcept override {}
-  Stream getStream(Device) const noexcept override { return stream; }
-  Stream getDefaultStream(Device) const override { return stream; }
-  Stream getNewStream(Device, int) const override { return stream; }
-  Stream exchangeStream(Stream) const noexcept override { return stream; }
-  DeviceIndex deviceCount() const noexcept override { return 1; }
+  Device exchangeDevice(Device device) const override {
+    return Device(DeviceType::CUDA, exchange(device.index()));
+  }
+  Device getDevice() const override { return Device(DeviceType::CUDA, current); }
+  void setDevice(Device device) const override { exchange(device.index()); }
+  void uncheckedSetDevice(Device device) const noexcept override { exchange(device.index()); }
+  Stream getStream(Device device) const noexcept override { return stream(device); }
+  Stream getDefaultStream(Device device) const override { return stream(device); }
+  Stream getNewStream(Device device, int) const override { return stream(device); }
+  Stream exchangeStream(Stream given) const noexcept override { return given; }
+  DeviceIndex deviceCount() const noexcept override { return devices; }
   void record(void**, const Stream&, const DeviceIndex, const c10::EventFlag) const override {}
   void block(void*, const Stream&) const override {}
   bool queryEvent(void*) const override { return true; }
@@ -58,6 +67,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   bool queryStream(const Stream&) const override { return true; }
   void synchronizeStream(const Stream&) const override {}
 };
+extern "C" int exchange_device(int device) { return exchange(device); }
+extern "C" void have_devices(int count) { devices = count; }
 extern "C" void use_stand_in() {
   static c10::impl::DeviceGuardImplRegistrar guard(DeviceType::CUDA, new Guard());
 }
@@ -69,13 +80,13 @@ struct Hooks : at::CUDAHooksInterface {
   bool isAvailable() const override { return true; }
   bool hasCUDA() const override { return true; }
   bool hasPrimaryContext(DeviceIndex) const override { return false; }
-  DeviceIndex deviceCount() const override { return 1; }
-  DeviceIndex current_device() const override { return 0; }
-  DeviceIndex getCurrentDevice() const override { return 0; }
-  void setCurrentDevice(DeviceIndex) const override {}
-  DeviceIndex exchangeDevice(DeviceIndex) const override { return 0; }
-  DeviceIndex maybeExchangeDevice(DeviceIndex) const override { return 0; }
-  int getNumGPUs() const override { return 1; }
+  DeviceIndex deviceCount() const override { return devices; }
+  DeviceIndex current_device() const override { return current; }
+  DeviceIndex getCurrentDevice() const override { return current; }
+  void setCurrentDevice(DeviceIndex device) const override { exchange(device); }
+  DeviceIndex exchangeDevice(DeviceIndex device) const override { return exchange(device); }
+  DeviceIndex maybeExchangeDevice(DeviceIndex device) const override { return exchange(device); }
+  int getNumGPUs() const override { return devices; }
   void deviceSynchronize(DeviceIndex) const override {}
   // Not all versions of torch ask for these.
   long versionCuDNN() const { return 0; }
@@ -98,6 +109,14 @@ class StandIn:
     def take_over(self) -> None:
         """Become the guard of the device."""
         self._library.use_stand_in()
+
+    def have_devices(self, count: int) -> None:
+        """From now on, there are so many; the first one is current."""
+        self._library.have_devices(count)
+
+    def exchange_device(self, device: int) -> int:
+        """Make another device the current one; returns which it was before."""
+        return int(self._library.exchange_device(device))
 
 
 def load_stand_in() -> StandIn:

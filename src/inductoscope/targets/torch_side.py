@@ -42,7 +42,7 @@ def pretend_in_torch(target: Target) -> None:
     for name, answer in inner.items():
         setattr(torch._C, name, answer)
     raw_stream = inner["_cuda_getCurrentRawStream"]
-    _pretend_in_copies({**answers, "get_raw_stream": raw_stream})
+    pretend_in_copies({**answers, "get_raw_stream": raw_stream})
     _pretend_in_fake_tensors()
     keep_constants_off_the_device()
     _choose_no_attention_kernel()
@@ -98,7 +98,7 @@ def _inner_answers() -> dict[str, Any]:
     }
 
 
-def _pretend_in_copies(answers: dict[str, Any]) -> None:
+def pretend_in_copies(answers: dict[str, Any]) -> None:
     """Dynamo's interface to devices, if it is loaded already, keeps copies of such functions."""
     interface = getattr(sys.modules.get("torch._dynamo.device_interface"), "CudaInterface", None)
     for name, answer in answers.items():

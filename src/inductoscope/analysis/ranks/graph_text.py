@@ -25,7 +25,8 @@ _COLLECTIVE = re.compile(
     r"torch\.ops\.(?:_c10d_functional|c10d_functional|_c10d_functional_autograd|symm_mem|_dtensor)"
     r"\.(?P<name>\w+)(?:\.\w+)?\((?P<arguments>.*)"
 )
-_NOT_SENT = ("wait_tensor",)
+# Messages between two ranks are not the same on both.
+_NOT_SENT = ("wait_tensor", "isend", "irecv", "batch_p2p_ops")
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premulsum")
 _QUOTED = re.compile(r"'([^']*)'")
 _IN_SIGNATURE = re.compile(r'(\w+): "([^"]*)"')

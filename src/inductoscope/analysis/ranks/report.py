@@ -30,6 +30,8 @@ ABOUT_CLOCKS = (
 LinesOf = Callable[[RankLog, tuple[str, str]], list[str]]
 _MOST_LINES_READ = 12
 _LONGEST_LINE = 200
+# Characters before the first one that differs, where a line is too long.
+_SHOWN_BEFORE = 60
 
 
 @dataclass(frozen=True)
@@ -176,13 +178,22 @@ def first_difference(odd: Sequence[str], majority: Sequence[str]) -> FirstLine |
         here = odd[number] if number < len(odd) else ""
         there = majority[number] if number < len(majority) else ""
         if here != there:
-            return FirstLine(number + 1, _cut(here), _cut(there))
+            return FirstLine(number + 1, *_cut(here.strip(), there.strip()))
     return None
 
 
-def _cut(line: str) -> str:
-    line = line.strip()
-    return line if len(line) <= _LONGEST_LINE else line[: _LONGEST_LINE - 1] + "…"
+def _cut(one: str, other: str) -> tuple[str, str]:
+    """Both lines, as much of them as can be shown, with the place where they begin to differ."""
+    pairs = enumerate(zip(one, other, strict=False))
+    same = next((place for place, (a, b) in pairs if a != b), min(len(one), len(other)))
+    begin = max(0, same - _SHOWN_BEFORE) if same > _LONGEST_LINE - _SHOWN_BEFORE else 0
+    return _part(one, begin), _part(other, begin)
+
+
+def _part(line: str, begin: int) -> str:
+    head = "…" if begin else ""
+    rest = line[begin:]
+    return head + (rest if len(rest) <= _LONGEST_LINE else rest[: _LONGEST_LINE - 1] + "…")
 
 
 def headline(report: RankReport) -> str:

@@ -6,7 +6,7 @@ import shlex
 from typing import Any
 
 from inductoscope.analysis.ranks.rank_numbers import ranks_text
-from inductoscope.preflight.prediction import HANG, Prediction, Preflight
+from inductoscope.preflight.prediction import HANG, MISMATCH, Prediction, Preflight
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary.counting import count_of
@@ -17,6 +17,10 @@ _NO_DISTRIBUTED = (
     "The program made no process group, so it does not use torch.distributed: its ranks do not "
     "wait for each other. What they compile was compared all the same."
 )
+_MESSAGES = {
+    HANG: "ranks send and receive messages that do not meet",
+    MISMATCH: "a message is received with another size or type than it is sent with",
+}
 # Neither well nor a fault for certain.
 _MILD = ("ranks differ", "nothing compared")
 _MOST_SHOWN = 8
@@ -81,6 +85,8 @@ def _headline(found: Preflight) -> str:
     runs = count_of(len(found.runs), "rank")
     if found.predictions:
         first = found.predictions[0]
+        if first.is_message:
+            return _MESSAGES[first.kind]
         if first.kind == HANG:
             return "ranks of one process group do not call the same collectives"
         return "ranks call the same collective with different sizes or types"
@@ -92,7 +98,8 @@ def _headline(found: Preflight) -> str:
         return f"none of {runs} compiled anything or called a collective"
     if found.differs:
         return "ranks compile different graphs; their collectives agree"
-    return f"{runs} compile the same and call the same collectives"
+    messages = "; their messages meet" if any(one.messages for one in found.files) else ""
+    return f"{runs} compile the same and call the same collectives{messages}"
 
 
 # --- terminal -------------------------------------------------------------------------------------
