@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,14 @@ from inductoscope.analysis.ranks.graph_text import (
     tuned_choices,
 )
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path, ranks_text
-from inductoscope.analysis.ranks.report import RankReport, report_on
+from inductoscope.analysis.ranks.report import RankReport, is_deadly, report_on
 from inductoscope.analysis.ranks.stragglers import find_stragglers
+from inductoscope.analysis.ranks.waiting import (
+    NOT_COMPILED,
+    OTHER_CALL,
+    OTHER_GROUPS,
+    REST_ELSEWHERE,
+)
 from inductoscope.views.page.ranks_page import write_ranks_page
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import Printer
@@ -31,7 +38,13 @@ from support.logged import LogText
 
 GRAPH = Decision("graph", "0/0 forward graph", "same", "3 operations", "0/0")
 SENDS = Decision(
-    "collectives", "0/0 post-grad graph", "a, b", "2 collectives", "0/0", groups=("0",)
+    "collectives",
+    "0/0 post-grad graph",
+    "a, b",
+    "2 collectives",
+    "0/0",
+    groups=("0",),
+    orders=("a b",),
 )
 MISS = Decision("cache", "0/0 FX graph cache", "miss", "miss", "0/0")
 USUAL = (Decision("compile", "0/0", "step", "step", "0/0"), MISS, GRAPH, SENDS)
@@ -87,16 +100,121 @@ def test_a_rank_with_another_graph_is_odd_since_then_and_what_follows_is_not_tol
 
 
 def test_ranks_that_send_other_collectives_to_the_same_group_are_a_problem() -> None:
-    result = report(ranks(4, other={1: changed("collectives", value="b, a")}))
+    result = report(ranks(4, other={1: SWAPPED}))
     assert found(result.comparison) == [((1,), "collectives")]
     assert result.is_problem
 
 
-def test_ranks_that_send_to_other_groups_are_none() -> None:
-    """Stages of a pipeline have groups of their own, and do not wait for each other."""
-    stage = changed("collectives", value="b", groups=("7",))
-    result = report(ranks(4, other={3: stage}))
-    assert found(result.comparison) == [((3,), "collectives")]
+def test_a_harmless_difference_does_not_hide_a_later_one_that_ranks_wait_for() -> None:
+    before = (*USUAL[:3], SENDS._replace(key="0/0 forward graph", orders=("a b c",), value="abc"))
+    shorter = SENDS._replace(key="0/0 forward graph", orders=("a",), value="a")
+    logs = ranks(4, other=dict.fromkeys(range(3), (*before, SENDS)))
+    logs[3] = RankLog(3, (*USUAL[:3], shorter, SWAPPED[-1]))
+    result = report(logs)
+    assert [is_deadly(odd) for odd in result.comparison.odd] == [False, True]
+    assert result.is_problem
+
+
+def again(
+    value: str, *, reason: str = "size 8 became 7", order: str = "a b"
+) -> tuple[Decision, ...]:
+    """The usual decisions, and those of a second compile of the same function."""
+    return (
+        *USUAL,
+        Decision("guard", "0/1", reason, reason, "0/1"),
+        Decision("compile", "0/1", "step", "step", "0/1"),
+        SENDS._replace(key="0/1 post-grad graph", compile="0/1", value=value, orders=(order,)),
+        Decision("compile", "1/0", "evaluate", "evaluate", "1/0"),
+    )
+
+
+EVALUATES = (*USUAL, Decision("compile", "1/0", "evaluate", "evaluate", "1/0"))
+STAGE = changed("collectives", value="b", groups=("7",), orders=("b",))
+NO_COLLECTIVE = changed("collectives", value="", groups=(), orders=())
+BROKEN_GRAPH = changed("collectives", value="a", orders=("a",))
+SWAPPED = changed("collectives", value="b, a", orders=("b a",))
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "reason"),
+    [
+        (USUAL, STAGE, OTHER_GROUPS),
+        (STAGE, NO_COLLECTIVE, REST_ELSEWHERE),
+        (USUAL, BROKEN_GRAPH, REST_ELSEWHERE),
+        (EVALUATES, again("a, b"), NOT_COMPILED),
+        (again("a, b"), EVALUATES, NOT_COMPILED),
+        (again("a, b"), again("c", order="c", reason="size 8 became 5"), OTHER_CALL),
+        (USUAL, (USUAL[0]._replace(value="evaluate"), *SWAPPED[1:]), OTHER_CALL),
+        (USUAL, (USUAL[0], MISS._replace(value="hit"), *SWAPPED[2:]), OTHER_CALL),
+    ],
+    ids=[
+        "a stage of a pipeline with a group of its own",
+        "the last stage of a pipeline, without a collective",
+        "a graph break on one rank",
+        "one rank compiled again for a last short batch",
+        "one rank did not compile again",
+        "compiled again for different batches",
+        "another function that is compiled first",
+        "a forward graph from the cache, so that the first is the backward graph",
+    ],
+)
+def test_healthy_ranks_may_differ_in_the_collectives_of_their_graphs(
+    usual: tuple[Decision, ...], odd: tuple[Decision, ...], reason: str
+) -> None:
+    result = report(ranks(4, other={0: usual, 1: usual, 2: usual, 3: odd}))
+    assert not result.is_problem
+    (sends,) = [one for one in result.comparison.odd if one.kind == "collectives"]
+    assert (sends.odd.ranks, sends.unproven) == ((3,), reason)
+    assert "wait" not in ranks_view(result)["odd"][0]["effect"]
+    halves = report(ranks(4, other={0: usual, 1: usual, 2: odd, 3: odd}))
+    assert not halves.is_problem
+
+
+def test_the_same_second_compile_with_collectives_in_another_order_is_a_problem() -> None:
+    usual = again("a, b")
+    logs = ranks(4, other={0: usual, 1: usual, 2: usual, 3: again("b, a", order="b a")})
+    assert report(logs).is_problem
+
+
+def test_ranks_that_all_came_to_their_end_did_not_wait_for_each_other() -> None:
+    logs = ranks(4, other={1: SWAPPED}, progress=RankProgress.ENDED)
+    assert not report(logs).is_problem
+    # Unless their end tells nothing, as on a pretended GPU.
+    assert report_on(logs, [], lambda log, key: [], ends_tell=False).is_problem
+
+
+def called(*names: str) -> tuple[Decision, ...]:
+    """Calls of collectives in the group of all ranks."""
+    return tuple(
+        Decision("collective", f"call {turn} in group 0", name, among=(0, 1, 2), groups=("0",))
+        for turn, name in enumerate(names, start=1)
+    )
+
+
+def test_calls_outrank_graphs() -> None:
+    same = called("allreduce", "barrier")
+    logs = ranks(3, other=dict.fromkeys(range(2), (*USUAL, *same)), progress=RankProgress.ENDED)
+    agreeing = replace(logs[2], decisions=(*SWAPPED, *same))
+    assert not report([*logs[:2], agreeing]).is_problem
+    clashing = replace(logs[2], decisions=(*SWAPPED, *called("barrier", "allreduce")))
+    deadly = [o.kind for o in report([*logs[:2], clashing]).comparison.odd if is_deadly(o)]
+    assert deadly == ["collectives", "collective"]
+
+
+def test_a_rank_that_ends_without_a_call_keeps_others_waiting_and_one_that_fails_does_not() -> None:
+    calls = called("allreduce", "barrier")
+    other = Decision("collective", "call 1 in group 1", "barrier", among=(2,), groups=("1",))
+    logs = ranks(3, other=dict.fromkeys(range(2), calls), progress=RankProgress.ENDED)
+    ended = replace(logs[2], decisions=(*calls[:1], other))
+    assert report([*logs[:2], ended]).is_problem
+    failed = replace(ended, progress=RankProgress.BUSY)
+    assert not report([*logs[:2], failed]).is_problem
+
+
+def test_a_group_that_is_not_known_accuses_nobody() -> None:
+    one, other = (Decision("collective", "call 1 in group ?", name) for name in ("a", "b"))
+    result = report(ranks(3, other={0: (one,), 1: (one,), 2: (other,)}))
+    assert found(result.comparison) == [((2,), "collective")]
     assert not result.is_problem
 
 
@@ -200,6 +318,9 @@ def test_collectives_are_told_by_what_they_send() -> None:
         ("all_reduce sum f32 x 16", "3"),
         ("all_gather_into_tensor f32 x 8", "3"),
     ]
+    assert collectives_in(PRINTED.replace("all_reduce.default", "isend.default"))[0][0].startswith(
+        "all_gather"
+    )
     assert saved_tensors(PRINTED) == ["wait_tensor", "gathered", "primals_1"]
 
 

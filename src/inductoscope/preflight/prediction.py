@@ -94,8 +94,14 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
     places = [_place(run) for run in runs]
     # Which rank compiled first, and so missed the cache, is our own doing.
+    # All calls were seen, unless there were too many or their compiled code cannot run here.
     report = report_on(
-        [one.log for one in files], places, lines_of, expected=job.ranks, ignored=("cache",)
+        [one.log for one in files],
+        places,
+        lines_of,
+        expected=job.ranks,
+        ignored=("cache",),
+        ends_tell=not job.target and not any(one.has_more_calls for one in files),
     )
     return Preflight(
         job=job,

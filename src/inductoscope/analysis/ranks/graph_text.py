@@ -25,7 +25,8 @@ _COLLECTIVE = re.compile(
     r"torch\.ops\.(?:_c10d_functional|c10d_functional|_c10d_functional_autograd|symm_mem|_dtensor)"
     r"\.(?P<name>\w+)(?:\.\w+)?\((?P<arguments>.*)"
 )
-_NOT_SENT = ("wait_tensor",)
+# Ranks that send to each other call different ones of the last three, by design.
+_NOT_SENT = ("wait_tensor", "isend", "irecv", "batch_p2p_ops")
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premulsum")
 _QUOTED = re.compile(r"'([^']*)'")
 _IN_SIGNATURE = re.compile(r'(\w+): "([^"]*)"')
@@ -108,9 +109,18 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def collective_lines(found: list[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
-    """What is compared of collectives, and the groups that they go to."""
-    return [text for text, _ in found], tuple(sorted({group for _, group in found if group}))
+def collective_lines(found: list[tuple[str, str]]) -> list[str]:
+    """What is compared of collectives."""
+    return [text for text, _ in found]
+
+
+def orders_in_groups(found: list[tuple[str, str]]) -> dict[str, str]:
+    """The groups that collectives go to, and for each a word per collective, in order."""
+    words: dict[str, list[str]] = {}
+    for text, group in found:
+        if group:
+            words.setdefault(group, []).append(digest([text])[:6])
+    return {group: " ".join(words[group]) for group in sorted(words)}
 
 
 def _first_argument(arguments: str) -> list[str]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from inductoscope.analysis.ranks.comparing import (
     OddRanks,
     RankComparison,
-    RankSide,
     RankSplit,
     compare_ranks,
 )
@@ -85,21 +84,12 @@ class RankReport:
 
 def is_deadly(odd: OddRanks) -> bool:
     """Whether ranks that belong to one process group call different collectives."""
-    is_certain = odd.weight in DEADLY and not odd.others_may_follow
-    return is_certain and _share_a_group((odd.odd, odd.majority))
+    return odd.weight in DEADLY and not odd.others_may_follow and not odd.unproven
 
 
 def is_deadly_split(split: RankSplit) -> bool:
     """The same where no majority exists."""
-    return split.weight in DEADLY and _share_a_group(split.sides)
-
-
-def _share_a_group(sides: Sequence[RankSide]) -> bool:
-    """Graphs that send to groups of different names are for different ranks, by design."""
-    known = [set(side.decision.groups) for side in sides if side.decision and side.decision.groups]
-    if len(known) < 2:
-        return bool(known)
-    return any(one & other for place, one in enumerate(known) for other in known[place + 1 :])
+    return split.weight in DEADLY and not split.unproven
 
 
 def report_on(
@@ -109,16 +99,17 @@ def report_on(
     *,
     expected: Iterable[int] | None = None,
     ignored: Collection[str] = (),
+    ends_tell: bool = True,
 ) -> RankReport:
     """Compare the ranks.
 
     `expected` are those that there should be, if that is known; `ignored` are kinds of decisions
-    that are not compared.
+    that are not compared. `ends_tell`: ranks that ended made all calls that they will make.
     """
     chosen, notes = _one_log_each(logs)
     form = Counter(log.form for log in chosen).most_common(1)[0][0] if chosen else ""
     compared = [log for log in chosen if log.form == form]
-    comparison = compare_ranks(compared, ignored)
+    comparison = compare_ranks(compared, ignored, ends_tell=ends_tell)
     known = sorted({log.rank for log in logs} | {place.rank for place in places})
     wanted = range(max(known, default=-1) + 1) if expected is None else expected
     return RankReport(

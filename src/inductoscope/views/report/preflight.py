@@ -91,7 +91,7 @@ def _headline(found: Preflight) -> str:
     if found.has_nothing_to_compare:
         return f"none of {runs} compiled anything or called a collective"
     if found.differs:
-        return "ranks compile different graphs; their collectives agree"
+        return "ranks compile different graphs; nothing shows that their collectives clash"
     return f"{runs} compile the same and call the same collectives"
 
 
