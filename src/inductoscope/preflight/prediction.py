@@ -22,10 +22,12 @@ HANG, MISMATCH = "hang", "mismatch"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
     "collectives are not real, so a branch that depends on one may go another way in the job.",
+    "Python objects arrive from rank 0 only; where another rank sends one, a rank keeps its own.",
     "Ranks that send to and receive from each other (send, recv) are not compared.",
 )
 WITH_A_TARGET = (
-    "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls."
+    "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls. "
+    "DistributedDataParallel cannot be made on one, since it reads values: leave --target out."
 )
 
 
@@ -68,7 +70,7 @@ class Preflight:
 
     @property
     def could_not_check(self) -> bool:
-        """Whether the program failed as every rank: nothing can be said about differences."""
+        """Whether the program failed as every rank: what would come then is not known."""
         return len(self.failed) == len(self.runs)
 
     @property
