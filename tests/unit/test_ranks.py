@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from inductoscope.analysis.ranks.cluster_reading import list_logs, place_logs
 from inductoscope.analysis.ranks.comparing import RankComparison, compare_ranks
 from inductoscope.analysis.ranks.decision_order import merged_order
 from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
@@ -29,6 +32,7 @@ from inductoscope.analysis.ranks.waiting import (
     OTHER_GROUPS,
     REST_ELSEWHERE,
 )
+from inductoscope.executors.cluster import ClusterWorker
 from inductoscope.views.page.ranks_page import write_ranks_page
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import Printer
@@ -53,7 +57,7 @@ USUAL = (Decision("compile", "0/0", "step", "step", "0/0"), MISS, GRAPH, SENDS)
 def ranks(
     number: int,
     *,
-    other: dict[int, Iterable[Decision]] | None = None,
+    other: Mapping[int, Iterable[Decision]] | None = None,
     progress: RankProgress = RankProgress.AT_REST,
 ) -> list[RankLog]:
     """So many ranks that decide as usual, but for some."""
@@ -468,6 +472,63 @@ def test_a_log_of_one_rank_has_no_ranks_to_compare(tmp_path: Path) -> None:
     refused = inductoscope("logs", tmp_path, "--page", tmp_path / "page.html")
     assert refused.exit_code == 2
     assert "--page needs the logs of several ranks" in refused.stderr
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "cut off"])
+def test_the_newest_part_of_a_rotated_log_may_be_of_one_rank(
+    tmp_path: Path, compressed: bool
+) -> None:
+    """Such as of the rank that is stuck, and logs on."""
+    older = "".join(logged(n, winner="triton_mm_9" if n == 3 else "triton_mm_4") for n in range(5))
+    if compressed:
+        (tmp_path / "err.log.1.gz").write_bytes(gzip.compress(older.encode())[:-4])
+    else:
+        (tmp_path / "err.log.1").write_text(older)
+    (tmp_path / "err.log").write_text(logged(3).replace("[0/0]", "[1/0]"))
+    answer = inductoscope("logs", tmp_path, "--json", "-")
+    tuned = [one for one in answer.data["ranks"]["odd"] if one["kind"] == "autotune"]
+    assert tuned[0]["ranks"] == [3]
+    assert answer.data["ranks"]["not_compared"] == []
+
+
+def test_a_high_number_in_a_log_is_not_that_many_ranks(tmp_path: Path) -> None:
+    (tmp_path / "err.log").write_text(logged(0) + logged(9_999_999))
+    found = inductoscope("logs", tmp_path, "--json", "-").data["ranks"]
+    assert (found["ranks"], found["missing"]) == ([0, 9_999_999], [])
+    assert "rank 9999999 is far above" in found["notes"][0]
+    (tmp_path / "err.log").write_text(logged(0) + logged(7))
+    assert inductoscope("logs", tmp_path, "--json", "-").data["ranks"]["missing"] == [*range(1, 7)]
+
+
+def test_with_a_world_the_log_of_one_rank_tells_which_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "rank1.log").write_text(logged(1))
+    answer = inductoscope("logs", tmp_path, "--world", "4")
+    assert "no log of ranks 0, 2-3" in answer.stdout
+
+
+@pytest.mark.parametrize("hostile", ["a" * 60_000, " " * 60_000 + "x", "x: 'a' " * 9_000])
+def test_a_hostile_line_of_a_graph_is_read_in_no_time(hostile: str) -> None:
+    began = time.process_time()
+    sent = f"{hostile} = torch.ops._c10d_functional.all_reduce.default({hostile})"
+    for line in (hostile, sent):
+        assert collectives_in(line) is not None
+        assert graph_lines(line)
+    assert time.process_time() - began < 2
+
+
+def test_a_log_that_grows_while_workers_look_at_it_is_one_log(tmp_path: Path) -> None:
+    workers = [ClusterWorker(f"tcp://{n}", "host", 1, {}) for n in range(3)]
+    log = tmp_path / "rank0.log"
+    log.write_text(logged(0))
+    seen = {workers[0].address: list_logs([str(tmp_path)])}
+    log.write_text(logged(0) + logged(0))
+    seen[workers[1].address] = list_logs([str(tmp_path)])
+    (placed,) = place_logs(workers, seen)
+    assert placed.workers == (workers[0], workers[1])
+    # Another machine's file of this name may have the same number; its first line tells.
+    log.write_text(logged(1))
+    seen[workers[2].address] = list_logs([str(tmp_path)])
+    assert len(place_logs(workers, seen)) == 2
 
 
 # --- recordings -----------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from inductoscope.analysis.ranks.stragglers import (
     find_stragglers,
     stage_times,
 )
+from inductoscope.vocabulary.counting import count_of
 
 ABOUT_CLOCKS = (
     "Clocks of hosts differ: durations and the order within each rank are compared, never the time "
@@ -29,6 +30,8 @@ ABOUT_CLOCKS = (
 LinesOf = Callable[[RankLog, tuple[str, str]], list[str]]
 _MOST_LINES_READ = 12
 _LONGEST_LINE = 200
+# A job has more ranks without a log than this only if it has many with one.
+_MOST_MISSING, _MOST_MISSING_EACH = 1000, 5
 
 
 @dataclass(frozen=True)
@@ -111,11 +114,13 @@ def report_on(
     compared = [log for log in chosen if log.form == form]
     comparison = compare_ranks(compared, ignored, ends_tell=ends_tell)
     known = sorted({log.rank for log in logs} | {place.rank for place in places})
-    wanted = range(max(known, default=-1) + 1) if expected is None else expected
+    if expected is None:
+        expected, more = _as_many_as_known(known)
+        notes += more
     return RankReport(
         ranks=tuple(known),
         form=form,
-        missing=tuple(sorted(set(wanted) - set(known))),
+        missing=tuple(sorted(set(expected) - set(known))),
         not_compared=tuple(sorted(set(known) - {log.rank for log in compared})),
         places=tuple(sorted(places, key=lambda place: place.rank)),
         comparison=comparison,
@@ -124,6 +129,17 @@ def report_on(
         stragglers=find_stragglers(compared),
         notes=tuple(notes),
     )
+
+
+def _as_many_as_known(known: Sequence[int]) -> tuple[Iterable[int], list[str]]:
+    """All ranks up to the highest; none where a log only has a high number in it."""
+    last = max(known, default=-1)
+    if last < max(_MOST_MISSING, _MOST_MISSING_EACH * len(known)):
+        return range(last + 1), []
+    return (), [
+        f"ranks without a log are not named: rank {last} is far above the number of ranks that "
+        "have one. --world says how many there should be"
+    ]
 
 
 def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
@@ -193,7 +209,7 @@ def headline(report: RankReport) -> str:
     if any(split.weight is not Weight.COST for split in report.comparison.splits):
         return f"{count} ranks are divided; no side is the majority"
     if not report.comparison.decisions:
-        return f"{count} ranks, and no decision of theirs to compare"
+        return f"{count_of(count, 'rank')}, and no decision to compare"
     same = f"{count} ranks compile the same ({numbers_text(report.ranks)})"
     costly = _odd_ones(report, costly=True)
     return f"{same}; {ranks_text(costly)} spent more or less on it" if costly else same
