@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import os
 import signal
 import subprocess
@@ -134,6 +135,55 @@ def test_equal_ranks_on_absent_gpus_are_clean(workplace: Workplace) -> None:
     assert (output / "rank_1" / "output.txt").read_text().endswith("cuda:1 cuda:1\n")
 
 
+HEALTHY = """
+import torch, torch.distributed as dist
+import torch.distributed._functional_collectives as funcol
+from torch.distributed.fsdp import fully_shard
+from torch.nn.parallel import DistributedDataParallel
+
+dist.init_process_group("gloo")
+rank, world = dist.get_rank(), dist.get_world_size()
+sizes = [{"width": 4, "notes": "x" * 99}] if rank == 0 else [None]
+dist.broadcast_object_list(sizes, src=0)
+mine, all_of_them = [None], [None] * world
+dist.scatter_object_list(mine, ["first", "second"] if rank == 0 else None, src=0)
+dist.all_gather_object(all_of_them, "x" * rank)
+dist.gather_object("x" * rank, all_of_them if rank == 0 else None, dst=0)
+print("got", sizes[0]["width"], mine[0], all_of_them)
+
+def layer():
+    return torch.nn.Linear(sizes[0]["width"], 2)
+
+for model in (DistributedDataParallel(layer()), fully_shard(layer())):
+    model(torch.ones(2, 4)).sum().backward()
+
+@torch.compile(backend="aot_eager", dynamic=False)
+def step(x):
+    return funcol.all_reduce(x.mean(), "sum", dist.group.WORLD)
+
+for batch in (8, 7 if rank == 1 else 8):
+    step(torch.ones(batch))
+"""
+
+
+def test_wrapped_models_objects_and_a_last_short_batch_are_no_fault(workplace: Workplace) -> None:
+    script = workplace.write("healthy.py", HEALTHY)
+    output = workplace.folder / "kept"
+    words = ("--world", "2", "--quiet", "--json", "found.json", "--output", str(output))
+    done = workplace.call([*TOOL, "preflight", *words, str(script)])
+    found = json.loads((workplace.folder / "found.json").read_text())
+    assert (found["predictions"], found["verdict"]) == ([], "ranks differ"), done.stdout
+    assert not found["ranks"]["problem"]
+    # The second graph, for the short batch; not what is called.
+    assert {one["decision"].split()[0] for one in found["ranks"]["splits"]} == {"0/1"}
+    assert "got 4 first ['', '']" in found["runs"][0]["output"]
+    assert "got 4 second ['x', 'x']" in found["runs"][1]["output"]
+    calls = (output / "rank_1" / "collectives.jsonl").read_text()
+    assert '"all_gather_object"' in calls
+    assert '"broadcast_object_list root 0"' in calls
+    assert not (output / "objects").exists()
+
+
 def test_a_program_without_ranks_is_said_to_be_that(workplace: Workplace) -> None:
     script = workplace.write("plain.py", "print('hello')\n")
     done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
@@ -156,8 +206,22 @@ def test_a_rank_that_fails_alone_is_found(workplace: Workplace) -> None:
 def test_a_program_that_fails_as_every_rank_could_not_be_checked(workplace: Workplace) -> None:
     script = workplace.write("fails.py", "raise SystemExit(5)\n")
     done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
-    assert done.returncode == 3
+    assert done.returncode == 4
     assert "nothing could be compared" in done.stdout
+
+
+def test_what_ranks_called_before_they_all_failed_is_compared(workplace: Workplace) -> None:
+    text = (
+        "import torch, torch.distributed as dist\n"
+        "dist.init_process_group('gloo')\n"
+        "dist.barrier() if dist.get_rank() else dist.all_reduce(torch.ones(2))\n"
+        "raise SystemExit(5)\n"
+    )
+    script = workplace.write("fails.py", text)
+    done = workplace.call([*TOOL, "preflight", "--world", "2", str(script)])
+    assert done.stdout.startswith("hang predicted"), done.stdout
+    assert "nothing could be compared" not in done.stdout
+    assert done.returncode == 1
 
 
 def test_a_rank_that_takes_too_long_is_ended(workplace: Workplace) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
-from collections.abc import Iterable
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from inductoscope.analysis.ranks.cluster_reading import list_logs, place_logs
 from inductoscope.analysis.ranks.comparing import RankComparison, compare_ranks
 from inductoscope.analysis.ranks.decision_order import merged_order
 from inductoscope.analysis.ranks.decisions import Decision, RankLog, RankProgress
@@ -20,8 +24,15 @@ from inductoscope.analysis.ranks.graph_text import (
     tuned_choices,
 )
 from inductoscope.analysis.ranks.rank_numbers import rank_of_label, rank_of_path, ranks_text
-from inductoscope.analysis.ranks.report import RankReport, report_on
+from inductoscope.analysis.ranks.report import RankReport, is_deadly, report_on
 from inductoscope.analysis.ranks.stragglers import find_stragglers
+from inductoscope.analysis.ranks.waiting import (
+    NOT_COMPILED,
+    OTHER_CALL,
+    OTHER_GROUPS,
+    REST_ELSEWHERE,
+)
+from inductoscope.executors.cluster import ClusterWorker
 from inductoscope.views.page.ranks_page import write_ranks_page
 from inductoscope.views.report.ranks import print_ranks, ranks_view
 from inductoscope.views.report.terminal import Printer
@@ -31,7 +42,13 @@ from support.logged import LogText
 
 GRAPH = Decision("graph", "0/0 forward graph", "same", "3 operations", "0/0")
 SENDS = Decision(
-    "collectives", "0/0 post-grad graph", "a, b", "2 collectives", "0/0", groups=("0",)
+    "collectives",
+    "0/0 post-grad graph",
+    "a, b",
+    "2 collectives",
+    "0/0",
+    groups=("0",),
+    orders=("a b",),
 )
 MISS = Decision("cache", "0/0 FX graph cache", "miss", "miss", "0/0")
 USUAL = (Decision("compile", "0/0", "step", "step", "0/0"), MISS, GRAPH, SENDS)
@@ -40,7 +57,7 @@ USUAL = (Decision("compile", "0/0", "step", "step", "0/0"), MISS, GRAPH, SENDS)
 def ranks(
     number: int,
     *,
-    other: dict[int, Iterable[Decision]] | None = None,
+    other: Mapping[int, Iterable[Decision]] | None = None,
     progress: RankProgress = RankProgress.AT_REST,
 ) -> list[RankLog]:
     """So many ranks that decide as usual, but for some."""
@@ -87,16 +104,121 @@ def test_a_rank_with_another_graph_is_odd_since_then_and_what_follows_is_not_tol
 
 
 def test_ranks_that_send_other_collectives_to_the_same_group_are_a_problem() -> None:
-    result = report(ranks(4, other={1: changed("collectives", value="b, a")}))
+    result = report(ranks(4, other={1: SWAPPED}))
     assert found(result.comparison) == [((1,), "collectives")]
     assert result.is_problem
 
 
-def test_ranks_that_send_to_other_groups_are_none() -> None:
-    """Stages of a pipeline have groups of their own, and do not wait for each other."""
-    stage = changed("collectives", value="b", groups=("7",))
-    result = report(ranks(4, other={3: stage}))
-    assert found(result.comparison) == [((3,), "collectives")]
+def test_a_harmless_difference_does_not_hide_a_later_one_that_ranks_wait_for() -> None:
+    before = (*USUAL[:3], SENDS._replace(key="0/0 forward graph", orders=("a b c",), value="abc"))
+    shorter = SENDS._replace(key="0/0 forward graph", orders=("a",), value="a")
+    logs = ranks(4, other=dict.fromkeys(range(3), (*before, SENDS)))
+    logs[3] = RankLog(3, (*USUAL[:3], shorter, SWAPPED[-1]))
+    result = report(logs)
+    assert [is_deadly(odd) for odd in result.comparison.odd] == [False, True]
+    assert result.is_problem
+
+
+def again(
+    value: str, *, reason: str = "size 8 became 7", order: str = "a b"
+) -> tuple[Decision, ...]:
+    """The usual decisions, and those of a second compile of the same function."""
+    return (
+        *USUAL,
+        Decision("guard", "0/1", reason, reason, "0/1"),
+        Decision("compile", "0/1", "step", "step", "0/1"),
+        SENDS._replace(key="0/1 post-grad graph", compile="0/1", value=value, orders=(order,)),
+        Decision("compile", "1/0", "evaluate", "evaluate", "1/0"),
+    )
+
+
+EVALUATES = (*USUAL, Decision("compile", "1/0", "evaluate", "evaluate", "1/0"))
+STAGE = changed("collectives", value="b", groups=("7",), orders=("b",))
+NO_COLLECTIVE = changed("collectives", value="", groups=(), orders=())
+BROKEN_GRAPH = changed("collectives", value="a", orders=("a",))
+SWAPPED = changed("collectives", value="b, a", orders=("b a",))
+
+
+@pytest.mark.parametrize(
+    ("usual", "odd", "reason"),
+    [
+        (USUAL, STAGE, OTHER_GROUPS),
+        (STAGE, NO_COLLECTIVE, REST_ELSEWHERE),
+        (USUAL, BROKEN_GRAPH, REST_ELSEWHERE),
+        (EVALUATES, again("a, b"), NOT_COMPILED),
+        (again("a, b"), EVALUATES, NOT_COMPILED),
+        (again("a, b"), again("c", order="c", reason="size 8 became 5"), OTHER_CALL),
+        (USUAL, (USUAL[0]._replace(value="evaluate"), *SWAPPED[1:]), OTHER_CALL),
+        (USUAL, (USUAL[0], MISS._replace(value="hit"), *SWAPPED[2:]), OTHER_CALL),
+    ],
+    ids=[
+        "a stage of a pipeline with a group of its own",
+        "the last stage of a pipeline, without a collective",
+        "a graph break on one rank",
+        "one rank compiled again for a last short batch",
+        "one rank did not compile again",
+        "compiled again for different batches",
+        "another function that is compiled first",
+        "a forward graph from the cache, so that the first is the backward graph",
+    ],
+)
+def test_healthy_ranks_may_differ_in_the_collectives_of_their_graphs(
+    usual: tuple[Decision, ...], odd: tuple[Decision, ...], reason: str
+) -> None:
+    result = report(ranks(4, other={0: usual, 1: usual, 2: usual, 3: odd}))
+    assert not result.is_problem
+    (sends,) = [one for one in result.comparison.odd if one.kind == "collectives"]
+    assert (sends.odd.ranks, sends.unproven) == ((3,), reason)
+    assert "wait" not in ranks_view(result)["odd"][0]["effect"]
+    halves = report(ranks(4, other={0: usual, 1: usual, 2: odd, 3: odd}))
+    assert not halves.is_problem
+
+
+def test_the_same_second_compile_with_collectives_in_another_order_is_a_problem() -> None:
+    usual = again("a, b")
+    logs = ranks(4, other={0: usual, 1: usual, 2: usual, 3: again("b, a", order="b a")})
+    assert report(logs).is_problem
+
+
+def test_ranks_that_all_came_to_their_end_did_not_wait_for_each_other() -> None:
+    logs = ranks(4, other={1: SWAPPED}, progress=RankProgress.ENDED)
+    assert not report(logs).is_problem
+    # Unless their end tells nothing, as on a pretended GPU.
+    assert report_on(logs, [], lambda log, key: [], ends_tell=False).is_problem
+
+
+def called(*names: str) -> tuple[Decision, ...]:
+    """Calls of collectives in the group of all ranks."""
+    return tuple(
+        Decision("collective", f"call {turn} in group 0", name, among=(0, 1, 2), groups=("0",))
+        for turn, name in enumerate(names, start=1)
+    )
+
+
+def test_calls_outrank_graphs() -> None:
+    same = called("allreduce", "barrier")
+    logs = ranks(3, other=dict.fromkeys(range(2), (*USUAL, *same)), progress=RankProgress.ENDED)
+    agreeing = replace(logs[2], decisions=(*SWAPPED, *same))
+    assert not report([*logs[:2], agreeing]).is_problem
+    clashing = replace(logs[2], decisions=(*SWAPPED, *called("barrier", "allreduce")))
+    deadly = [o.kind for o in report([*logs[:2], clashing]).comparison.odd if is_deadly(o)]
+    assert deadly == ["collectives", "collective"]
+
+
+def test_a_rank_that_ends_without_a_call_keeps_others_waiting_and_one_that_fails_does_not() -> None:
+    calls = called("allreduce", "barrier")
+    other = Decision("collective", "call 1 in group 1", "barrier", among=(2,), groups=("1",))
+    logs = ranks(3, other=dict.fromkeys(range(2), calls), progress=RankProgress.ENDED)
+    ended = replace(logs[2], decisions=(*calls[:1], other))
+    assert report([*logs[:2], ended]).is_problem
+    failed = replace(ended, progress=RankProgress.BUSY)
+    assert not report([*logs[:2], failed]).is_problem
+
+
+def test_a_group_that_is_not_known_accuses_nobody() -> None:
+    one, other = (Decision("collective", "call 1 in group ?", name) for name in ("a", "b"))
+    result = report(ranks(3, other={0: (one,), 1: (one,), 2: (other,)}))
+    assert found(result.comparison) == [((2,), "collective")]
     assert not result.is_problem
 
 
@@ -207,6 +329,9 @@ def test_collectives_are_told_by_what_they_send() -> None:
         ("all_reduce sum f32 x 16", "3"),
         ("all_gather_into_tensor f32 x 8", "3"),
     ]
+    assert collectives_in(PRINTED.replace("all_reduce.default", "isend.default"))[0][0].startswith(
+        "all_gather"
+    )
     assert saved_tensors(PRINTED) == ["wait_tensor", "gathered", "primals_1"]
 
 
@@ -354,6 +479,63 @@ def test_a_log_of_one_rank_has_no_ranks_to_compare(tmp_path: Path) -> None:
     refused = inductoscope("logs", tmp_path, "--page", tmp_path / "page.html")
     assert refused.exit_code == 2
     assert "--page needs the logs of several ranks" in refused.stderr
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "cut off"])
+def test_the_newest_part_of_a_rotated_log_may_be_of_one_rank(
+    tmp_path: Path, compressed: bool
+) -> None:
+    """Such as of the rank that is stuck, and logs on."""
+    older = "".join(logged(n, winner="triton_mm_9" if n == 3 else "triton_mm_4") for n in range(5))
+    if compressed:
+        (tmp_path / "err.log.1.gz").write_bytes(gzip.compress(older.encode())[:-4])
+    else:
+        (tmp_path / "err.log.1").write_text(older)
+    (tmp_path / "err.log").write_text(logged(3).replace("[0/0]", "[1/0]"))
+    answer = inductoscope("logs", tmp_path, "--json", "-")
+    tuned = [one for one in answer.data["ranks"]["odd"] if one["kind"] == "autotune"]
+    assert tuned[0]["ranks"] == [3]
+    assert answer.data["ranks"]["not_compared"] == []
+
+
+def test_a_high_number_in_a_log_is_not_that_many_ranks(tmp_path: Path) -> None:
+    (tmp_path / "err.log").write_text(logged(0) + logged(9_999_999))
+    found = inductoscope("logs", tmp_path, "--json", "-").data["ranks"]
+    assert (found["ranks"], found["missing"]) == ([0, 9_999_999], [])
+    assert "rank 9999999 is far above" in found["notes"][0]
+    (tmp_path / "err.log").write_text(logged(0) + logged(7))
+    assert inductoscope("logs", tmp_path, "--json", "-").data["ranks"]["missing"] == [*range(1, 7)]
+
+
+def test_with_a_world_the_log_of_one_rank_tells_which_are_missing(tmp_path: Path) -> None:
+    (tmp_path / "rank1.log").write_text(logged(1))
+    answer = inductoscope("logs", tmp_path, "--world", "4")
+    assert "no log of ranks 0, 2-3" in answer.stdout
+
+
+@pytest.mark.parametrize("hostile", ["a" * 60_000, " " * 60_000 + "x", "x: 'a' " * 9_000])
+def test_a_hostile_line_of_a_graph_is_read_in_no_time(hostile: str) -> None:
+    began = time.process_time()
+    sent = f"{hostile} = torch.ops._c10d_functional.all_reduce.default({hostile})"
+    for line in (hostile, sent):
+        assert collectives_in(line) is not None
+        assert graph_lines(line)
+    assert time.process_time() - began < 2
+
+
+def test_a_log_that_grows_while_workers_look_at_it_is_one_log(tmp_path: Path) -> None:
+    workers = [ClusterWorker(f"tcp://{n}", "host", 1, {}) for n in range(3)]
+    log = tmp_path / "rank0.log"
+    log.write_text(logged(0))
+    seen = {workers[0].address: list_logs([str(tmp_path)])}
+    log.write_text(logged(0) + logged(0))
+    seen[workers[1].address] = list_logs([str(tmp_path)])
+    (placed,) = place_logs(workers, seen)
+    assert placed.workers == (workers[0], workers[1])
+    # Another machine's file of this name may have the same number; its first line tells.
+    log.write_text(logged(1))
+    seen[workers[2].address] = list_logs([str(tmp_path)])
+    assert len(place_logs(workers, seen)) == 2
 
 
 # --- recordings -----------------------------------------------------------------------------------

@@ -17,7 +17,15 @@ from types import FrameType
 from typing import Any
 
 from inductoscope.analysis.ranks.graph_text import collective_text
-from inductoscope.preflight.file_names import ANY_RANK, CALLS, MOST_CALLS, RECEIVE, SEND
+from inductoscope.preflight.fake_objects import pretend_objects
+from inductoscope.preflight.file_names import (
+    ANY_RANK,
+    CALLS,
+    MOST_CALLS,
+    OBJECTS,
+    RECEIVE,
+    SEND,
+)
 from inductoscope.vocabulary.frames import is_users
 
 MODULE = "torch.distributed.distributed_c10d"
@@ -25,7 +33,7 @@ TORCH_NAMES = {
     "torch.distributed.distributed_c10d": ("_world",),
     "torch.testing._internal.distributed.fake_pg": ("FakeStore",),
     "torch._C": ("DispatchKey.BackendSelect", "_dispatch_keyset_full_after"),
-    "torch._C._distributed_c10d": ("ProcessGroup.unbox",),
+    "torch._C._distributed_c10d": ("ProcessGroup.unbox", "_create_work_from_future"),
 }
 _FAKE = "fake"
 # Operations of the dispatcher that every collective ends in, called eagerly or by compiled code.
@@ -67,6 +75,7 @@ def pretend_group(folder: Path) -> None:
     calls = _CalledCollectives(folder / CALLS)
     module.init_process_group = _initialise(module.init_process_group, calls)
     module.new_group = _new_group(module.new_group)
+    pretend_objects(module, folder.parent / OBJECTS, calls.take_objects)
 
 
 def _initialise(original: Callable[..., None], calls: _CalledCollectives) -> Callable[..., None]:
@@ -119,9 +128,24 @@ def _seen(name: str, operation: Any, after: Any, calls: _CalledCollectives) -> C
     def seen(keys: Any, *args: Any, **kwargs: Any) -> Any:
         arguments = {**dict(zip(parameters, args, strict=False)), **kwargs}
         calls.take(_about_message if name in _MESSAGES else _about_collective, name, arguments)
-        return operation.redispatch(keys & after, *args, **kwargs)
+        answer = operation.redispatch(keys & after, *args, **kwargs)
+        return _with_result(answer) if name == "allreduce_" else answer
 
     return seen
+
+
+def _with_result(answer: Any) -> Any:
+    """The fake group's work has no result, which DistributedDataParallel takes for a bug."""
+    try:
+        import torch
+
+        c10d: Any = torch._C._distributed_c10d
+        tensors, _ = answer
+        future: Any = torch.futures.Future()
+        future.set_result(list(tensors))
+        return tensors, c10d._create_work_from_future(future).boxed()
+    except Exception:
+        return answer
 
 
 class _CalledCollectives:
@@ -145,6 +169,11 @@ class _CalledCollectives:
             self._write({"group": group, "ranks": ranks, "where": _where(), **said})
         elif self._written == MOST_CALLS:
             self._write({"more": True})
+
+    def take_objects(self, name: str, group: Any, root: int | None) -> None:
+        """A collective of Python objects is called; ranks may send ones of different sizes."""
+        about = {"process_group": group.boxed(), "root_rank": root}
+        self.take(_about_collective, name, about)
 
     def _write(self, line: dict[str, Any]) -> None:
         if os.getpid() != self._process:

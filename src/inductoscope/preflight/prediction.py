@@ -26,9 +26,11 @@ NO_MORE = "no further collective"
 LIMITS = (
     "Nothing was sent: torch's fake process group answers every collective at once. Results of "
     "collectives are not real, so a branch that depends on one may go another way in the job.",
+    "Python objects arrive from rank 0 only; where another rank sends one, a rank keeps its own.",
 )
 WITH_A_TARGET = (
-    "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls."
+    "On a pretended GPU, collectives of compiled code are compared in its graphs, not as calls. "
+    "DistributedDataParallel cannot be made on one, since it reads values: leave --target out."
 )
 
 
@@ -73,7 +75,7 @@ class Preflight:
 
     @property
     def could_not_check(self) -> bool:
-        """Whether the program failed as every rank: nothing can be said about differences."""
+        """Whether the program failed as every rank: what would come then is not known."""
         return len(self.failed) == len(self.runs)
 
     @property
@@ -100,8 +102,14 @@ def examine(job: PretendedJob, runs: Sequence[RankRun]) -> Preflight:
     files = tuple(read_rank(job.folder, run.rank, ended=run.ended_well) for run in runs)
     places = [_place(run) for run in runs]
     # Which rank compiled first, and so missed the cache, is our own doing.
+    # All calls were seen, unless there were too many or their compiled code cannot run here.
     report = report_on(
-        [one.log for one in files], places, lines_of_file, expected=job.ranks, ignored=("cache",)
+        [one.log for one in files],
+        places,
+        lines_of_file,
+        expected=job.ranks,
+        ignored=("cache",),
+        ends_tell=not job.target and not any(one.has_more_calls for one in files),
     )
     faults, about_messages = message_faults(
         {one.log.rank: one.messages for one in files},

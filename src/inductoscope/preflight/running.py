@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -19,7 +20,7 @@ from inductoscope.capture import private_cache
 from inductoscope.capture.scope_variables import RECORDING_VARIABLE, with_scope
 from inductoscope.errors import ToolFailure
 from inductoscope.preflight import inside
-from inductoscope.preflight.file_names import OUTPUT, TRACE
+from inductoscope.preflight.file_names import OBJECTS, OUTPUT, TRACE
 from inductoscope.preflight.rank_files import rank_folder
 from inductoscope.processes.ending import end_child
 from inductoscope.processes.limited import start_group
@@ -89,6 +90,7 @@ def run_ranks(job: PretendedJob, say: Callable[[str], None]) -> tuple[RankRun, .
         finally:
             for one in running.values():
                 one.end()
+            shutil.rmtree(job.folder / OBJECTS, ignore_errors=True)
     return tuple(sorted(done, key=lambda run: run.rank))
 
 

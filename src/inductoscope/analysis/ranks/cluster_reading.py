@@ -10,6 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import CancelledError, Future
 from dataclasses import dataclass
+from hashlib import sha1
 from typing import Any
 
 from inductoscope.analysis.ranks.decisions import RankLog
@@ -20,8 +21,9 @@ from inductoscope.executors.cluster import Cluster, ClusterWorker
 from inductoscope.hangs.logs.files import Log, find_logs
 from inductoscope.hangs.logs.reading import ReadFile
 
-# What tells files of one name on different disks apart.
-_Mark = tuple[tuple[int, int, int], ...]
+# What tells files of one name on different disks apart, and stays as it is while a log grows.
+_Mark = tuple[tuple[int, str], ...]
+_LONGEST_FIRST_LINE = 4096
 
 
 @dataclass(frozen=True)
@@ -41,9 +43,11 @@ def list_logs(paths: Sequence[str]) -> list[tuple[Log, _Mark]]:
     return found
 
 
-def _mark(path: str) -> tuple[int, int, int]:
-    status = os.stat(path)
-    return status.st_size, status.st_mtime_ns, status.st_ino
+def _mark(path: str) -> tuple[int, str]:
+    """The number of the file, and its first line: machines set up alike number files alike."""
+    with open(path, "rb") as file:
+        first = file.readline(_LONGEST_FIRST_LINE)
+    return os.stat(path).st_ino, sha1(first).hexdigest()
 
 
 def reduce_where_they_lie(

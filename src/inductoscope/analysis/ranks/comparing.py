@@ -9,18 +9,25 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 
 from inductoscope.analysis.ranks.decision_order import merged_order
 from inductoscope.analysis.ranks.decisions import (
+    DEADLY,
     KINDS,
     Decision,
     RankLog,
     RankProgress,
     Weight,
 )
+from inductoscope.analysis.ranks.waiting import RankWaits
 
 _Key = tuple[str, str]
+# A weight, and whether it is proven that ranks will wait.
+_Grave = tuple[Weight, bool]
+# Enough, also where every rank has its own value.
+_MOST_PAIRS = 2_000
 # A rank that has taken a later decision has left this one out.
 NONE = "none"
 
@@ -51,6 +58,8 @@ class OddRanks:
     later: tuple[tuple[str, int], ...] = ()
     # Most ranks have not decided it so far, and took no later decision either.
     others_may_follow: bool = False
+    # Why it is not proven that they wait for the majority forever; empty if it is.
+    unproven: str = ""
 
     @property
     def weight(self) -> Weight:
@@ -65,6 +74,8 @@ class RankSplit:
     kind: str
     key: str
     sides: tuple[RankSide, ...]
+    # As of OddRanks, about any two sides.
+    unproven: str = ""
 
     @property
     def weight(self) -> Weight:
@@ -120,15 +131,25 @@ class _Position:
         return RankSide(tuple(sorted(self.values[value])), self.taken.get(value))
 
 
-def compare_ranks(logs: Sequence[RankLog], ignored: Collection[str] = ()) -> RankComparison:
-    """Compare ranks that were read from the same form of log; not these kinds of decisions."""
+def compare_ranks(
+    logs: Sequence[RankLog], ignored: Collection[str] = (), *, ends_tell: bool = True
+) -> RankComparison:
+    """Compare ranks that were read from the same form of log; not these kinds of decisions.
+
+    `ends_tell`: ranks that came to their end made all their calls, and all that differ are known.
+    """
     order = merged_order([[(d.kind, d.key) for d in log.decisions] for log in logs])
     positions = [p for p in _positions(logs, order) if p.voters > 1 and p.key[0] not in ignored]
+    waits = RankWaits(logs)
+    calls = [position for position in positions if position.key[0] == "collective"]
+    waits.graphs_tell = not (ends_tell and waits.all_ended) or any(
+        _is_clash(position, waits) for position in calls
+    )
     return RankComparison(
         ranks=len(logs),
         decisions=len(positions),
-        odd=tuple(_odd(positions)),
-        splits=tuple(_splits(positions)),
+        odd=tuple(_odd(positions, waits)),
+        splits=tuple(_splits(positions, waits)),
         behind=tuple(_behind(positions, {log.rank: log for log in logs})),
     )
 
@@ -172,7 +193,9 @@ def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[st
     kind, key = position.key
     if KINDS[kind].skipped_on_hit and key.partition(" ")[0] in hits:
         return
-    if not is_last or log.progress is RankProgress.ENDED:
+    # A call that is missing on a rank that failed may only not have been made so far.
+    went_on = not is_last and kind != "collective"
+    if went_on or log.progress is RankProgress.ENDED:
         position.values[""].append(log.rank)
         return
     position.behind.append(log.rank)
@@ -180,52 +203,73 @@ def _take_absence(position: _Position, log: RankLog, is_last: bool, hits: set[st
         position.values[""].append(log.rank)
 
 
+def _is_clash(position: _Position, waits: RankWaits) -> bool:
+    """Whether two ranks that differ here will wait for each other."""
+    return len(position.values) > 1 and not _why_unproven(position, position.values, waits)
+
+
+def _why_unproven(position: _Position, values: Collection[str], waits: RankWaits) -> str:
+    """Why it is not proven that ranks with two of these values will wait; empty if it is."""
+    if KINDS[position.key[0]].weight not in DEADLY:
+        return ""
+    pairs = [(position.values[a], position.values[b]) for a, b in combinations(values, 2)]
+    found = [waits.why_unproven(position.key, *pair) for pair in pairs[:_MOST_PAIRS]]
+    return "" if "" in found else found[0]
+
+
 # --- the odd ones out -----------------------------------------------------------------------------
 
 
-def _odd(positions: list[_Position]) -> Iterator[OddRanks]:
-    """For each rank the first decision of each weight with which it leaves the majority."""
-    first: dict[tuple[int, Weight], _Position] = {}
-    place: dict[int, int] = {}
-    later: dict[tuple[int, Weight], Counter[str]] = defaultdict(Counter)
+def _odd(positions: list[_Position], waits: RankWaits) -> Iterator[OddRanks]:
+    """For each rank the first decision of each weight with which it leaves the majority.
+
+    One that ranks will wait for is told even if a harmless one came before it.
+    """
+    first: dict[tuple[int, _Grave], tuple[int, str]] = {}
+    later: dict[tuple[int, _Grave], Counter[str]] = defaultdict(Counter)
+    unproven: dict[tuple[int, str], str] = {}
     for number, position in enumerate(positions):
-        weight = KINDS[position.key[0]].weight
-        for rank in _minority(position):
-            is_consequence = weight is Weight.COST and (rank, Weight.PROGRAM) in first
-            if (rank, weight) in first or is_consequence:
-                cause = weight if (rank, weight) in first else Weight.PROGRAM
-                later[rank, cause][position.key[0]] += 1
+        kind, majority = position.key[0], position.majority()
+        for rank, value in _minority(position):
+            if (number, value) not in unproven:
+                assert majority is not None
+                unproven[number, value] = _why_unproven(position, (value, majority), waits)
+            grave = KINDS[kind].weight, not unproven[number, value]
+            cause = next((one for one in _causes(*grave) if (rank, one) in first), None)
+            if cause is not None:
+                later[rank, cause][kind] += 1
             else:
-                first[rank, weight] = position
-                place[id(position)] = number
+                first[rank, grave] = (number, value)
     together: dict[tuple[int, str], list[int]] = defaultdict(list)
-    by_id = {id(position): position for position in first.values()}
-    for (rank, _), position in first.items():
-        value = next(v for v, ranks in position.values.items() if rank in ranks)
-        together[id(position), value].append(rank)
-    for (number, value), ranks in sorted(together.items(), key=lambda item: place[item[0][0]]):
-        position = by_id[number]
-        yield _odd_ranks(position, value, ranks, later)
+    for (rank, _), place in first.items():
+        together[place].append(rank)
+    for (number, value), ranks in sorted(together.items(), key=lambda item: item[0][0]):
+        grave = KINDS[positions[number].key[0]].weight, not unproven[number, value]
+        follows: Counter[str] = Counter()
+        for rank in ranks:
+            follows |= later[rank, grave]
+        odd = _odd_ranks(positions[number], value, ranks)
+        yield replace(odd, later=tuple(sorted(follows.items())), unproven=unproven[number, value])
 
 
-def _odd_ranks(
-    position: _Position,
-    value: str,
-    ranks: list[int],
-    later: dict[tuple[int, Weight], Counter[str]],
-) -> OddRanks:
+def _causes(weight: Weight, proven: bool) -> Iterator[_Grave]:
+    """What an earlier decision may be of, so that one of this weight follows from it."""
+    yield weight, True
+    if not proven:
+        yield weight, False
+    if weight is Weight.COST:
+        yield Weight.PROGRAM, True
+
+
+def _odd_ranks(position: _Position, value: str, ranks: list[int]) -> OddRanks:
     majority = position.majority()
     assert majority is not None
-    kind, key = position.key
-    follows: Counter[str] = Counter()
-    for rank in ranks:
-        follows |= later[rank, KINDS[kind].weight]
     odd, most = RankSide(tuple(sorted(ranks)), position.taken.get(value)), position.side(majority)
     may_follow = not majority and set(most.ranks) <= set(position.behind)
-    return OddRanks(kind, key, odd, most, tuple(sorted(follows.items())), may_follow)
+    return OddRanks(*position.key, odd, most, others_may_follow=may_follow)
 
 
-def _minority(position: _Position) -> Iterator[int]:
+def _minority(position: _Position) -> Iterator[tuple[int, str]]:
     """The ranks that have another value than the majority, and are not merely behind."""
     if len(position.values) < 2:
         return
@@ -235,29 +279,30 @@ def _minority(position: _Position) -> Iterator[int]:
     behind = set(position.behind)
     for value, ranks in position.values.items():
         if value != majority:
-            yield from (rank for rank in ranks if value or rank not in behind)
+            yield from ((rank, value) for rank in ranks if value or rank not in behind)
 
 
 # --- no majority ----------------------------------------------------------------------------------
 
 
-def _splits(positions: list[_Position]) -> Iterator[RankSplit]:
-    """The first decision of each weight without a majority."""
-    seen: set[Weight] = set()
+def _splits(positions: list[_Position], waits: RankWaits) -> Iterator[RankSplit]:
+    """The first decision of each weight without a majority; that ranks will wait for, as well."""
+    seen: set[_Grave] = set()
     for position in positions:
         kind, key = position.key
         weight = KINDS[kind].weight
-        if weight in seen or len(position.values) < 2 or position.majority() is not None:
+        if len(position.values) < 2 or position.majority() is not None:
             continue
-        if weight is Weight.COST and Weight.PROGRAM in seen:
+        unproven = _why_unproven(position, position.values, waits)
+        if not seen.isdisjoint(_causes(weight, not unproven)):
             continue
         if set(position.values.get("", ())) & set(position.behind):
             continue  # Half of them have not come to it.
         sides = sorted((position.side(v) for v in position.values), key=lambda s: -len(s.ranks))
-        split = RankSplit(kind, key, tuple(sides))
+        split = RankSplit(kind, key, tuple(sides), unproven)
         if kind == "cache key" or (weight is Weight.COST and split.is_by_rank):
             continue  # The number of the device is part of them.
-        seen.add(weight)
+        seen.add((weight, not unproven))
         yield split
 
 

@@ -19,6 +19,7 @@ from inductoscope.analysis.ranks.graph_text import (
     digest,
     graph_lines,
     guard_lines,
+    orders_in_groups,
     saved_tensors,
     tuned_choices,
 )
@@ -180,11 +181,12 @@ class DecisionFold:
             self._take_collectives(key, compile_id, payload)
 
     def _take_collectives(self, key: str, compile_id: str, payload: str) -> None:
-        lines, groups = collective_lines(collectives_in(payload))
+        found = collectives_in(payload)
+        lines, orders = collective_lines(found), orders_in_groups(found)
         self._add_text("collectives", key, compile_id, lines, count_of(len(lines), "collective"))
         made = self._decisions["collectives", key]
         # Graphs that send to different groups do not wait for each other.
-        self._add(made._replace(groups=groups))
+        self._add(made._replace(groups=tuple(orders), orders=tuple(orders.values())))
 
     def _take_cache(self, name: str, compile_id: str, payload: str) -> None:
         found = _CACHE.match(name)

@@ -68,7 +68,8 @@ class Decision(NamedTuple):
     """One decision. `key` names it, and is the same on every rank that takes it.
 
     `value` is what is compared, often a digest; `shown` is for people. `among` are the ranks that
-    take it, where not all do; `groups` are the process groups that collectives go to.
+    take it, where not all do; `groups` are the process groups that collectives go to, and `orders`
+    has for each of them a word for every collective, in order.
     """
 
     kind: str
@@ -78,6 +79,7 @@ class Decision(NamedTuple):
     compile: str = ""
     among: tuple[int, ...] = ()
     groups: tuple[str, ...] = ()
+    orders: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

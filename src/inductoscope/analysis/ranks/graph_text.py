@@ -10,7 +10,11 @@ import hashlib
 import re
 from collections.abc import Callable
 
-_COMMENT = re.compile(r"^\s*#.*$|\s+# (?:File:|PlainAOT|SubclassGetAttr|\w+AOT(?:In|Out)put).*$")
+# A log is not trusted: a word or a run of spaces is tried at its beginning only, since trying it at
+# each of its letters takes minutes on a long line.
+_COMMENT = re.compile(
+    r"^\s*#.*$|(?<!\s)\s+# (?:File:|PlainAOT|SubclassGetAttr|\w+AOT(?:In|Out)put).*$"
+)
 _DEVICE = re.compile(r"\b(cuda|xpu|hpu|mtia|privateuseone):\d+")
 _INDEX = re.compile(r"((?:index|device)=)\d+")
 _STREAM = re.compile(
@@ -25,11 +29,11 @@ _COLLECTIVE = re.compile(
     r"torch\.ops\.(?:_c10d_functional|c10d_functional|_c10d_functional_autograd|symm_mem|_dtensor)"
     r"\.(?P<name>\w+)(?:\.\w+)?\((?P<arguments>.*)"
 )
-# Messages between two ranks are not the same on both.
+# Ranks that send to each other call different ones of the last three, by design.
 _NOT_SENT = ("wait_tensor", "isend", "irecv", "batch_p2p_ops")
 _REDUCTIONS = ("sum", "avg", "product", "min", "max", "band", "bor", "bxor", "premulsum")
 _QUOTED = re.compile(r"'([^']*)'")
-_IN_SIGNATURE = re.compile(r'(\w+): "([^"]*)"')
+_IN_SIGNATURE = re.compile(r'(?<!\w)(\w+): "([^"]*)"')
 _TYPE = re.compile(r"^(?P<dtype>\w+)\[(?P<sizes>[^\]]*)\]")
 # The ranks of one call may send pieces of different sizes.
 _UNEVEN = ("all_to_all", "alltoall", "allgather", "gather", "scatter")
@@ -83,11 +87,17 @@ def _without_group(line: str, groups: dict[str, str]) -> str:
     call = _COLLECTIVE.search(line)
     if call is None:
         return line
-    names = [name for name in _QUOTED.findall(call["arguments"]) if name not in _REDUCTIONS]
-    for name in names:
-        turn = groups.setdefault(name, f"group {len(groups)}")
-        line = line.replace(f"'{name}'", f"'{turn}'")
-    return line
+
+    def by_turn(found: re.Match[str]) -> str:
+        name = found[1]
+        return found[0] if name in _REDUCTIONS else f"'{_turn(name, groups)}'"
+
+    start = call.start("arguments")
+    return line[:start] + _QUOTED.sub(by_turn, line[start:])
+
+
+def _turn(name: str, groups: dict[str, str]) -> str:
+    return groups.setdefault(name, f"group {len(groups)}")
 
 
 def collectives_in(text: str) -> list[tuple[str, str]]:
@@ -109,9 +119,18 @@ def collectives_in(text: str) -> list[tuple[str, str]]:
     return found
 
 
-def collective_lines(found: list[tuple[str, str]]) -> tuple[list[str], tuple[str, ...]]:
-    """What is compared of collectives, and the groups that they go to."""
-    return [text for text, _ in found], tuple(sorted({group for _, group in found if group}))
+def collective_lines(found: list[tuple[str, str]]) -> list[str]:
+    """What is compared of collectives."""
+    return [text for text, _ in found]
+
+
+def orders_in_groups(found: list[tuple[str, str]]) -> dict[str, str]:
+    """The groups that collectives go to, and for each a word per collective, in order."""
+    words: dict[str, list[str]] = {}
+    for text, group in found:
+        if group:
+            words.setdefault(group, []).append(digest([text])[:6])
+    return {group: " ".join(words[group]) for group in sorted(words)}
 
 
 def _first_argument(arguments: str) -> list[str]:

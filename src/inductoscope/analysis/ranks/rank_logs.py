@@ -11,6 +11,7 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from lzma import LZMAError
 from typing import IO
 
@@ -27,23 +28,21 @@ _HEADER_REACH = 400
 _MOST_SAMPLED = 4000
 _TAB = b"\t"
 _NAME = re.compile(rb'"artifact": \{"name": "([^"\n]*)"')
+_UNREADABLE = (OSError, EOFError, zlib.error, LZMAError)
 _Key = tuple[str, str]
 
 
 def read_rank_log(log: Log) -> tuple[RankLog, ...]:
     """The ranks that wrote a log; none if it names none."""
     reader = _LogReader()
-    for path in log.parts:
-        if path != STDIN:
-            reader.read(path)
+    reader.read(log)
     return tuple(_rank_logs(reader, log))
 
 
 def compared_lines(log: Log, rank: int, key: _Key) -> list[str]:
     """The lines of which a decision of a rank is the digest; empty if it has none."""
     reader = _LogReader(keeps_lines=True)
-    for path in log.parts:
-        reader.read(path)
+    reader.read(log)
     found = reader.of_rank(rank, log)
     return found.trace.lines.get(key, []) if found else []
 
@@ -84,6 +83,7 @@ class _LogReader:
         self._keeps_lines = keeps_lines
         self._written: dict[int | None, _WrittenByRank] = {}
         self._named: set[int] = set()
+        # All of a log that one process wrote; None where several did.
         self._alone: _WrittenByRank | None = None
 
     def ranks(self, log: Log) -> Iterator[tuple[int, _WrittenByRank]]:
@@ -103,16 +103,17 @@ class _LogReader:
         """What this rank wrote."""
         return dict(self.ranks(log)).get(rank)
 
-    def read(self, path: str) -> None:
-        """Read one file; what cannot be read is left out, and the reader of logs says so."""
-        try:
-            with open_log(path) as file:
-                self._alone = self._read(file, several=_names_several_ranks(path))
-        except (OSError, EOFError, zlib.error, LZMAError):
-            return
+    def read(self, log: Log) -> None:
+        """Read all parts; what cannot be read is left out, and the reader of logs says so."""
+        parts = [path for path in log.parts if path != STDIN]
+        # Of a rotated log, one part may have lines of one rank only, such as of a stuck one.
+        if not _are_several(sum(map(_named_ranks, parts), Counter())):
+            self._alone = _WrittenByRank(keeps_lines=self._keeps_lines)
+        for path in parts:
+            with suppress(*_UNREADABLE), open_log(path) as file:
+                self._read(file)
 
-    def _read(self, file: IO[bytes], *, several: bool) -> _WrittenByRank | None:
-        alone = self._alone or _WrittenByRank(keeps_lines=self._keeps_lines)
+    def _read(self, file: IO[bytes]) -> None:
         record: _RecordBuilder | None = None
         for line in _lines(file):
             if line[:1] == _TAB:
@@ -120,39 +121,36 @@ class _LogReader:
                     record.add(line)
                 continue
             if record is not None:
-                self._take_record(record, alone, several)
+                self._take_record(record)
             record = _begun(line)
             if record is None:
-                self._take_line(line, alone, several)
+                self._take_line(line)
         if record is not None:
-            self._take_record(record, alone, several)
-        return None if several else alone
+            self._take_record(record)
 
-    def _of(
-        self, rank: int | None, alone: _WrittenByRank, several: bool, time: str
-    ) -> _WrittenByRank:
+    def _of(self, rank: int | None, time: str) -> _WrittenByRank:
         if rank is not None:
             self._named.add(rank)
-        written = alone
-        if several:
+        written = self._alone
+        if written is None:
             written = self._written.setdefault(rank, _WrittenByRank(keeps_lines=self._keeps_lines))
         written.began = written.began or time
         written.lines += 1
         return written
 
-    def _take_record(self, record: _RecordBuilder, alone: _WrittenByRank, several: bool) -> None:
-        written = self._of(record.rank, alone, several, record.time)
+    def _take_record(self, record: _RecordBuilder) -> None:
+        written = self._of(record.rank, record.time)
         written.trace.take(record.name, record.compile_id, record.head, record.payload)
 
-    def _take_line(self, line: bytes, alone: _WrittenByRank, several: bool) -> None:
+    def _take_line(self, line: bytes) -> None:
         header = HEADER.search(line, 0, _HEADER_REACH)
         label = label_of(line[: header.start()]) if header else label_of(line[:60])
         rank = rank_of_label(label)
-        if header is None and rank is None and several:
+        if header is None and rank is None and self._alone is None:
             return
         time = header[2].decode() if header else ""
         text = decode(line[header.end() :] if header else line).strip()
-        written = self._of(rank, alone, several, time)
+        written = self._of(rank, time)
         written.text.take(text, in_torch=header is not None)
 
 
@@ -214,13 +212,19 @@ def _lines(file: IO[bytes]) -> Iterator[bytes]:
         is_rest = not line.endswith(b"\n")
 
 
-def _names_several_ranks(path: str) -> bool:
-    """Whether the beginning of a file has lines of more than one rank.
+def _are_several(lines: Counter[int]) -> bool:
+    """Whether lines are of more than one rank.
 
     Line numbers, as `grep -n` adds them, look like ranks; but ranks repeat.
     """
+    return len(lines) > 1 and lines.total() >= 2 * len(lines)
+
+
+def _named_ranks(path: str) -> Counter[int]:
+    """How many lines at the beginning of a file are of each rank."""
     found: Counter[int] = Counter()
-    with open_log(path) as file:
+    head = b""
+    with suppress(*_UNREADABLE), open_log(path) as file:
         read = getattr(file, "read1", file.read)
         head = read(1 << 20)
     for line in head.splitlines()[:_MOST_SAMPLED]:
@@ -230,4 +234,4 @@ def _names_several_ranks(path: str) -> bool:
         rank = rank_of_label(label_of(line[: header.start()])) if header else None
         if rank is not None:
             found[rank] += 1
-    return len(found) > 1 and found.total() >= 2 * len(found)
+    return found

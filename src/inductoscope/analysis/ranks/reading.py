@@ -69,7 +69,7 @@ def ranks_in(
 ) -> RankReport | None:
     """The ranks in logs whose answers are known; they are read once more if they name several."""
     ranks = {_rank(answer) for answer in answers} - {None}
-    if len(ranks) < 2:
+    if len(ranks) < _fewest(world):
         return None
     reduced = [
         ReducedLog(
@@ -102,14 +102,19 @@ def _most_telling_first(reduced: Sequence[ReducedLog]) -> list[Answer]:
 def _report(
     reduced: Sequence[ReducedLog], lines_of: LinesOf, world: int | None
 ) -> RankReport | None:
-    """None where fewer than two ranks are known."""
+    """None where too few ranks are known."""
     logs = [rank for one in reduced for rank in one.ranks]
     places = list(_places(reduced))
     known = {log.rank for log in logs} | {place.rank for place in places}
-    if len(known) < 2:
+    if len(known) < _fewest(world):
         return None
     expected = None if world is None else range(world)
     return report_on(logs, places, lines_of, expected=expected)
+
+
+def _fewest(world: int | None) -> int:
+    """One rank is compared with none, but others may be missing where more are expected."""
+    return 2 if world is None else 1
 
 
 def _places(reduced: Sequence[ReducedLog]) -> Iterator[RankPlace]:

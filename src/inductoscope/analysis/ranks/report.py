@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from inductoscope.analysis.ranks.comparing import (
     OddRanks,
     RankComparison,
-    RankSide,
     RankSplit,
     compare_ranks,
 )
@@ -21,6 +20,7 @@ from inductoscope.analysis.ranks.stragglers import (
     find_stragglers,
     stage_times,
 )
+from inductoscope.vocabulary.counting import count_of
 
 ABOUT_CLOCKS = (
     "Clocks of hosts differ: durations and the order within each rank are compared, never the time "
@@ -32,6 +32,8 @@ _MOST_LINES_READ = 12
 _LONGEST_LINE = 200
 # Characters before the first one that differs, where a line is too long.
 _SHOWN_BEFORE = 60
+# A job has more ranks without a log than this only if it has many with one.
+_MOST_MISSING, _MOST_MISSING_EACH = 1000, 5
 
 
 @dataclass(frozen=True)
@@ -87,21 +89,12 @@ class RankReport:
 
 def is_deadly(odd: OddRanks) -> bool:
     """Whether ranks that belong to one process group call different collectives."""
-    is_certain = odd.weight in DEADLY and not odd.others_may_follow
-    return is_certain and _share_a_group((odd.odd, odd.majority))
+    return odd.weight in DEADLY and not odd.others_may_follow and not odd.unproven
 
 
 def is_deadly_split(split: RankSplit) -> bool:
     """The same where no majority exists."""
-    return split.weight in DEADLY and _share_a_group(split.sides)
-
-
-def _share_a_group(sides: Sequence[RankSide]) -> bool:
-    """Graphs that send to groups of different names are for different ranks, by design."""
-    known = [set(side.decision.groups) for side in sides if side.decision and side.decision.groups]
-    if len(known) < 2:
-        return bool(known)
-    return any(one & other for place, one in enumerate(known) for other in known[place + 1 :])
+    return split.weight in DEADLY and not split.unproven
 
 
 def report_on(
@@ -111,22 +104,25 @@ def report_on(
     *,
     expected: Iterable[int] | None = None,
     ignored: Collection[str] = (),
+    ends_tell: bool = True,
 ) -> RankReport:
     """Compare the ranks.
 
     `expected` are those that there should be, if that is known; `ignored` are kinds of decisions
-    that are not compared.
+    that are not compared. `ends_tell`: ranks that ended made all calls that they will make.
     """
     chosen, notes = _one_log_each(logs)
     form = Counter(log.form for log in chosen).most_common(1)[0][0] if chosen else ""
     compared = [log for log in chosen if log.form == form]
-    comparison = compare_ranks(compared, ignored)
+    comparison = compare_ranks(compared, ignored, ends_tell=ends_tell)
     known = sorted({log.rank for log in logs} | {place.rank for place in places})
-    wanted = range(max(known, default=-1) + 1) if expected is None else expected
+    if expected is None:
+        expected, more = _as_many_as_known(known)
+        notes += more
     return RankReport(
         ranks=tuple(known),
         form=form,
-        missing=tuple(sorted(set(wanted) - set(known))),
+        missing=tuple(sorted(set(expected) - set(known))),
         not_compared=tuple(sorted(set(known) - {log.rank for log in compared})),
         places=tuple(sorted(places, key=lambda place: place.rank)),
         comparison=comparison,
@@ -135,6 +131,17 @@ def report_on(
         stragglers=find_stragglers(compared),
         notes=tuple(notes),
     )
+
+
+def _as_many_as_known(known: Sequence[int]) -> tuple[Iterable[int], list[str]]:
+    """All ranks up to the highest; none where a log only has a high number in it."""
+    last = max(known, default=-1)
+    if last < max(_MOST_MISSING, _MOST_MISSING_EACH * len(known)):
+        return range(last + 1), []
+    return (), [
+        f"ranks without a log are not named: rank {last} is far above the number of ranks that "
+        "have one. --world says how many there should be"
+    ]
 
 
 def _one_log_each(logs: Sequence[RankLog]) -> tuple[list[RankLog], list[str]]:
@@ -213,7 +220,7 @@ def headline(report: RankReport) -> str:
     if any(split.weight is not Weight.COST for split in report.comparison.splits):
         return f"{count} ranks are divided; no side is the majority"
     if not report.comparison.decisions:
-        return f"{count} ranks, and no decision of theirs to compare"
+        return f"{count_of(count, 'rank')}, and no decision to compare"
     same = f"{count} ranks compile the same ({numbers_text(report.ranks)})"
     costly = _odd_ones(report, costly=True)
     return f"{same}; {ranks_text(costly)} spent more or less on it" if costly else same

@@ -6,7 +6,12 @@ import re
 from collections import Counter
 
 from inductoscope.analysis.ranks.decisions import Decision, RankProgress
-from inductoscope.analysis.ranks.graph_text import collective_lines, collectives_in, digest
+from inductoscope.analysis.ranks.graph_text import (
+    collective_lines,
+    collectives_in,
+    digest,
+    orders_in_groups,
+)
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
 from inductoscope.vocabulary.guard_reasons import read_guard
@@ -87,10 +92,12 @@ class TextDecisions:
         lines = self._graphs.pop(compile_id, [])
         if not any("def forward" in line for line in lines):
             return
-        found, groups = collective_lines(collectives_in("\n".join(lines)))
+        found = collectives_in("\n".join(lines))
+        orders = orders_in_groups(found)
         key = self._key(f"{compile_id} post-grad graph")
         shown = count_of(len(found), "collective")
-        self._add(Decision("collectives", key, digest(found), shown, compile_id, groups=groups))
+        made = Decision("collectives", key, digest(collective_lines(found)), shown, compile_id)
+        self._add(made._replace(groups=tuple(orders), orders=tuple(orders.values())))
 
     def _take_printed(self, text: str) -> None:
         """Autotuning prints a table without a header; its first row is the winner."""

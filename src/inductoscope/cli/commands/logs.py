@@ -21,6 +21,7 @@ from inductoscope.cli.parameters import (
 )
 
 FOUND_NOTHING, FOUND_SOMETHING = 0, 1
+_MOST_RANKS = 1_000_000
 
 
 @click.command("logs")
@@ -46,7 +47,7 @@ FOUND_NOTHING, FOUND_SOMETHING = 0, 1
 )
 @click.option(
     "--world",
-    type=click.IntRange(min=1),
+    type=click.IntRange(min=1, max=_MOST_RANKS),
     metavar="N",
     help="How many ranks there should be, to name those without a log.",
 )

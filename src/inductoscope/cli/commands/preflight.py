@@ -22,7 +22,7 @@ from inductoscope.errors import UsageError
 if TYPE_CHECKING:
     from inductoscope.preflight.prediction import Preflight
 
-CLEAN, FOUND, COULD_NOT_CHECK, NOTHING_COMPARED = 0, 1, 3, 4
+CLEAN, FOUND, NOTHING_COMPARED = 0, 1, 4
 _LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "mpirun", "srun")
 _MOST_RANKS = 100_000
 
@@ -96,8 +96,8 @@ def command(
 
     \b
     Exit code: 0 all ranks do the same, 1 they differ or some fail, 2 bad usage,
-    3 the program fails as every rank, 4 no rank compiled anything or called a
-    collective: in both cases nothing can be compared.
+    4 too little to compare: the program fails as every rank, or no rank
+    compiled anything or called a collective.
     """
     from inductoscope.preflight.prediction import examine
     from inductoscope.preflight.running import PretendedJob, run_ranks
@@ -117,9 +117,9 @@ def command(
             runs = run_ranks(job, progress.say)
         found = examine(job, runs)
         _show(found, json_path, page, kept=output is not None)
-    if found.could_not_check:
-        context.exit(COULD_NOT_CHECK)
-    if found.has_nothing_to_compare:
+    if found.predictions:
+        context.exit(FOUND)
+    if found.could_not_check or found.has_nothing_to_compare:
         context.exit(NOTHING_COMPARED)
     context.exit(CLEAN if found.is_clean else FOUND)
 

@@ -91,13 +91,14 @@ def _headline(found: Preflight) -> str:
             return "ranks of one process group do not call the same collectives"
         return "ranks call the same collective with different sizes or types"
     if found.could_not_check:
-        return f"the program failed as every rank ({runs}), so nothing could be compared"
+        compared = "only what they did before" if found.report.comparison.decisions else "nothing"
+        return f"the program failed as every rank ({runs}), so {compared} could be compared"
     if found.failed:
         return f"the program fails as {ranks_text(run.rank for run in found.failed)}"
     if found.has_nothing_to_compare:
         return f"none of {runs} compiled anything or called a collective"
     if found.differs:
-        return "ranks compile different graphs; their collectives agree"
+        return "ranks compile different graphs; nothing shows that their collectives clash"
     messages = "; their messages meet" if any(one.messages for one in found.files) else ""
     return f"{runs} compile the same and call the same collectives{messages}"
 

@@ -31,7 +31,10 @@ _FORMS = {
     "recording": "the recording",
     "preflight": "TORCH_TRACE and the collectives that were called",
 }
-_BY_DESIGN = "a fault unless these ranks are to do different work, such as stages of a pipeline"
+_BY_DESIGN = (
+    "no fault if these ranks have other work or other inputs, such as a stage of a pipeline or a "
+    "last short batch"
+)
 
 
 def ranks_view(report: RankReport) -> View:
@@ -143,7 +146,7 @@ def _effect(difference: OddRanks | RankSplit, *, deadly: bool) -> str:
     if isinstance(difference, OddRanks) and difference.others_may_follow:
         return "the other ranks have not come to it so far"
     if difference.weight in DEADLY:
-        return f"{_BY_DESIGN}; they send to different process groups"
+        return f"{_BY_DESIGN}; no hang is proven: {difference.unproven}"
     if difference.weight is Weight.PROGRAM:
         return _BY_DESIGN
     return "the same is computed; it costs time, and rounding may differ"
