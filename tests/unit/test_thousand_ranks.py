@@ -161,10 +161,12 @@ def test_nobody_else_is_accused(job: Job) -> None:
 
 
 def test_the_page_has_one_square_for_each_rank(job: Job) -> None:
-    assert job.page.count('<span class="') >= WORLD
+    assert job.page.count('" title="rank ') == WORLD
+    assert f"No log: rank {MISSING}." in job.page
+    assert f"</i>{WORLD - 14} as most</li>" in job.page
     assert f'title="rank {MISSING}: no log"' in job.page
     assert 'title="rank 600: stuck or failed"' in job.page
-    assert 'title="rank 77: decided otherwise"' in job.page
+    assert 'title="rank 77: other collectives"' in job.page
     assert "<script" not in job.page
 
 
