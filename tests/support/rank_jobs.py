@@ -25,6 +25,8 @@ rank, world = dist.get_rank(), dist.get_world_size()
 last = rank == world - 1
 
 def compiled(function):
+    if backend == "eager":
+        return function  # Not called then, and loading the compiler takes long.
     return torch.compile(function, backend=backend)
 
 @compiled
