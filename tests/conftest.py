@@ -132,6 +132,14 @@ def _compile_once(
         yield
 
 
+@pytest.fixture(scope="session")
+def machine_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder of a user whose machine the first program that is profiled measures."""
+    folder = _folder_of_all_workers(tmp_path_factory) / "machine_limits"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
 @pytest.fixture
 def python_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing of ours is in a program, except what the tool puts there."""
