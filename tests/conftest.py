@@ -105,24 +105,39 @@ def remembering_compiler(tmp_path_factory: pytest.TempPathFactory) -> Path | Non
     """A folder with a g++ that keeps what it has compiled until all tests have ended."""
     if shutil.which("g++", path=SEARCH_PATH) is None:
         return None
+    return install_compiler(_folder_of_all_workers(tmp_path_factory) / "remembering")
+
+
+def _folder_of_all_workers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent  # All workers have this one.
-    return install_compiler(folder / "remembering")
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _compile_once(remembering_compiler: Path | None) -> Iterator[None]:
+def _compile_once(
+    remembering_compiler: Path | None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[None]:
     """What was compiled before is not compiled again, unless a test takes the REAL_COMPILER.
 
-    Programs do not collect garbage as often as they would, unless a test sets the PYTHONPATH
-    or takes Python as it is.
+    Programs do not collect garbage as often as they would, and have torch's digests of its files
+    from each other, unless a test sets the PYTHONPATH or takes Python as it is.
     """
+    kept = _folder_of_all_workers(tmp_path_factory) / "kept_by_quick_python"
+    kept.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(QUICK_PYTHON))
+        patch.setenv("QUICK_PYTHON_KEPT", str(kept))
         if remembering_compiler is not None:
             patch.setenv("PATH", os.pathsep.join([str(remembering_compiler), SEARCH_PATH]))
         yield
+
+
+@pytest.fixture(scope="session")
+def machine_limits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache folder of a user whose machine the first program that is profiled measures."""
+    folder = _folder_of_all_workers(tmp_path_factory) / "machine_limits"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 from collections import Counter
@@ -13,7 +14,7 @@ from inductoscope.analysis.bounds.verdicts import Broken
 from inductoscope.analysis.rules import diagnose
 from support.examples import stored
 from support.json_schema import violations
-from support.programs import Workplace
+from support.programs import QUICK_PYTHON, Workplace
 
 # Kernels are written, not compiled: what is judged are loop bodies, and this takes seconds.
 HEALTHY = """
@@ -199,7 +200,8 @@ with virtual_gpu.tensors():
 
 def test_indices_of_32_bits_that_no_guard_protects_are_found(workplace: Workplace) -> None:
     script = workplace.write("narrow.py", NARROW_INDICES)
-    run = workplace.run(str(script), PYTHONPATH=str(Path(__file__).parents[1]))
+    search = os.pathsep.join([str(Path(__file__).parents[1]), str(QUICK_PYTHON)])
+    run = workplace.run(str(script), PYTHONPATH=search)
     assert run.exit_code == 0, run.stderr
     found = {
         (graph.compile.function, kernel.kind)

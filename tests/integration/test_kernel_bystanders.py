@@ -83,11 +83,13 @@ open(sys.argv[1], "w").write(repr(found))
 """
 
 
-def test_the_programs_profilers_see_everything_on_whatever_thread(tmp_path: Path) -> None:
+def test_the_programs_profilers_see_everything_on_whatever_thread(
+    tmp_path: Path, machine_limits: Path
+) -> None:
     (tmp_path / "program.py").write_text(PROFILERS)
     command = [sys.executable, "-m", "inductoscope", "profile", "--quiet", "--no-eager"]
     words = ["--json", "profile.json", "--output", "recording", "program.py", "found"]
-    environment = {**os.environ, "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment = {**os.environ, "XDG_CACHE_HOME": str(machine_limits)}
     done = subprocess.run(
         [*command, *words],
         cwd=tmp_path,

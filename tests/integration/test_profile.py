@@ -37,17 +37,27 @@ sys.exit(3)
 """
 
 
-def profile(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "XDG_CACHE_HOME": str(folder / "cache"), "COLUMNS": "80"}
+def profile(
+    folder: Path, *words: str, limits: Path | None = None
+) -> subprocess.CompletedProcess[str]:
+    environment = {
+        **os.environ,
+        "XDG_CACHE_HOME": str(limits or folder / "cache"),
+        "COLUMNS": "80",
+        "TORCHINDUCTOR_VEC_ISA_OK": "1",
+    }
     command = [sys.executable, "-m", "inductoscope", "profile", "--quiet", *words]
     return subprocess.run(
         command, cwd=folder, env=environment, capture_output=True, text=True, timeout=500
     )
 
 
-def test_a_program_is_profiled_and_ends_as_it_would_without_the_tool(tmp_path: Path) -> None:
+def test_a_program_is_profiled_and_ends_as_it_would_without_the_tool(
+    tmp_path: Path, machine_limits: Path
+) -> None:
     (tmp_path / "bench.py").write_text(PROGRAM)
-    done = profile(tmp_path, "--output", "recording", "--json", "profile.json", "bench.py")
+    words = ("--output", "recording", "--json", "profile.json", "bench.py")
+    done = profile(tmp_path, *words, limits=machine_limits)
     assert done.returncode == 3, done.stderr
     assert done.stdout == "result (256, 256)\n"
     assert max(map(len, done.stderr.splitlines())) <= 80 or "Warning" in done.stderr
@@ -67,7 +77,7 @@ def test_a_program_is_profiled_and_ends_as_it_would_without_the_tool(tmp_path: P
     assert graph["eager"]["median"] > 0
     # The wrapper's kernels lie inside the wrapper, and that inside the compiled function.
     assert graph["kernel_seconds"] < calls["seconds"]["high"] * 1.5
-    assert (tmp_path / "cache" / "inductoscope" / "machine").is_dir()
+    assert (machine_limits / "inductoscope" / "machine").is_dir()
 
 
 def test_a_program_that_compiles_nothing_is_told_apart(tmp_path: Path) -> None:
@@ -208,12 +218,13 @@ print(package)
 """
 
 
-def test_kernels_in_cpp_wrappers_and_packages_are_timed_one_by_one(tmp_path: Path) -> None:
+def test_kernels_in_cpp_wrappers_and_packages_are_timed_one_by_one(
+    tmp_path: Path, machine_limits: Path
+) -> None:
     """And the package that the program writes is as it would be without the tool."""
     (tmp_path / "bench.py").write_text(CPP)
-    done = profile(
-        tmp_path, "--no-eager", "--output", "kept", "--json", "p.json", "bench.py", "model.pt2"
-    )
+    words = ("--no-eager", "--output", "kept", "--json", "p.json", "bench.py", "model.pt2")
+    done = profile(tmp_path, *words, limits=machine_limits)
     assert done.returncode == 0, done.stderr
     assert Path(done.stdout.strip()).name == "model.pt2"
     assert "USDT" not in done.stderr

@@ -79,5 +79,12 @@ def _started(command: list[str], log: Path, more: dict[str, str]) -> subprocess.
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **more},
+            # What a worker that is killed leaves behind is removed with everything else. And as for
+            # a program in a Workplace, libraries for this processor are known to load.
+            env={
+                **os.environ,
+                "TMPDIR": str(log.parent),
+                "TORCHINDUCTOR_VEC_ISA_OK": "1",
+                **more,
+            },
         )

@@ -51,7 +51,7 @@ def _ask(folder: Path, **more: str) -> str:
 
 
 @pytest.fixture
-def kept(tmp_path, monkeypatch):
+def kept(tmp_path, monkeypatch, python_as_it_is):
     """A folder of the tool's own, with nothing in it."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("TORCHINDUCTOR_VEC_ISA_OK", raising=False)

@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def link_twice(compiler: str, folder: Path) -> None:
-    script = folder / "cxx"
+    script = folder / "g++"  # With another name, torch would not take it for GCC.
     script.write_text(LINK_TWICE.format(compiler=compiler, folder=folder))
     script.chmod(0o755)
     torch._inductor.config.cpp.cxx = (str(script),)
