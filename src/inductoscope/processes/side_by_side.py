@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import signal
 import sys
 import threading
@@ -11,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.cores import own_cores
 from inductoscope.processes.own_limits import die_with_parent
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def several_at_once(
     `begin` is called first wherever the work is done. What it refers to is not sent to workers:
     they have it because they are copies of this process.
     """
-    cores = min(cores or os.cpu_count() or 1, items)
+    cores = min(cores or len(own_cores()), items)
     if cores < 2 or (begin is not None and not can_fork()):
         if begin is not None:
             begin()

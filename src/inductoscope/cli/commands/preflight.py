@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import tempfile
 from contextlib import ExitStack
 from pathlib import Path
@@ -101,6 +100,7 @@ def command(
     """
     from inductoscope.preflight.prediction import examine
     from inductoscope.preflight.running import PretendedJob, run_ranks
+    from inductoscope.processes.cores import own_cores
     from inductoscope.views.report.progress import ProgressLine
 
     with ExitStack() as stack:
@@ -111,7 +111,7 @@ def command(
             folder=_folder(output, stack),
             target=_target(target),
             seconds=timeout,
-            at_once=jobs or os.cpu_count() or 1,
+            at_once=jobs or len(own_cores()),
         )
         with ProgressLine(quiet=quiet) as progress:
             runs = run_ranks(job, progress.say)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -10,6 +9,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, wait
 from inductoscope.doctor.search.fork_answer import ForkAnswer, Work
 from inductoscope.doctor.search.fork_executor import ForkExecutor, answer_without_fork
 from inductoscope.doctor.search.hang_limits import HangPatience
+from inductoscope.processes.cores import own_cores
 
 # Forks that use a GPU at the same time share its memory.
 WORKERS_ON_GPU = 4
@@ -24,7 +24,7 @@ class Forks:
     def __init__(
         self, *, workers: int | None = None, seconds: float = 60.0, uses_gpu: bool = False
     ) -> None:
-        most = workers or max(1, len(_own_cores()))
+        most = workers or len(own_cores())
         self.workers = min(most, WORKERS_ON_GPU) if uses_gpu else most
         self.seconds = seconds
         self.uses_gpu = uses_gpu
@@ -92,10 +92,3 @@ def can_fork_alone() -> bool:
 
     is_one_of_many = torch.distributed.is_available() and torch.distributed.is_initialized()
     return can_fork() and not is_one_of_many
-
-
-def _own_cores() -> set[int]:
-    try:
-        return os.sched_getaffinity(0)
-    except AttributeError:  # Not on every system.
-        return set(range(os.cpu_count() or 1))

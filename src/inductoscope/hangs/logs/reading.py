@@ -18,6 +18,7 @@ from inductoscope.hangs.logs.files import STDIN, Log, compression, find_logs, op
 from inductoscope.hangs.logs.fold import LogFold
 from inductoscope.hangs.logs.lines import FoundEvents
 from inductoscope.hangs.logs.program import ProgramFold
+from inductoscope.processes.cores import own_cores
 from inductoscope.processes.side_by_side import worker_context
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class LogReading:
 
 def read_logs(paths: Sequence[str], *, cores: int | None = None) -> LogReading:
     """Read the logs at these paths; `cores` processes at most, all that there are by default."""
-    cores = cores or os.cpu_count() or 1
+    cores = cores or len(own_cores())
     return _fold(find_logs(paths), lambda path, file: _read_file(path, file.damage, cores))
 
 

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from inductoscope.errors import ToolFailure
+from inductoscope.processes.cores import own_cores
 from inductoscope.processes.limited import ChildLimits, ChildProgram, run_child
 from inductoscope.profiling.machine.limits import MachineLimits
 from inductoscope.recording.codec import decode, encode
@@ -61,7 +62,7 @@ def is_measured(device: str, threads: int, torch: str) -> bool:
 
 def _key(device: str, threads: int, torch: str) -> str:
     """Other processors, other numbers of threads and other versions of torch have other limits."""
-    parts = (_VERSION, device, processor(), os.cpu_count(), sorted(_affinity()), threads, torch)
+    parts = (_VERSION, device, processor(), os.cpu_count(), sorted(own_cores()), threads, torch)
     return hashlib.sha256(repr(parts).encode()).hexdigest()[:12]
 
 
@@ -73,10 +74,6 @@ def processor() -> str:
         found = {line.partition(":")[0].strip(): line.partition(":")[2].strip() for line in lines}
         return next((found[name] for name in names if found.get(name)), "")
     return ""
-
-
-def _affinity() -> set[int]:
-    return os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
 
 
 def _read(path: Path) -> MachineLimits | None:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from inductoscope.processes.cores import own_cores
+
 CACHE_VARIABLE = "TORCHINDUCTOR_CACHE_DIR"
 _SECONDS_FOR_A_VERSION = 20
 
@@ -42,7 +44,7 @@ class Cache:
 
 def read_machine() -> Machine:
     """The machine that this process runs on."""
-    return Machine(system=platform.platform(), cpu=_cpu(), cores=_cores())
+    return Machine(system=platform.platform(), cpu=_cpu(), cores=len(own_cores()))
 
 
 def find_tool(candidates: Sequence[str]) -> Tool | None:
@@ -79,13 +81,6 @@ def _cpu_name() -> str | None:
         return None
     names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
     return next(names, None)
-
-
-def _cores() -> int:
-    """The cores that this process may use, which in a container are fewer than there are."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def _version(command: Sequence[str]) -> str | None:

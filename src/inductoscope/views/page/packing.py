@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import math
-import os
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import is_dataclass
@@ -13,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from inductoscope.model.as_json import as_json
+from inductoscope.processes.cores import own_cores
 from inductoscope.processes.side_by_side import several_at_once
 from inductoscope.views.page.contents import Contents
 from inductoscope.views.page.graph_summary import GraphSummary
@@ -31,7 +31,7 @@ def packed_chunks(contents: Contents) -> dict[str, str]:
     with several_at_once(None, len(graphs), begin=partial(_use, contents)) as map_:
         by_graph = map_(_pack_graph, graphs)
         # Threads, from here on: they wait for compilers, which take seconds.
-        with ThreadPoolExecutor(min(_MOST_COMPILERS, os.cpu_count() or 1)) as compilers:
+        with ThreadPoolExecutor(min(_MOST_COMPILERS, len(own_cores()))) as compilers:
             try:
                 compiled = {name: compilers.submit(chunks[name]) for name in slow}
                 contents.find_out()  # While the others are at work.
