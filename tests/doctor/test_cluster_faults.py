@@ -28,7 +28,7 @@ distributed = pytest.importorskip("distributed")
 
 SECONDS = 20.0
 
-# A child that waits a moment, and answers with the time when it began and the time when it ended.
+# A child of a worker, which answers every question in this way.
 CHILD = """
 import os, socket, time
 from inductoscope.processes.messages import receive_message, send_message
@@ -39,14 +39,15 @@ while True:
     except OSError:
         break
     began = time.monotonic()
-    time.sleep(0.2)
-    send_message(connection, f"{began} {time.monotonic()}".encode())
+    send_message(connection, ANSWER)
 """
+# After a moment, with the time when it began and the time when it ended.
+SLOW_ANSWER = 'time.sleep(0.2) or f"{began} {time.monotonic()}".encode()'
 
 
 @pytest.fixture
 def child_kind(tmp_path: Path) -> Iterator[ChildKind]:
-    (tmp_path / "slow_echo.py").write_text(CHILD)
+    (tmp_path / "slow_echo.py").write_text(CHILD.replace("ANSWER", SLOW_ANSWER))
     yield ChildKind("slow_echo", (("PYTHONPATH", str(tmp_path)),))
     end_idle_children()
 
@@ -141,19 +142,6 @@ def test_a_worker_that_joins_meanwhile_is_not_used(
 
 # --- a search -------------------------------------------------------------------------------------
 
-# A child whose answers are those of nobody that we know.
-BROKEN_CHILD = """
-import os, pickle, socket
-from inductoscope.processes.messages import receive_message, send_message
-connection = socket.socket(fileno=os.dup(0))
-while True:
-    try:
-        receive_message(connection)
-    except OSError:
-        break
-    send_message(connection, ANSWER)
-"""
-
 
 @dataclass(frozen=True)
 class CountsOperations(CandidateWork):
@@ -183,7 +171,7 @@ def answer_to(forks: ClusterForks) -> ForkAnswer:
 def test_an_answer_that_cannot_be_read_is_looked_for_here(
     local: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
 ) -> None:
-    (tmp_path / "broken_child.py").write_text(BROKEN_CHILD.replace("ANSWER", repr(sent)))
+    (tmp_path / "broken_child.py").write_text(CHILD.replace("ANSWER", repr(sent)))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(cluster_forks, "TRIAL_SERVER", "broken_child")
     said: list[str] = []
