@@ -305,3 +305,13 @@ def test_the_users_own_cache_and_folder_stay_as_they_were(workplace: Workplace) 
     assert done.stdout.startswith("nothing compared: none of 2 ranks compiled anything")
     assert sorted(workplace.folder.iterdir()) == before
     assert not workplace.cache.exists() or list(workplace.cache.iterdir()) == []
+
+
+def test_a_program_that_fails_at_once_is_not_said_to_do_without_ranks(workplace: Workplace) -> None:
+    """It might have made its process group later; and it printed nothing that could be shown."""
+    script = workplace.write("fails.py", "raise SystemExit(3)\n")
+    done = workplace.call([*TOOL, "preflight", "--world", "2", "--quiet", str(script)])
+    assert done.returncode == 4
+    assert "rank 0 printed nothing" in done.stdout
+    assert "failed        ranks 0-1: failed with exit code 3\n" in done.stdout
+    assert "made no process group" not in done.stdout

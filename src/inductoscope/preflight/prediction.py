@@ -137,7 +137,7 @@ def _place(run: RankRun) -> RankPlace:
         title = f"not done after {run.seconds:.0f} s, and ended by inductoscope"
         return RankPlace(run.rank, "time-out", title, True, "proven")
     last = next((line for line in reversed(run.output.splitlines()) if line.strip()), "")
-    title = f"failed with exit code {run.exit_code}: {last.strip()[:160]}"
+    title = f"failed with exit code {run.exit_code}{f': {last.strip()[:160]}' if last else ''}"
     return RankPlace(run.rank, "error", title, True, "proven")
 
 

@@ -51,7 +51,7 @@ def preflight_view(found: Preflight) -> View:
             for run, files in zip(found.runs, found.files, strict=True)
         ],
         "ranks": ranks_view(found.report),
-        "notes": list(found.notes) + ([] if found.uses_distributed else [_NO_DISTRIBUTED]),
+        "notes": [*found.notes, *_about_groups(found)],
         "limits": list(found.limits),
         "folder": str(found.job.folder),
     }
@@ -134,13 +134,20 @@ def _print_prediction(printer: Printer, prediction: View) -> None:
     printer.pair(prediction["confidence"], f"{prediction['how']}, compared call by call")
 
 
+def _about_groups(found: Preflight) -> list[str]:
+    """A rank that failed might have made a process group later."""
+    return [] if found.uses_distributed or found.failed else [_NO_DISTRIBUTED]
+
+
 def _print_failure(printer: Printer, view: View) -> None:
     """The end of what the first rank that failed has printed."""
     failed = next((run for run in view["runs"] if run["exit_code"] != 0), None)
     if failed is None:
         return
-    printer.pair("failed", f"rank {failed['rank']} printed last:")
-    printer.code("\n".join(failed["output"].splitlines()[-_TAIL_LINES:]), indent=4)
+    last = failed["output"].splitlines()[-_TAIL_LINES:]
+    what = "printed last:" if last else "printed nothing"
+    printer.pair("failed", f"rank {failed['rank']} {what}")
+    printer.code("\n".join(last), indent=4)
     printer.pair(
         "",
         "If it needs the result of a collective, that is a limit of preflight: nothing is sent.",

@@ -18,6 +18,7 @@ from inductoscope.analysis.ranks.report import (
     is_deadly,
     is_deadly_split,
 )
+from inductoscope.hangs.logs.answer import Kind
 from inductoscope.views.report.terminal import BAD, FAINT, GOOD, WARN, Printer
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
@@ -183,7 +184,8 @@ def _print_places(printer: Printer, places: list[View]) -> None:
     for place in places[:_MOST_SHOWN]:
         where = f", compile {place['compile']}" if place["compile"] else ""
         stage = f" ({place['stage']}{where})" if place["stage"] not in ("", stages.NO_STAGE) else ""
-        name = "stuck" if place["problem"] else "where"
+        bad = "failed" if place["what"] == Kind.ERROR.value else "stuck"
+        name = bad if place["problem"] else "where"
         printer.pair(name, f"{ranks_text(place['ranks'])}: {place['title']}{stage}")
     _print_rest(printer, places)
 
