@@ -8,6 +8,7 @@ each; what is not done yet is in bench-results.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ def parse_options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def main() -> int:
     options = parse_options()
+    # An installed program, ours as a peer, is compiled to bytecode once and not in every run.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     places = Places(options.results)
     places.parts.mkdir(parents=True, exist_ok=True)
     results, commit = read_results(places.results), read_commit()

@@ -37,7 +37,7 @@ def make_recording(folder: Path, compiles: int) -> int:
 
     multiply(RECORDED, folder, compiles=compiles, kernels=KERNELS)
     streams = (path.read_text("utf-8") for path in (folder / "streams").iterdir())
-    return sum(text.count('"kind": "kernel"') for text in streams)
+    return sum(text.count('"kind":"kernel"') for text in streams)
 
 
 def compare(recording: Path, turns: int) -> dict[str, list[CommandCost]]:

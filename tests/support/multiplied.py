@@ -19,9 +19,13 @@ def multiply(recording: Path, folder: Path, *, compiles: int, kernels: int) -> P
     shutil.copytree(recording, folder)
     for stream in (folder / "streams").iterdir():
         events = [json.loads(line) for line in stream.read_text("utf-8").splitlines()]
-        many = [json.dumps(event) for event in _multiplied(events, compiles, kernels)]
+        many = [_line(event) for event in _multiplied(events, compiles, kernels)]
         stream.write_text("".join(f"{line}\n" for line in many), "utf-8")
     return folder
+
+
+def _line(event: Event) -> str:
+    return json.dumps(event, separators=(",", ":"))  # As a program writes it.
 
 
 def _multiplied(events: list[Event], compiles: int, kernels: int) -> Iterator[Event]:

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 from inductoscope.model import entities as E
 from inductoscope.model.checks import CallableCheck, Check, NotedDifference
 from inductoscope.model.counts import NO_CALLS
-from inductoscope.model.fusions import fused, fusion_pair, fusion_round
+from inductoscope.model.fusions import fusion_round
 from inductoscope.model.kernel import kernel
-from inductoscope.model.lowering import lowered
+from inductoscope.model.later import LATER, LISTS
 from inductoscope.model.position import ProcessPosition
 from inductoscope.model.uncaught import UncaughtException, uncaught
 from inductoscope.recording.events import autotuning, checking, code, compiling, graphs, process
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.events.reading import Entry, UndecodedEvent
 
 OfGraph = TypeVar("OfGraph", bound=Event)
 
@@ -80,9 +80,12 @@ class Stream:
 
     def take(self, entry: Entry[Event]) -> None:
         """Add what an event says."""
-        self.position.take(entry)
         self.now = entry.time
         self.latest = max(self.latest, entry.time)
+        if isinstance(entry.event, UndecodedEvent):
+            self.graph_of(entry.event).lists[LISTS[entry.event.kind]].append(entry.event)
+            return
+        self.position.take(entry)
         handler = HANDLERS.get(type(entry.event))
         if handler is not None:
             handler(self, entry.event)
@@ -347,13 +350,10 @@ HANDLERS: dict[type[Event], Handler] = {
     graphs.InductorStart: _inductor_start,
     graphs.InductorEnd: _inductor_end,
     graphs.GraphFromCache: _cached_graph,
-    graphs.NodeLowered: _listed("lowered", lowered),
+    **{event: _listed(name, _as_it_is) for event, (name, _) in LATER.items()},
     graphs.NodesScheduled: _scheduler,
     graphs.FusionRoundDone: _listed("rounds", fusion_round),
-    graphs.PairConsidered: _listed("pairs", fusion_pair),
-    graphs.PairFused: _listed("fusions", fused),
     code.KernelDefined: _kernel_defined,
-    code.BufferReused: _listed("reuses", lambda event: E.Reuse(event.old, event.new, event.how)),
     code.WrapperGenerated: _wrapper,
     code.WrapperLoaded: _wrapper_loaded,
     code.BuffersListed: _buffers,

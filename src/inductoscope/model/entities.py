@@ -17,7 +17,7 @@ Texts are not held: a digest names the payload, and `Recording.payload` reads it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -235,19 +235,20 @@ class InductorGraph:
     cached: bool
     finished: bool
     seconds: Mapping[str, float]
-    lowered: tuple[LoweredNode, ...] = ()
+    # Lists of this kind are decoded when someone first looks into them.
+    lowered: Sequence[LoweredNode] = ()
     scheduled_before: str = ""
     scheduled_after: str = ""
     rounds: tuple[FusionRound, ...] = ()
-    pairs: tuple[FusionPair, ...] = ()
-    fusions: tuple[Fusion, ...] = ()
+    pairs: Sequence[FusionPair] = ()
+    fusions: Sequence[Fusion] = ()
     kernels: tuple[Kernel, ...] = ()
     wrapper: str = ""
     wrapper_path: str = ""
     buffers: str = ""
     # One per list of scheduler nodes: inner graphs have their own.
     memory: tuple[str, ...] = ()
-    reuses: tuple[Reuse, ...] = ()
+    reuses: Sequence[Reuse] = ()
     autotunes: tuple[Autotune, ...] = ()
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from inductoscope.model import entities as E
 from inductoscope.model.building import Building, BuildingGraph, Stream
+from inductoscope.model.later import LATER, LISTS, DecodedLater
 from inductoscope.model.native import fold_natives
 from inductoscope.model.settings import Settings
 from inductoscope.model.timeline import KINDS as TIMED
@@ -47,7 +48,7 @@ def fold(reader: RecordingReader) -> E.Recording:
     streams: dict[str, Stream] = {}
     unknown: Counter[str] = Counter()
     timed: list[Entry[Event]] = []
-    for entry in reader.entries():
+    for entry in reader.entries(undecoded=LISTS):
         stream = streams.get(entry.stream)
         if stream is None:
             stream = streams[entry.stream] = Stream(entry.stream)
@@ -176,7 +177,12 @@ Compiles = Mapping[str, ChoiceStart | ChoiceEnd]
 
 
 def _freeze_graph(building: BuildingGraph, compiles: Compiles) -> E.InductorGraph:
-    lists = {name: tuple(items) for name, items in building.lists.items() if name != "autotunes"}
+    later = dict(LATER.values())
+    lists: dict[str, Sequence[Any]] = {
+        name: DecodedLater(items, later[name]) if name in later else tuple(items)
+        for name, items in building.lists.items()
+        if name != "autotunes"
+    }
     fields = {"cached": False, "finished": False, **building.fields, **lists}
     fields["autotunes"] = _freeze_autotunes(building.lists.get("autotunes", []), compiles)
     return E.InductorGraph(seconds=dict(building.seconds), **fields)

@@ -1,9 +1,9 @@
-"""A kernel, or a call of a library, as its event describes it."""
+"""A kernel, a call of a library, or a buffer's memory in new hands, as the event describes it."""
 
 from __future__ import annotations
 
-from inductoscope.model.entities import Kernel
-from inductoscope.recording.events.code import KernelDefined
+from inductoscope.model.entities import Kernel, Reuse
+from inductoscope.recording.events.code import BufferReused, KernelDefined
 from inductoscope.recording.values import filled
 
 
@@ -21,3 +21,8 @@ def kernel(event: KernelDefined) -> Kernel:
         lines=event.lines,
         numbered=event.numbered,
     )
+
+
+def reuse(event: BufferReused) -> Reuse:
+    """What the event says."""
+    return Reuse(event.old, event.new, event.how)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
 from inductoscope.model.fx import FxNode, read_graph
@@ -14,10 +15,17 @@ from inductoscope.model.join import final_graph
 class KernelPlace:
     """A kernel with its graph and the operations that it computes."""
 
+    recording: Recording
     compile: Compile
     graph: InductorGraph
     kernel: Kernel
-    operations: tuple[FxNode, ...]
+
+    @cached_property
+    def operations(self) -> tuple[FxNode, ...]:
+        """What the kernel computes, in the order of its origins; the graph is read for it."""
+        final = read_graph(self.recording, final_graph(self.compile, self.graph))
+        found = (final.node(name) for name in self.kernel.origins) if final else ()
+        return tuple(node for node in found if node is not None)
 
     def line(self, operation: str = "") -> tuple[str, str]:
         """The user's line of an operation, or else of the kernel's last one, and its text."""
@@ -34,14 +42,9 @@ def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             wanted = [k for k in graph.kernels if k.language == language and k.digest not in seen]
-            if not wanted:
-                continue
-            final = read_graph(recording, final_graph(compile_, graph))
-            nodes = {node.name: node for node in (final.nodes if final else ())}
             for kernel in wanted:
                 seen.add(kernel.digest)
-                own = tuple(nodes[name] for name in kernel.origins if name in nodes)
-                yield KernelPlace(compile_, graph, kernel, own)
+                yield KernelPlace(recording, compile_, graph, kernel)
 
 
 def place_of(

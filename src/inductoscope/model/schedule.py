@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from inductoscope.model.entities import Recording
-from inductoscope.recording.values import filled, members, texts
+from inductoscope.recording.lazy_fields import lazily
+from inductoscope.recording.values import members, text, texts
 
 
 @dataclass(frozen=True)
@@ -72,41 +73,20 @@ class ScheduledNode:
 
 def read_schedule(recording: Recording, digest: str) -> tuple[ScheduledNode, ...]:
     """The scheduler nodes under a digest, in order."""
-    return recording.once("schedule", (digest,), lambda: tuple(_nodes(recording.data(digest))))
+    return recording.once("schedule", (digest,), lambda: _nodes(recording.data(digest)))
 
 
-def _nodes(data: Any) -> Iterator[ScheduledNode]:
-    for item in data if isinstance(data, list) else ():
-        if isinstance(item, dict):
-            yield _node(item)
+def _nodes(data: Any) -> tuple[ScheduledNode, ...]:
+    found = data if isinstance(data, list) else ()
+    return tuple(_node(item) for item in found if isinstance(item, dict))
 
 
-def _node(item: dict[str, Any]) -> ScheduledNode:
-    sizes = item.get("sizes")
-    buffers = item.get("buffers")
-    return filled(
-        ScheduledNode,
-        name=str(item.get("name", "")),
-        kind=str(item.get("class", "")),
-        ir=str(item.get("ir", "")),
-        loops=str(item.get("loops", "")),
-        device=str(item.get("device", "")),
-        group=str(item.get("group", "")),
-        reads=texts(item.get("reads")),
-        writes=texts(item.get("writes")),
-        unmet=texts(item.get("unmet")),
-        origins=texts(item.get("origins")),
-        sizes=tuple(texts(size) for size in sizes) if isinstance(sizes, list) else (),
-        kernel=str(item.get("kernel", "")),
-        body=str(item.get("body", "")),
-        buffers=tuple(_buffer(b) for b in (buffers if isinstance(buffers, list) else [])),
-        parts=tuple(_nodes(item.get("nodes"))),
-        bytes={k: v for k, v in members(item.get("bytes")).items() if isinstance(v, int)},
-        indirect={
-            name: _indirect(members(found)) for name, found in members(item.get("indirect")).items()
-        },
-        computes={name: texts(lines) for name, lines in members(item.get("computes")).items()},
-    )
+def _buffers(data: Any) -> tuple[Buffer, ...]:
+    return tuple(_buffer(members(item)) for item in (data if isinstance(data, list) else ()))
+
+
+def _indirect_indices(data: Any) -> dict[str, IndirectIndex]:
+    return {name: _indirect(members(found)) for name, found in members(data).items()}
 
 
 def _indirect(found: Mapping[str, Any]) -> IndirectIndex:
@@ -118,16 +98,38 @@ def _indirect(found: Mapping[str, Any]) -> IndirectIndex:
     )
 
 
-def _buffer(item: Any) -> Buffer:
-    found = item if isinstance(item, dict) else {}
-    return filled(
-        Buffer,
-        name=str(found.get("name", "")),
-        users=texts(found.get("users")),
-        origin=str(found.get("origin") or ""),
-        dtype=str(found.get("dtype", "")),
-        size=texts(found.get("size")),
-        stride=texts(found.get("stride")),
-        mutates=texts(found.get("mutates")),
-        aliases=texts(found.get("aliases")),
-    )
+_node = lazily(
+    ScheduledNode,
+    name=("name", text),
+    kind=("class", text),
+    ir=("ir", text),
+    loops=("loops", text),
+    device=("device", text),
+    group=("group", text),
+    reads=("reads", texts),
+    writes=("writes", texts),
+    unmet=("unmet", texts),
+    origins=("origins", texts),
+    sizes=("sizes", lambda sizes: tuple(map(texts, sizes)) if isinstance(sizes, list) else ()),
+    kernel=("kernel", text),
+    body=("body", text),
+    buffers=("buffers", _buffers),
+    parts=("nodes", _nodes),
+    bytes=("bytes", lambda data: {k: v for k, v in members(data).items() if isinstance(v, int)}),
+    indirect=(
+        "indirect",
+        lambda data: {k: _indirect(members(v)) for k, v in members(data).items()},
+    ),
+    computes=("computes", lambda data: {k: texts(v) for k, v in members(data).items()}),
+)
+_buffer = lazily(
+    Buffer,
+    name=("name", text),
+    users=("users", texts),
+    origin=("origin", text),
+    dtype=("dtype", text),
+    size=("size", texts),
+    stride=("stride", texts),
+    mutates=("mutates", texts),
+    aliases=("aliases", texts),
+)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -44,14 +44,17 @@ class RecordingReader:
     # Folders of payloads that are not links: checked once, not once per payload.
     _own_folders: set[str] = field(default_factory=set, init=False, repr=False, compare=False)
 
-    def entries(self, kinds: Iterable[str] | None = None) -> Iterator[Entry[Event]]:
+    def entries(
+        self, kinds: Iterable[str] | None = None, undecoded: Collection[str] = ()
+    ) -> Iterator[Entry[Event]]:
         """All events, stream by stream, in the order in which each was written.
 
-        Of these `kinds`, if given, which takes a tenth; see `StreamReader.read`.
+        Of these `kinds`, if given, which takes a tenth. Lines that may stay `undecoded` take next
+        to nothing; see `StreamReader.read`.
         """
         for path in stream_paths(self.path):
             stream = StreamReader(path)
-            yield from stream.read(kinds)
+            yield from stream.read(kinds, undecoded)
             self.damage += stream.damage
 
     def payload(self, digest: str) -> str | None:

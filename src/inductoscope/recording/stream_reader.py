@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -21,6 +22,7 @@ from inductoscope.recording.events.reading import (
     parse_block,
     parse_line,
     time_unless_of,
+    undecoded_of,
 )
 from inductoscope.recording.layout import STOPPED_SUFFIX, STREAM_SUFFIX, STREAMS
 
@@ -49,6 +51,7 @@ class StreamReader:
         self._line = 0
         self._in_long_line = False
         self._kinds: frozenset[bytes] | None = None
+        self._undecoded: re.Pattern[bytes] | None = None
 
     @property
     def pid(self) -> int:
@@ -56,12 +59,15 @@ class StreamReader:
         text = self.name.partition("-")[0]
         return int(text) if text.isdecimal() and text.isascii() else 0
 
-    def read(self, kinds: Iterable[str] | None = None) -> Iterator[Entry[Event]]:
+    def read(
+        self, kinds: Iterable[str] | None = None, undecoded: Collection[str] = ()
+    ) -> Iterator[Entry[Event]]:
         """All entries up to the end of the file, where the last line may lack its line break.
 
         Of these `kinds`, if given; the others are passed over, and the last of them is an
-        `UnreadEvent`.
+        `UnreadEvent`. Those that are to stay `undecoded` may be decoded nevertheless.
         """
+        self._undecoded = undecoded_of(undecoded) if undecoded else None
         self._kinds = None if kinds is None else frozenset(kind.encode() for kind in kinds)
         return self._entries(is_over=True)
 
@@ -104,7 +110,7 @@ class StreamReader:
             file.seek(self._position)
             lines = block[: end - 1].split(b"\n")
             is_short = max(map(len, lines)) < _LONGEST_LINE
-            entries = parse_block(self.name, lines) if is_short else None
+            entries = parse_block(self.name, lines, self._undecoded) if is_short else None
             if entries is None:
                 found = (self._take(line + b"\n", is_whole=True) for line in lines)
                 yield from (entry for entry in found if entry is not None)

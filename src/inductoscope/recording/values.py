@@ -143,13 +143,23 @@ def objects(value: Any) -> tuple[dict[str, Any], ...]:
 
 def rows(value: Any, columns: tuple[Callable[[Any], Any], ...]) -> tuple[tuple[Any, ...], ...]:
     """A table: the rows that have as many entries as there are columns."""
-    as_written = [_WRITTEN_AS.get(column) for column in columns]
+    found = value if isinstance(value, list) else []
+    if _is_as_written(found, columns):
+        return tuple(map(tuple, found))
     return tuple(
-        tuple(row)
-        if [type(entry) for entry in row] == as_written
-        else tuple(column(entry) for column, entry in zip(columns, row, strict=True))
-        for row in (value if isinstance(value, list) else [])
+        tuple(column(entry) for column, entry in zip(columns, row, strict=True))
+        for row in found
         if isinstance(row, list) and len(row) == len(columns)
+    )
+
+
+def _is_as_written(found: list[Any], columns: tuple[Callable[[Any], Any], ...]) -> bool:
+    """Whether reading each entry would change nothing; found out a column at a time."""
+    if {*map(type, found)} != {list} or {*map(len, found)} != {len(columns)}:
+        return False
+    return all(
+        {*map(type, entries)} == {_WRITTEN_AS.get(column)}
+        for column, entries in zip(columns, zip(*found, strict=True), strict=True)
     )
 
 

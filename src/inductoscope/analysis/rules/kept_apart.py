@@ -21,6 +21,7 @@ from inductoscope.analysis.fusion.totals import Condition, conditions
 from inductoscope.analysis.rules.finding import Finding
 from inductoscope.model.entities import Compile, InductorGraph, Recording
 from inductoscope.model.kernel_place import place_of
+from inductoscope.model.later import may_mention
 from inductoscope.vocabulary import stages
 from inductoscope.vocabulary.counting import count_of
 
@@ -39,7 +40,9 @@ def check(recording: Recording) -> Iterator[Finding]:
     """One finding per graph and setting."""
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
-            if any(reason in LIMITS for pair in graph.pairs for reason in pair.reasons):
+            if may_mention(graph.pairs, LIMITS) and any(
+                reason in LIMITS for pair in graph.pairs for reason in pair.reasons
+            ):
                 yield from _check_graph(recording, compile_, graph)
 
 

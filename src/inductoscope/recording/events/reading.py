@@ -7,7 +7,7 @@ reads as empty: nothing here raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -50,6 +50,15 @@ class UnreadEvent(Event):
     kind = ""
 
 
+@dataclass(frozen=True)
+class UndecodedEvent(Event):
+    """An event of one graph; only its line is known, to be decoded if anyone asks what it says."""
+
+    kind: str  # type: ignore[misc]  # Of each event here, not of the class.
+    graph: str
+    line: bytes
+
+
 # How every line begins that this tool has written.
 _HEAD = re.compile(rb'\{"n":\d{1,15},"t":(\d{1,15}(?:\.\d{1,15})?),"kind":"([\w-]+)"[,}]')
 
@@ -85,6 +94,15 @@ def time_unless_of(kinds: Collection[bytes], line: bytes) -> float | None:
     return float(head[1]) if head is not None and head[2] not in kinds else None
 
 
+def undecoded_of(kinds: Collection[str]) -> re.Pattern[bytes]:
+    """Matches the lines of these kinds that need not be decoded at once, see `parse_block`."""
+    names = "|".join(map(re.escape, sorted(kinds))).encode()
+    return re.compile(
+        rb'\{"n":(\d{1,15}),"t":(\d{1,15}(?:\.\d{1,15})?),"kind":"(' + names + rb")\","
+        rb'"graph":"([ !#-\[\]-~]{1,200})",'
+    )
+
+
 def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
     """The entry in a line of a stream; None where it is not a whole one."""
     try:
@@ -96,14 +114,43 @@ def parse_line(stream: str, line: bytes) -> Entry[Event] | None:
     return read_entry(stream, found)
 
 
-def parse_block(stream: str, lines: list[bytes]) -> list[Entry[Event]] | None:
-    """The entries of many lines; None where one of them is not a whole one."""
-    found = values.parse_lines(lines)
+def parse_block(
+    stream: str, lines: list[bytes], undecoded: re.Pattern[bytes] | None = None
+) -> list[Entry[Event]] | None:
+    """The entries of many lines; None where one of them is not a whole one.
+
+    What matches `undecoded` is taken to be whole, and becomes an `UndecodedEvent`.
+    """
+    later = [undecoded and _left_undecoded(stream, undecoded.match(line)) for line in lines]
+    now = [line for line, entry in zip(lines, later, strict=True) if entry is None]
+    found = values.parse_lines(now)
     if found is None or not all(
         isinstance(e, dict) and isinstance(e.get("kind"), str) for e in found
     ):
         return None
-    return [read_entry(stream, entry) for entry in found]
+    decoded = (read_entry(stream, entry) for entry in found)
+    return [entry or next(decoded) for entry in later]
+
+
+def _left_undecoded(stream: str, match: re.Match[bytes] | None) -> Entry[Event] | None:
+    # What was cut off does not end as an object does.
+    if match is None or not match.string.endswith(b"}"):
+        return None
+    number, time, kind, graph = match.groups()
+    event = values.filled(
+        UndecodedEvent, kind=kind.decode(), graph=graph.decode(), line=match.string
+    )
+    return values.filled(Entry, stream=stream, number=int(number), time=float(time), event=event)
+
+
+def decoded_events(events: Sequence[UndecodedEvent]) -> list[Event | None]:
+    """What each of them says; None of one that turns out not to be whole."""
+    lines = [event.line for event in events]
+    entries = parse_block("", lines)
+    if entries is not None:
+        return [entry.event for entry in entries]
+    each = (parse_line("", line) for line in lines)
+    return [None if entry is None else entry.event for entry in each]
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:

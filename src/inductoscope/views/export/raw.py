@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, LoweredNode, Recording
@@ -91,7 +91,7 @@ def _of_graph(recording: Recording, graph: InductorGraph, folder: str) -> Iterat
     yield from _maybe(recording, graph.buffers, path, "where buffers come from", graph.key)
 
 
-def _ir_text(lowered: tuple[LoweredNode, ...]) -> str:
+def _ir_text(lowered: Sequence[LoweredNode]) -> str:
     parts = (
         f"{item.node} = {item.target}\n{json.dumps(item.ir, indent=1)}\n".replace("\\n", "\n    ")
         for item in lowered

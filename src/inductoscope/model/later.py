@@ -1,0 +1,88 @@
+"""Parts of the model that are decoded when someone asks for them.
+
+Lowered nodes and pairs of nodes are most of a recording. A summary only counts them, and the page
+decodes those of a graph where it makes the rest of that graph: on one of several cores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from inductoscope.model.fusions import fused, fusion_pair
+from inductoscope.model.kernel import reuse
+from inductoscope.model.lowering import lowered
+from inductoscope.recording.events import code, graphs
+from inductoscope.recording.events.base import Event
+from inductoscope.recording.events.reading import UndecodedEvent, decoded_events
+
+Item = TypeVar("Item", covariant=True)
+
+# The list of its graph that each is added to, and what it becomes there.
+LATER: dict[type[Event], tuple[str, Callable[[Any], Any]]] = {
+    graphs.NodeLowered: ("lowered", lowered),
+    graphs.PairConsidered: ("pairs", fusion_pair),
+    graphs.PairFused: ("fusions", fused),
+    code.BufferReused: ("reuses", reuse),
+}
+LISTS = {event.kind: name for event, (name, _) in LATER.items()}
+
+
+class DecodedLater(Sequence[Item]):
+    """Like the tuple of what `make` makes of these events.
+
+    A line that turns out not to be whole counts until then, as a payload does that cannot be read.
+    """
+
+    def __init__(self, events: Iterable[Event], make: Callable[[Any], Item]) -> None:
+        self._events, self._make = tuple(events), make
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        undecoded = [event for event in self._events if isinstance(event, UndecodedEvent)]
+        decoded = iter(decoded_events(undecoded))
+        events = (next(decoded) if isinstance(e, UndecodedEvent) else e for e in self._events)
+        items = tuple(self._make(event) for event in events if event is not None)
+        self._events = ()  # The lines are not needed any more.
+        return items
+
+    def __len__(self) -> int:
+        return len(self._events) or len(self._items)
+
+    def __iter__(self) -> Iterator[Item]:
+        return iter(self._items)
+
+    def __reversed__(self) -> Iterator[Item]:
+        return reversed(self._items)
+
+    @overload
+    def __getitem__(self, index: int) -> Item: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Item, ...]: ...
+    def __getitem__(self, index: int | slice) -> Item | tuple[Item, ...]:
+        return self._items[index]
+
+    def __eq__(self, other: object) -> bool:
+        return self._items == (other._items if isinstance(other, DecodedLater) else other)
+
+    def __hash__(self) -> int:
+        return hash(self._items)
+
+    def __repr__(self) -> str:
+        return repr(self._items)
+
+    def may_mention(self, words: Iterable[str]) -> bool:
+        """Whether one of these texts can be in it: seen from the lines, as long as they are kept."""
+        if not self._events:
+            return True
+        sought = [word.encode() for word in words]
+        return any(
+            not isinstance(event, UndecodedEvent) or any(word in event.line for word in sought)
+            for event in self._events
+        )
+
+
+def may_mention(items: Sequence[Any], words: Iterable[str]) -> bool:
+    """Whether one of these ASCII texts can be in it; what is decoded already is not searched."""
+    return items.may_mention(words) if isinstance(items, DecodedLater) else bool(items)
