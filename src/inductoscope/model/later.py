@@ -73,7 +73,7 @@ class DecodedLater(Sequence[Item]):
         return repr(self._items)
 
     def may_mention(self, words: Iterable[str]) -> bool:
-        """Whether one of these texts can be in it: seen from the lines, as long as they are kept."""
+        """Whether one of these texts can be in it: seen from the lines, while they are kept."""
         if not self._events:
             return True
         sought = [word.encode() for word in words]

@@ -5,27 +5,26 @@ Only for a process that compiles rebuilt graphs and runs none of them.
 
 from __future__ import annotations
 
-import contextlib
 from typing import Any
+
+from inductoscope.capture.vector_probes import trust_compiler
 
 TORCH_NAMES = {
     "torch._inductor.async_compile": ("AsyncCompile.cpp", "AsyncCompile.cpp_pybinding"),
-    "torch._inductor.cpu_vec_isa": ("VecISA.__bool__",),
     "torch._inductor.select_algorithm": ("AlgorithmSelectorCache.make_benchmark_fn",),
 }
 
 
 def write_cpp_only() -> None:
     """From now on this process starts no C++ compiler."""
-    from torch._inductor import async_compile, cpu_vec_isa
+    from torch._inductor import async_compile
 
     compiler = async_compile.AsyncCompile
     for name in ("cpp", "cpp_pybinding"):
         if hasattr(compiler, name):
             setattr(compiler, name, lambda *args, **kwargs: _not_compiled)
     # Whether the compiler knows an instruction set is found out by compiling something.
-    with contextlib.suppress(AttributeError):
-        cpu_vec_isa.VecISA.__bool__ = lambda self: True
+    trust_compiler()
 
 
 def _not_compiled(*args: Any, **kwargs: Any) -> None:
