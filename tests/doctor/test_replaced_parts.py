@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch._inductor.decomposition import decompositions
 from torch._inductor.ir import Pointwise
-from torch._inductor.lowering import lowerings, register_lowering
+from torch._inductor.lowering import lowerings, make_pointwise, register_lowering
 from torch._inductor.utils import fresh_cache
 from torch._inductor.virtualized import ops
 
@@ -100,6 +100,51 @@ def test_what_torch_does_around_a_lowering_that_was_registered_is_done_in_the_sc
     torch.testing.assert_close(made, x + 2 * y)
 
 
+def off_by_a_little(x: Any) -> Any:
+    """Computes one element."""
+    return ops.sub(ops.exp(x), ops.constant(1.5, torch.float32))
+
+
+POINTWISE = {
+    "a function": make_pointwise(off_by_a_little),
+    "a lambda": make_pointwise(lambda x: ops.sub(ops.exp(x), ops.constant(1.5, torch.float32))),
+}
+
+
+@pytest.mark.parametrize("is_registered", [False, True])
+@pytest.mark.parametrize("kind", POINTWISE)
+def test_a_function_of_one_element_that_torch_made_a_lowering_of(
+    kind: str, is_registered: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expm1 = torch.ops.aten.expm1.default
+    of_torch = lowerings[expm1]
+    monkeypatch.setitem(lowerings, expm1, POINTWISE[kind])
+    if is_registered:
+        register_lowering(expm1, broadcast=True)(POINTWISE[kind])
+    (part,) = replaced_parts([str(expm1)])
+    assert f"({__file__}:" in part.text
+    text, why_not = replaced_parts_text([part])
+    assert why_not == ""
+    lowerings[expm1] = of_torch
+    exec(text, {"torch": torch})
+    torch._dynamo.reset()
+    x = torch.rand(5)
+    with fresh_cache():
+        made = torch.compile(torch.expm1)(x)
+    torch.testing.assert_close(made, x.exp() - 1.5)
+
+
+def test_a_lambda_is_told_from_others_on_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"same": lambda x: x, "doubled": lambda x: (
+        x + x
+    ), "halved": lambda x: x / 2}  # fmt: skip
+    monkeypatch.setitem(lowerings, HARDSWISH, table["doubled"])
+    text, why_not = replaced_parts_text(replaced_parts([str(HARDSWISH)]))
+    assert why_not == ""
+    assert "def lambda_0(x):\n    return x + x\n" in text
+    assert "lowerings[torch.ops.aten.hardswish.default] = lambda_0" in text
+
+
 def closure(factor: float) -> Any:
     def scaled(x: Any) -> Any:
         return x * factor
@@ -107,8 +152,16 @@ def closure(factor: float) -> Any:
     return scaled
 
 
+FROM_NO_FILE = eval(compile("lambda x: x + x", __file__, "eval"))
+
+
 @pytest.mark.parametrize(
-    ("function", "why"), [(closure(2.0), "is a closure"), (lambda x: x * 2, "is a lambda")]
+    ("function", "why"),
+    [
+        (closure(2.0), "is a closure"),
+        (FROM_NO_FILE, "is a lambda whose source cannot be told apart"),
+        (make_pointwise(bad, override_fn_when_input_bool=bad), "override_fn_when_input_bool"),
+    ],
 )
 def test_what_a_script_cannot_hold_is_said(
     function: Any, why: str, monkeypatch: pytest.MonkeyPatch

@@ -22,7 +22,7 @@ def function_script(
 ) -> str:
     """The function, inputs of the same shapes and types, and a compiled call that fails."""
     parts = SourceParts()
-    parts.add_function(function)
+    name = parts.add_function(function)
     recipes = [_recipe(value) for value in arguments]
     packed = ["base64", "zlib"] if any("zlib." in recipe for recipe in recipes) else []
     imports = [f"import {name}" for name in packed] + sorted({*parts.imports, "import torch"})
@@ -30,7 +30,6 @@ def function_script(
     versions = f"torch {torch.__version__}, Python {platform.python_version()}"
     head = " ".join(title.split()).replace('"""', "'''").replace("\\", "/")
     inputs = "\n".join(f"        {recipe}," for recipe in recipes)
-    name = getattr(function, "__name__", "fn")
     return "\n".join(
         [
             f'"""{head}\n\n{versions}, {platform.system()}. Exits with 1 if it fails.\n"""\n',

@@ -34,8 +34,7 @@ def own_passes_parts() -> tuple[str, list[str]]:
 def _added(value: Any, parts: SourceParts) -> str:
     """The expression for a pass, whose definition is added."""
     if isinstance(value, FunctionType):
-        parts.add_function(value)
-        return value.__name__
+        return parts.add_function(value)
     if vars(value):
         raise ToolFailure(f"the program's pass {type(value).__name__} has a state of its own")
     parts.add_class(type(value))

@@ -11,7 +11,8 @@ from typing import Any
 from inductoscope.doctor.handover import ReplacedPart
 from inductoscope.doctor.repro.own_passes import own_passes_parts
 from inductoscope.doctor.repro.slow_compile_text import REPLACE
-from inductoscope.doctor.repro.source_parts import SourceParts
+from inductoscope.doctor.repro.source_parts import PLAIN, SourceParts
+from inductoscope.doctor.search.replaced_parts import innermost, made_pointwise
 from inductoscope.doctor.search.stack_samples import file_of, function_name
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
@@ -22,11 +23,13 @@ _COMPILER = tuple(f"torch.{part}" for part in ("_dynamo", "_functorch", "_induct
 TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.lowering": (
-        "ELEMENTWISE_TYPE_PROMOTION_KIND", "lowerings", "register_lowering", "user_lowerings",
+        "ELEMENTWISE_TYPE_PROMOTION_KIND", "lowerings", "make_pointwise", "register_lowering",
+        "user_lowerings",
     ),
 }  # fmt: skip
 _LOWERING = "torch._inductor.lowering"
 _REGISTER = "torch._inductor.lowering.register_lowering"
+_POINTWISE = "torch._inductor.lowering.make_pointwise"
 _PROMOTION = "torch._inductor.lowering.ELEMENTWISE_TYPE_PROMOTION_KIND"
 _TABLES = (
     "torch._inductor.lowering.lowerings",
@@ -89,11 +92,10 @@ def check_tuned_operators(module: Any) -> None:
 def _text(found: dict[str, FunctionType]) -> tuple[str, list[str]]:
     """Definitions, and apart from them the lines that put them where they are."""
     parts = _WithOriginals(found)
-    for function in found.values():
-        parts.add_function(function)
+    names = {place: parts.add_function(function) for place, function in found.items()}
     modules = sorted({place.partition(":")[0] for place in found})
     imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
-    lines = [_putting_in_place(place, each.__name__) for place, each in found.items()]
+    lines = [_putting_in_place(place, name) for place, name in names.items()]
     head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
     return f"{head}\n\n\n{parts.definitions}", lines
 
@@ -104,9 +106,23 @@ def _putting_in_place(place: str, name: str) -> str:
     table = _table(target.partition("[")[0]) if operation else {}
     value = next((v for key, v in table.items() if f"torch.ops.{key}" == operation), None)
     options = _as_registered(value)
+    function = _as_pointwise(value, name)
     if options is None:
-        return f"{target} = {name}"
-    return f"{_REGISTER}({operation}, {options})({name})"
+        return f"{target} = {function}"
+    return f"{_REGISTER}({operation}, {options})({function})"
+
+
+def _as_pointwise(value: Any, name: str) -> str:
+    """The call of `make_pointwise`, if the program's function computes one element."""
+    given = made_pointwise(inspect.unwrap(value)) if callable(value) else None
+    if given is None:
+        return name
+    usual = inspect.signature(sys.modules[_LOWERING].make_pointwise).parameters
+    own = {key: each for key, each in given.items() if key in usual and key != "fn"}
+    options = {key: each for key, each in own.items() if each is not usual[key].default}
+    if not all(isinstance(each, PLAIN) for each in options.values()):
+        raise ToolFailure(f"it is given {', '.join(sorted(options))}")
+    return f"{_POINTWISE}({', '.join([name, *(f'{k}={v!r}' for k, v in options.items())])})"
 
 
 def _as_registered(value: Any) -> str | None:
@@ -173,7 +189,8 @@ def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
     for place in _TABLES:
         module, _, table = place.rpartition(".")
         for operation, value in list(_table(place).items()):
-            function = _own_function(value, own)
+            inner = innermost(value) if callable(value) else value
+            function = _own_function(value, own) or _own_function(inner, own)
             if function is not None:
                 yield f"{module}:{table}[torch.ops.{operation}]", function
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from inductoscope.doctor.repro.lambda_text import lambda_as_function
 from inductoscope.doctor.search.user_kernels import function_of
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
@@ -31,20 +32,23 @@ class SourceParts:
         self.functions: list[str] = []
         self._seen: set[str] = set()
 
-    def add_function(self, function: Any) -> None:
-        """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied."""
+    def add_function(self, function: Any, name: str = "") -> str:
+        """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied.
+
+        A lambda gets a name: this one, if it is given. Returns what the function is called.
+        """
         if not isinstance(function, FunctionType) or function.__closure__:
             raise ToolFailure("the function is a method or a closure")
-        if function.__name__ in self._seen:
-            return
-        self._seen.add(function.__name__)
-        lines = _source(function).splitlines()
-        starts = (n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
-        start = next(starts, None)
-        if start is None:
-            raise ToolFailure("the function is a lambda")
-        self.functions.append("\n".join(lines[start:]) + "\n")
+        is_lambda = function.__name__ == "<lambda>"
+        name = (name or f"lambda_{len(self.functions)}") if is_lambda else function.__name__
+        if name in self._seen:
+            return name
+        self._seen.add(name)
+        self.functions.append(
+            lambda_as_function(function, name) if is_lambda else _definition(_source(function))
+        )
         self._add_globals(function)
+        return name
 
     def add_kernel(self, function: FunctionType) -> None:
         """Add the function of a Triton kernel, with its decorators."""
@@ -107,7 +111,7 @@ class SourceParts:
         elif type(value).__module__.startswith("triton.language"):
             self._add_constant(name, value)
         else:
-            self.add_function(value)
+            self.add_function(value, name)
 
     def _add_constant(self, name: str, value: Any) -> None:
         if not isinstance(getattr(value, "value", None), PLAIN):
@@ -149,6 +153,16 @@ def _source(item: Any) -> str:
         return textwrap.dedent(inspect.getsource(item))
     except (OSError, TypeError) as error:
         raise ToolFailure("the source of the function cannot be read") from error
+
+
+def _definition(source: str) -> str:
+    """A function without its decorators."""
+    lines = source.splitlines()
+    starts = (n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
+    start = next(starts, None)
+    if start is None:
+        raise ToolFailure("the source of the function cannot be told apart")
+    return "\n".join(lines[start:]) + "\n"
 
 
 def _names(code: CodeType) -> set[str]:

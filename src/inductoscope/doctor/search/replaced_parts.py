@@ -13,7 +13,7 @@ from inductoscope.vocabulary.frames import is_users
 
 TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("lowerings",),
+    "torch._inductor.lowering": ("lowerings", "make_pointwise"),
 }
 
 
@@ -36,6 +36,22 @@ def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
 
 def _own_code(table: Mapping[Any, Any], operation: str) -> Iterator[str]:
     for key, function in table.items():
-        code = getattr(inspect.unwrap(function), "__code__", None)
-        if str(key) == operation and code is not None and is_users(code.co_filename):
-            yield function_name(code)
+        if str(key) == operation:
+            code = getattr(innermost(function), "__code__", None)
+            if code is not None and is_users(code.co_filename):
+                yield function_name(code)
+
+
+def innermost(function: Any) -> Any:
+    """What a decomposition or lowering comes down to: torch wraps what the program gives it."""
+    function = inspect.unwrap(function)
+    given = made_pointwise(function)
+    return inspect.unwrap(given["fn"]) if given is not None and callable(given["fn"]) else function
+
+
+def made_pointwise(function: Any) -> Mapping[str, Any] | None:
+    """What `make_pointwise` was given for this lowering; None if it did not make it."""
+    code = getattr(function, "__code__", None)
+    if code is None or not {"fn", "override_return_dtype"} <= {*code.co_freevars}:
+        return None
+    return inspect.getclosurevars(function).nonlocals
