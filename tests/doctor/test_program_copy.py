@@ -20,6 +20,7 @@ from inductoscope.doctor.search.candidate_file import read_candidate, write_cand
 from inductoscope.doctor.search.input_recipes import recipes_of
 from inductoscope.doctor.search.subgraph import record_values, subgraph
 from inductoscope.errors import ToolFailure
+from support.programs import Workplace
 
 DEVICE = "cpu:0"
 
@@ -149,3 +150,69 @@ def test_a_copy_of_the_program_does_tasks_with_the_settings_that_the_program_has
         "said: the copy of the program is gone: it has ended",
         "left behind: []",
     ], done.stderr
+
+
+# There is no GPU here: what the program asks of CUDA is answered as if there were one. Compiling
+# initialises it, as torch does on a machine with a GPU whatever the program computes on.
+ON_A_MACHINE_WITH_A_GPU = """
+import sys, torch
+from inductoscope.doctor.inside import program_copy
+from torch._inductor import config, lowering
+from torch._inductor.virtualized import ops
+
+program_copy.FILES_OF_GPUS = ("/dev/null",)
+torch._C._cuda_getDeviceCount = torch._C._cuda_init = lambda: 0
+torch.cuda._cudart = "there"
+
+def start_gpu(graph):
+    torch.cuda._lazy_init()
+
+config.post_grad_custom_pre_pass = start_gpu
+lowering.lowerings[torch.ops.aten.expm1.default] = lowering.make_pointwise(
+    lambda x: ops.sub(ops.exp(x), ops.constant(1.5, torch.float32))
+)
+
+def gain(x):
+    return torch.expm1(x.tanh()) * 2
+
+x = torch.randn(16, 16)
+made = torch.compile(gain)(x)
+assert torch.cuda.is_initialized()
+sys.exit(not torch.allclose(made, gain(x)))
+"""
+
+
+def test_a_program_for_the_cpu_is_searched_although_compiling_starts_the_gpu(
+    workplace: Workplace,
+) -> None:
+    """The copy is taken before the compile: inside of one, all its forks would wait for its end."""
+    workplace.write("gain.py", ON_A_MACHINE_WITH_A_GPU)
+    found = workplace.doctor("gain.py").verdict
+    assert (found["verdict"], found["stage"]) == ("wrong-result", "lowering")
+    assert found["culprit"]["op"] == "aten.expm1.default"
+    assert found["repro"]["nodes"] == 1
+    assert (found["repro"]["verified"], found["confidence"]) == (True, "proven")
+    assert "whose lowering is the program's own, <lambda> at gain.py:" in found["summary"]
+
+
+IN_A_COMPILE = """
+import torch, torch._inductor
+from inductoscope.doctor.inside import program_copy
+
+torch._C._cuda_getDeviceCount = lambda: 0  # As in a build for CUDA.
+
+def backend(module, inputs):
+    program_copy.take_copy()
+    print("in a compile:", program_copy.program_copy())
+    return module
+
+torch.compile(torch.sin, backend=backend)(torch.ones(2))
+program_copy.take_copy()
+print("afterwards:", type(program_copy.program_copy()).__name__)
+"""
+
+
+def test_no_copy_is_taken_in_the_middle_of_a_compile(workplace: Workplace) -> None:
+    workplace.write("program.py", IN_A_COMPILE)
+    said = workplace.run("program.py").stdout
+    assert "in a compile: None\nafterwards: ProgramCopy" in said

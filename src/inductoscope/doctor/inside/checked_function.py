@@ -23,6 +23,7 @@ import torch._dynamo.exc
 from torch.utils._pytree import tree_leaves
 
 from inductoscope.capture.scope import SCOPE
+from inductoscope.doctor.inside.program_copy import take_copy_before_compile
 from inductoscope.doctor.instructions import FUNCTION_SCRIPT
 from inductoscope.doctor.repro.function_script import function_script
 from inductoscope.doctor.search.forks import Forks
@@ -66,6 +67,7 @@ def checked_function(
         try:
             # Twice: what differs by itself, such as a time, says nothing of Dynamo.
             eager = [_in_eager(function, args, kwargs, place) for _ in range(2)]
+            take_copy_before_compile()
             result = compiled(*args, **kwargs)
             SCOPE.guard(_compare, function, calls, eager, _values(result, args, kwargs))
         except torch._dynamo.exc.TorchDynamoException as error:

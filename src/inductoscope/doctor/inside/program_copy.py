@@ -30,6 +30,7 @@ from inductoscope.recording.events.base import Event
 
 TORCH_NAMES = {
     "torch._C": (),
+    "torch._dynamo.convert_frame": ("compile_lock",),
     "torch.cuda": ("_is_in_bad_fork",),
 }
 
@@ -81,13 +82,32 @@ def take_copy() -> None:
     SCOPE.guard(_take_copy)
 
 
+def take_copy_before_compile() -> None:
+    """Take it where there is a GPU: compiling initialises CUDA also for graphs of the CPU.
+
+    In the middle of a compile it would be too late.
+    """
+    if any(map(os.path.exists, FILES_OF_GPUS)):
+        take_copy()
+
+
+# Of the drivers of NVIDIA, of AMD, and of Windows below Linux. Asking CUDA would initialise it.
+FILES_OF_GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
+
+
 def _take_copy() -> None:
     import torch
 
-    is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
+    is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork() or _is_compiling()
     has_cuda = hasattr(torch._C, "_cuda_getDeviceCount")
     if has_cuda and not is_late and SCOPE.active and not SCOPE.is_redirected:
         fork_copy()
+
+
+def _is_compiling() -> bool:
+    """Whether this thread is in a compile, which would never end in a copy: forks wait for it."""
+    lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
+    return lock is not None and bool(lock._is_owned())
 
 
 def fork_copy() -> None:

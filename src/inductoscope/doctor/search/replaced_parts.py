@@ -13,7 +13,7 @@ from inductoscope.vocabulary.frames import is_users
 
 TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
-    "torch._inductor.lowering": ("lowerings", "make_pointwise"),
+    "torch._inductor.lowering": ("lowerings",),
 }
 
 
