@@ -208,11 +208,37 @@ def backend(module, inputs):
 
 torch.compile(torch.sin, backend=backend)(torch.ones(2))
 program_copy.take_copy()
-print("afterwards:", type(program_copy.program_copy()).__name__)
+copy = program_copy.program_copy()
+print("afterwards:", type(copy).__name__)
+
+import tasks
+from pathlib import Path
+from inductoscope.doctor.search.candidate import Candidate
+candidate = Candidate(torch.fx.symbolic_trace(lambda x: x.sin()), (torch.zeros(2),))
+print("a compile in the copy:", copy.run(tasks.compiled, candidate, place=Path(".")))
+"""
+
+IN_ANOTHER_THREADS_COMPILE = IN_A_COMPILE.replace(
+    "    program_copy.take_copy()\n    print",
+    """\
+    thread = threading.Thread(target=program_copy.take_copy)
+    thread.start()
+    thread.join()
+    print""",
+)
+
+COMPILED = """
+import torch
+def compiled(candidate):
+    return torch.compile(candidate.module, backend="eager")(*candidate.inputs).tolist()
 """
 
 
-def test_no_copy_is_taken_in_the_middle_of_a_compile(workplace: Workplace) -> None:
-    workplace.write("program.py", IN_A_COMPILE)
+@pytest.mark.parametrize("program", [IN_A_COMPILE, IN_ANOTHER_THREADS_COMPILE])
+def test_no_copy_is_taken_in_the_middle_of_a_compile(program: str, workplace: Workplace) -> None:
+    """Whichever thread compiles; and afterwards nothing waits for the end of a compile."""
+    workplace.write("program.py", f"import threading\n{program}")
+    workplace.write("tasks.py", COMPILED)
     said = workplace.run("program.py").stdout
     assert "in a compile: None\nafterwards: ProgramCopy" in said
+    assert "a compile in the copy: [0.0, 0.0]" in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from torch._inductor.utils import fresh_cache
 from torch._inductor.virtualized import ops
 
 from inductoscope.doctor.repro.replaced_functions import replaced_parts_text
+from inductoscope.doctor.repro.source_parts import SourceParts
 from inductoscope.doctor.search.replaced_parts import replaced_parts
+from inductoscope.errors import ToolFailure
 
 HARDSWISH = torch.ops.aten.hardswish.default
 
@@ -176,3 +179,113 @@ def test_what_a_script_cannot_hold_is_said(
 
 def test_where_nothing_is_replaced_a_script_needs_nothing() -> None:
     assert replaced_parts_text([]) == ("", "")
+
+
+# --- functions that stand on their own ------------------------------------------------------------
+
+STEP = 0.5
+TOP = float("inf")
+
+
+def annotated(x: Any, step: float = STEP, *, most: "Unknown" = TOP) -> "Unknown":  # noqa: F821, UP037
+    """Annotations may name what only this file knows; what a default was computed from changes."""
+
+    # A comment stays.
+    def inner(value: Unknown, /) -> Unknown:  # type: ignore[name-defined]  # noqa: F821
+        return value + step
+
+    return inner(x) if x < most else inner_name(x)
+
+
+def renamed(x: float, by: Any = bad) -> Any:
+    return by(x)
+
+
+inner_name = renamed
+
+
+def test_a_copied_function_has_no_annotations_and_its_defaults_by_value() -> None:
+    parts = SourceParts()
+    assert parts.add_function(annotated) == "annotated"
+    script: dict[str, Any] = {}
+    exec(compile(f"import torch\n{parts.text}", "script.py", "exec", dont_inherit=True), script)
+    assert script["annotated"](1.0) == 1.5
+    assert script["annotated"](TOP) == TOP
+    assert script["inner_name"] is script["renamed"]
+    assert "def annotated(x, step = 0.5, *, most = float('inf')):" in parts.text
+    assert "    # A comment stays.\n    def inner(value, /):" in parts.text
+
+
+def scaled_by(factors: list[float]) -> list[Any]:
+    return [lambda x, k=k, *, twice=2: x * k * twice for k in factors]
+
+
+def test_a_lambda_keeps_the_values_of_its_defaults_and_lambdas_get_different_names() -> None:
+    parts = SourceParts()
+    names = [parts.add_function(each) for each in scaled_by([3.0, 5.0])]
+    assert names == ["lambda_0", "lambda_1"]
+    script: dict[str, Any] = {}
+    exec(parts.text, script)
+    assert [script[name](1) for name in names] == [6.0, 10.0]
+
+
+def test_two_functions_of_one_name_are_not_mistaken_for_each_other() -> None:
+    def bad(x: Any) -> Any:
+        return x
+
+    parts = SourceParts()
+    parts.add_function(renamed)
+    with pytest.raises(ToolFailure, match="two functions that are called bad"):
+        parts.add_function(bad)
+
+
+def test_a_default_that_no_script_can_hold_is_said() -> None:
+    for_this_call = object()
+    with pytest.raises(ToolFailure, match="a default of type object"):
+        SourceParts().add_function(lambda x, marker=for_this_call: (x, marker))
+
+
+def around_torchs(original: Any) -> Any:
+    @functools.wraps(original)
+    def doubled(x: Any) -> Any:
+        return original(original(x))
+
+    return doubled
+
+
+def test_what_the_program_wraps_around_torchs_lowering_is_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Torch's function inside of it is not what the program has put there."""
+    atan = torch.ops.aten.atan.default
+    monkeypatch.setitem(lowerings, atan, around_torchs(of_torch))
+    (part,) = replaced_parts([str(atan)])
+    assert part.function.startswith("around_torchs.doubled (")
+    text, why_not = replaced_parts_text([part])
+    assert (text, why_not.endswith("is a closure")) == ("", True)
+
+
+@functools.wraps(of_torch)
+def doubled_atan(x: Any) -> Any:
+    return of_torch(of_torch(x))
+
+
+def test_such_a_wrapper_is_put_in_place_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    atan = torch.ops.aten.atan.default
+    monkeypatch.setitem(lowerings, atan, doubled_atan)
+    text, why_not = replaced_parts_text(replaced_parts([str(atan)]))
+    assert why_not == ""
+    last = text.splitlines()[-1]
+    assert last == "torch._inductor.lowering.lowerings[torch.ops.aten.atan.default] = doubled_atan"
+
+
+def test_a_copy_of_make_pointwise_is_code_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    def make_pointwise(fn: Any, override_return_dtype: Any = None) -> Any:
+        def inner(*inputs: Any) -> Any:
+            return fn(*inputs), override_return_dtype
+
+        return inner
+
+    monkeypatch.setitem(lowerings, HARDSWISH, make_pointwise(torch.relu))
+    (part,) = replaced_parts([str(HARDSWISH)])
+    assert "inner (" in part.function

@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 from collections.abc import Collection, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
 
+from inductoscope.analysis.rules.crash import _last_steps
 from inductoscope.model.entities import InductorGraph
 from inductoscope.model.fold import fold, load
 from inductoscope.model.later import LISTS, DecodedLater, may_mention
 from inductoscope.model.schedule import Buffer, ScheduledNode, read_schedule
+from inductoscope.recording.events import reading
 from inductoscope.recording.events.base import Event
-from inductoscope.recording.events.reading import Entry
+from inductoscope.recording.events.reading import Entry, UndecodedEvent
 from inductoscope.recording.reader import RecordingReader, open_recording
 from support.examples import NAMES, stored, write_recording
 
@@ -46,10 +51,31 @@ def test_counting_decodes_nothing() -> None:
     (graph, *_) = load(stored("training_step")).graphs
     assert isinstance(graph.lowered, DecodedLater)
     count = len(graph.lowered)
-    assert "_items" not in vars(graph.lowered)
+    assert not graph.lowered.is_decoded
     assert len(list(graph.lowered)) == count == len(graph.lowered)
     assert graph.lowered[0] == next(iter(graph.lowered))
     assert graph.lowered[-1] == next(reversed(graph.lowered))
+
+
+def test_threads_that_look_at_the_same_time_see_all_of_it(tmp_path: Path) -> None:
+    """A server answers each question in a thread of its own."""
+    folder = write_lowerings(tmp_path / "r", *map(lowering, range(50)))
+
+    def seen(graph: InductorGraph, start: threading.Barrier) -> tuple[int, int, bool]:
+        start.wait()
+        return len(list(graph.lowered)), len(graph.lowered), may_mention(graph.lowered, ["add_1"])
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(8) as threads:
+            for _ in range(40):
+                (graph,) = load(folder).graphs
+                start = threading.Barrier(8)
+                looks = [threads.submit(seen, graph, start) for _ in range(8)]
+                assert {look.result() for look in looks} == {(50, 50, True)}
+    finally:
+        sys.setswitchinterval(before)
 
 
 # --- damage ---------------------------------------------------------------------------------------
@@ -79,6 +105,41 @@ def test_a_line_that_is_damaged_inside_is_passed_over_when_it_is_decoded(tmp_pat
     hurt = lowering(1, '"seconds":0.5,"ir":{"class":}}')
     recording = load(write_lowerings(tmp_path / "r", lowering(0), hurt, lowering(2)))
     assert [node.node for node in recording.graphs[0].lowered] == ["add_0", "add_2"]
+
+
+@pytest.mark.parametrize("second", ['"kind":"fusion-pair"', '"graph":"1/0 inference"'])
+def test_a_line_that_says_two_things_of_itself_is_passed_over(tmp_path: Path, second: str) -> None:
+    """Its place is known by what it says first, and a decoder takes what it says last."""
+    recording = load(write_lowerings(tmp_path / "r", lowering(0), lowering(1, second + "}")))
+    assert [node.node for node in recording.graphs[0].lowered] == ["add_0"]
+
+
+def test_a_graph_of_which_no_line_is_whole(tmp_path: Path) -> None:
+    """What looks for the last node of an unfinished graph finds none."""
+    hurt = lowering(0, '"seconds":}')
+    recording = load(write_lowerings(tmp_path / "r", hurt))
+    assert len(recording.graphs[0].lowered) == 1
+    assert list(_last_steps(recording)) == []
+    assert len(recording.graphs[0].lowered) == 0
+
+
+def test_lines_are_decoded_a_block_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also if a block holds one that is not whole."""
+    monkeypatch.setattr(reading, "_BLOCK", 1000)
+    lines = [lowering(n, '"seconds":}' if n == 7 else '"seconds":0.5}') for n in range(40)]
+    undecoded = [UndecodedEvent("lowering", "0/0 inference", line.encode()) for line in lines]
+    sizes = []
+
+    def parse_block(stream: str, lines: list[bytes]) -> list[Entry[Event]] | None:
+        sizes.append(sum(map(len, lines)))
+        return whole_block(stream, lines)
+
+    whole_block = reading.parse_block
+    monkeypatch.setattr(reading, "parse_block", parse_block)
+    found = list(reading.decoded_events(undecoded))
+    assert [n for n, event in enumerate(found) if event is None] == [7]
+    assert len(sizes) > 3
+    assert max(sizes) < 1000 + len(lines[-1])
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, partial
 
 from inductoscope.model.entities import Compile, InductorGraph, Kernel, Recording
-from inductoscope.model.fx import FxNode, read_graph
+from inductoscope.model.fx import FxGraph, FxNode, read_graph
 from inductoscope.model.join import final_graph
 
 
@@ -15,15 +15,16 @@ from inductoscope.model.join import final_graph
 class KernelPlace:
     """A kernel with its graph and the operations that it computes."""
 
-    recording: Recording
     compile: Compile
     graph: InductorGraph
     kernel: Kernel
+    # Reads the graph that was lowered.
+    lowered: Callable[[], FxGraph | None]
 
     @cached_property
     def operations(self) -> tuple[FxNode, ...]:
         """What the kernel computes, in the order of its origins; the graph is read for it."""
-        final = read_graph(self.recording, final_graph(self.compile, self.graph))
+        final = self.lowered()
         found = (final.node(name) for name in self.kernel.origins) if final else ()
         return tuple(node for node in found if node is not None)
 
@@ -42,9 +43,11 @@ def kernel_places(recording: Recording, language: str) -> Iterator[KernelPlace]:
     for compile_ in recording.compiles:
         for graph in compile_.inductor:
             wanted = [k for k in graph.kernels if k.language == language and k.digest not in seen]
+            # Once for all kernels, however large the graph is.
+            lowered = cache(partial(read_graph, recording, final_graph(compile_, graph)))
             for kernel in wanted:
                 seen.add(kernel.digest)
-                yield KernelPlace(recording, compile_, graph, kernel)
+                yield KernelPlace(compile_, graph, kernel, lowered)
 
 
 def place_of(

@@ -7,7 +7,6 @@ decodes those of a graph where it makes the rest of that graph: on one of severa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import cached_property
 from typing import Any, TypeVar, overload
 
 from inductoscope.model.fusions import fused, fusion_pair
@@ -36,19 +35,30 @@ class DecodedLater(Sequence[Item]):
     """
 
     def __init__(self, events: Iterable[Event], make: Callable[[Any], Item]) -> None:
-        self._events, self._make = tuple(events), make
+        self._make = make
+        # The events, and then what they became, in place of them: only ever read and set as one,
+        # since threads share it.
+        self._state: tuple[tuple[Event, ...], tuple[Item, ...] | None] = (tuple(events), None)
 
-    @cached_property
+    @property
+    def is_decoded(self) -> bool:
+        """Whether someone has looked at it."""
+        return self._state[1] is not None
+
+    @property
     def _items(self) -> tuple[Item, ...]:
-        undecoded = [event for event in self._events if isinstance(event, UndecodedEvent)]
-        decoded = iter(decoded_events(undecoded))
-        events = (next(decoded) if isinstance(e, UndecodedEvent) else e for e in self._events)
-        items = tuple(self._make(event) for event in events if event is not None)
-        self._events = ()  # The lines are not needed any more.
+        events, items = self._state
+        if items is None:
+            undecoded = [event for event in events if isinstance(event, UndecodedEvent)]
+            decoded = iter(decoded_events(undecoded))
+            whole = (next(decoded) if isinstance(e, UndecodedEvent) else e for e in events)
+            items = tuple(self._make(event) for event in whole if event is not None)
+            self._state = (), items
         return items
 
     def __len__(self) -> int:
-        return len(self._events) or len(self._items)
+        events, items = self._state
+        return len(events if items is None else items)
 
     def __iter__(self) -> Iterator[Item]:
         return iter(self._items)
@@ -74,12 +84,13 @@ class DecodedLater(Sequence[Item]):
 
     def may_mention(self, words: Iterable[str]) -> bool:
         """Whether one of these texts can be in it: seen from the lines, while they are kept."""
-        if not self._events:
+        events, items = self._state
+        if items is not None:
             return True
         sought = [word.encode() for word in words]
         return any(
             not isinstance(event, UndecodedEvent) or any(word in event.line for word in sought)
-            for event in self._events
+            for event in events
         )
 
 

@@ -116,10 +116,7 @@ _node = lazily(
     buffers=("buffers", _buffers),
     parts=("nodes", _nodes),
     bytes=("bytes", lambda data: {k: v for k, v in members(data).items() if isinstance(v, int)}),
-    indirect=(
-        "indirect",
-        lambda data: {k: _indirect(members(v)) for k, v in members(data).items()},
-    ),
+    indirect=("indirect", _indirect_indices),
     computes=("computes", lambda data: {k: texts(v) for k, v in members(data).items()}),
 )
 _buffer = lazily(

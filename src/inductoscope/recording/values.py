@@ -27,7 +27,7 @@ def parse(text: str | bytes) -> Any:
         value = decode(text if isinstance(text, str) else text.decode("utf-8"))
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
-    if _is_deep_line(data):
+    if _is_too_deep(data):
         raise ValueError("nested too deeply")
     return value
 
@@ -41,17 +41,15 @@ def parse_lines(lines: Sequence[bytes]) -> list[Any] | None:
         found: list[Any] = _decode(data.decode("utf-8"))
     except (ValueError, RecursionError):
         return None
-    are_sound = len(found) == len(lines) and not any(map(_is_deep_line, lines))
-    return found if are_sound else None
-
-
-def _is_deep_line(line: bytes) -> bool:
-    # The depth is at most the number of brackets.
-    return line.count(b"{") + line.count(b"[") > _DEEPEST and _is_too_deep(line)
+    # All together: what one line leaves open, another may close.
+    return found if len(found) == len(lines) and not _is_too_deep(data) else None
 
 
 def _is_too_deep(data: bytes) -> bool:
     """Of valid JSON: what opens and closes is counted outside of texts, all levels at once."""
+    # The depth is at most the number of brackets.
+    if data.count(b"{") + data.count(b"[") <= _DEEPEST:
+        return False
     if b"\\" in data:
         data = data.replace(b"\\\\", b"").replace(b'\\"', b"")
     # Two quotes side by side change nothing about what is inside of a text; then few are left.

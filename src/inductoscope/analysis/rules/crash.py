@@ -102,8 +102,9 @@ def _elsewhere(recording: Recording, compiled: int) -> str:
 def _last_steps(recording: Recording) -> Iterator[str]:
     """How far an unfinished graph got."""
     for graph in recording.graphs:
-        if not graph.finished and graph.lowered and not graph.kernels:
-            yield f"the last node of graph {graph.key} to be lowered was {graph.lowered[-1].node}"
+        last = None if graph.finished or graph.kernels else next(reversed(graph.lowered), None)
+        if last is not None:
+            yield f"the last node of graph {graph.key} to be lowered was {last.node}"
     for native in recording.natives:
         if native.seconds is None:
             yield f"{native.tool} was still compiling {native.kernel or native.source}"

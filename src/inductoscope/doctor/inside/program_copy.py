@@ -98,20 +98,26 @@ FILES_OF_GPUS = ("/dev/nvidiactl", "/dev/kfd", "/dev/dxg")
 def _take_copy() -> None:
     import torch
 
-    is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork() or _is_compiling()
+    is_late = torch.cuda.is_initialized() or torch.cuda._is_in_bad_fork()
     has_cuda = hasattr(torch._C, "_cuda_getDeviceCount")
     if has_cuda and not is_late and SCOPE.active and not SCOPE.is_redirected:
-        fork_copy()
+        _fork_between_compiles()
 
 
-def _is_compiling() -> bool:
-    """Whether this thread is in a compile, which would never end in a copy: forks wait for it."""
+def _fork_between_compiles() -> None:
+    """Take the copy unless a thread compiles: that compile never ends in a copy, and all wait."""
     lock = getattr(sys.modules.get("torch._dynamo.convert_frame"), "compile_lock", None)
-    return lock is not None and bool(lock._is_owned())
+    if lock is None:
+        fork_copy()
+    elif not lock._is_owned() and lock.acquire(blocking=False):
+        try:
+            fork_copy(lock.release)
+        finally:
+            lock.release()
 
 
-def fork_copy() -> None:
-    """Fork this process; the copy waits for tasks."""
+def fork_copy(release: Callable[[], None] = lambda: None) -> None:
+    """Fork this process; the copy calls `release`, and waits for tasks."""
     global _copy, _owner
     _owner = os.getpid()
     ours, theirs = socket.socketpair()
@@ -121,6 +127,7 @@ def fork_copy() -> None:
     if child == 0:
         # A fork of the fork: the program must not find a child that it did not start.
         if os.fork() == 0:
+            release()
             ours.close()
             _be_copy(theirs)
         os._exit(0)

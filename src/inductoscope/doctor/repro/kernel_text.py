@@ -32,8 +32,7 @@ def kernel_definitions(graph: Graph) -> str:
     parts = SourceParts()
     for kernel in kernels.values():
         parts.add_kernel(function_of(kernel))
-    head = "\n".join([*sorted(parts.imports - {"import torch"}), *parts.values])
-    return f"{head}\n\n\n{parts.definitions}"
+    return parts.text
 
 
 def kernel_call(node: Node, text: Text) -> str:

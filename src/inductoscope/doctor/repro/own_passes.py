@@ -15,20 +15,17 @@ def own_passes_text() -> str:
 
     Raises `ToolFailure` if one cannot be copied.
     """
-    definitions, lines = own_passes_parts()
-    return "\n\n\n".join(filter(None, [definitions, "\n".join(lines)]))
+    parts = SourceParts()
+    lines = add_own_passes(parts)
+    return "\n\n\n".join([parts.text, "\n".join(lines)]) if lines else ""
 
 
-def own_passes_parts() -> tuple[str, list[str]]:
-    """Definitions, and apart from them the lines that set the passes."""
-    parts, lines = SourceParts(), []
-    for setting, value in settings_with_code().items():
-        lines.append(f"torch._inductor.config.{setting} = {_added(value, parts)}")
-    if not lines:
-        return "", []
-    imports = sorted({*parts.imports, "import torch._inductor.config"} - {"import torch"})
-    head = "\n".join([*imports, *parts.values])
-    return f"{head}\n\n\n{parts.definitions}", lines
+def add_own_passes(parts: SourceParts) -> list[str]:
+    """Add what the passes are made of; returns the lines that set them."""
+    settings = settings_with_code()
+    if settings:
+        parts.imports.add("import torch._inductor.config")
+    return [f"torch._inductor.config.{name} = {_added(v, parts)}" for name, v in settings.items()]
 
 
 def _added(value: Any, parts: SourceParts) -> str:

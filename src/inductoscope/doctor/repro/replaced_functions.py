@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import takewhile
 from types import FunctionType, ModuleType
 from typing import Any
 
 from inductoscope.doctor.handover import ReplacedPart
-from inductoscope.doctor.repro.own_passes import own_passes_parts
+from inductoscope.doctor.repro.function_text import PLAIN
+from inductoscope.doctor.repro.own_passes import add_own_passes
 from inductoscope.doctor.repro.slow_compile_text import REPLACE
-from inductoscope.doctor.repro.source_parts import PLAIN, SourceParts
-from inductoscope.doctor.search.replaced_parts import innermost, made_pointwise
+from inductoscope.doctor.repro.source_parts import SourceParts
+from inductoscope.doctor.search.replaced_parts import layers, made_pointwise, told_by_torch
 from inductoscope.doctor.search.stack_samples import file_of, function_name
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
@@ -45,14 +47,14 @@ def replaced_functions_text(functions: Sequence[str]) -> str:
     own = {name for name in functions if is_users(file_of(name))}
     if not own:
         return ""
-    passes, settings = own_passes_parts()
     found = {**dict(_replacements(own)), **dict(_in_tables(own))}
-    if not found and not passes:
+    parts = _WithOriginals(found)
+    lines = [*add_own_passes(parts), *_add_replaced(found, parts)]
+    if not lines:
         raise ToolFailure(f"the program's own {min(own)} is part of the compiler, unknown how")
-    definitions, replacing = _text(found) if found else ("", [])
     # Passes are part of what may be slow: plain graphs are timed without them.
-    put_in_place = "\n    ".join([f"def {REPLACE}():", *settings, *replacing])
-    return "\n\n\n".join(filter(None, [passes, definitions, put_in_place]))
+    put_in_place = "\n    ".join([f"def {REPLACE}():", *lines])
+    return "\n\n\n".join([parts.text, put_in_place])
 
 
 def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
@@ -68,8 +70,9 @@ def replaced_parts_text(parts: Sequence[ReplacedPart]) -> tuple[str, str]:
             raise ToolFailure("the function is a closure")
         if not found:
             return "", ""
-        definitions, lines = _text(found)
-        return "\n\n\n".join([definitions, "\n".join(lines)]), ""
+        held = _WithOriginals(found)
+        lines = _add_replaced(found, held)
+        return "\n\n\n".join([held.text, "\n".join(lines)]), ""
     except ToolFailure as error:
         return "", f"a script cannot hold {', '.join(sorted(names))}: {error}"
 
@@ -89,56 +92,52 @@ def check_tuned_operators(module: Any) -> None:
         )
 
 
-def _text(found: dict[str, FunctionType]) -> tuple[str, list[str]]:
-    """Definitions, and apart from them the lines that put them where they are."""
-    parts = _WithOriginals(found)
-    names = {place: parts.add_function(function) for place, function in found.items()}
-    modules = sorted({place.partition(":")[0] for place in found})
-    imports = sorted({*parts.imports, *(f"import {module}" for module in modules)})
-    lines = [_putting_in_place(place, name) for place, name in names.items()]
-    head = "\n".join([*(i for i in imports if i != "import torch"), *parts.values])
-    return f"{head}\n\n\n{parts.definitions}", lines
+def _add_replaced(found: dict[str, FunctionType], parts: SourceParts) -> list[str]:
+    """Add these functions; returns the lines that put them where they are."""
+    parts.imports.update(f"import {place.partition(':')[0]}" for place in found)
+    return [
+        _putting_in_place(place, function, parts.add_function(function))
+        for place, function in found.items()
+    ]
 
 
-def _putting_in_place(place: str, name: str) -> str:
+def _putting_in_place(place: str, own: FunctionType, name: str) -> str:
     """The statement that puts a function where the program's is, the way the program did it."""
     target, operation = place.replace(":", "."), place.partition("[")[2].rstrip("]")
     table = _table(target.partition("[")[0]) if operation else {}
     value = next((v for key, v in table.items() if f"torch.ops.{key}" == operation), None)
-    options = _as_registered(value)
-    function = _as_pointwise(value, name)
+    options = _as_registered(value, own)
+    function = _as_pointwise(value, own, name)
     if options is None:
         return f"{target} = {function}"
     return f"{_REGISTER}({operation}, {options})({function})"
 
 
-def _as_pointwise(value: Any, name: str) -> str:
-    """The call of `make_pointwise`, if the program's function computes one element."""
-    given = made_pointwise(inspect.unwrap(value)) if callable(value) else None
+def _as_pointwise(value: Any, own: FunctionType, name: str) -> str:
+    """The call of `make_pointwise`, if it was given the program's function; else the function."""
+    around = takewhile(lambda layer: layer is not own, layers(value))
+    given = next(filter(None, map(made_pointwise, around)), None)
     if given is None:
         return name
     usual = inspect.signature(sys.modules[_LOWERING].make_pointwise).parameters
-    own = {key: each for key, each in given.items() if key in usual and key != "fn"}
-    options = {key: each for key, each in own.items() if each is not usual[key].default}
+    told = {key: each for key, each in given.items() if key in usual and key != "fn"}
+    options = {key: each for key, each in told.items() if each is not usual[key].default}
     if not all(isinstance(each, PLAIN) for each in options.values()):
         raise ToolFailure(f"it is given {', '.join(sorted(options))}")
     return f"{_POINTWISE}({', '.join([name, *(f'{k}={v!r}' for k, v in options.items())])})"
 
 
-def _as_registered(value: Any) -> str | None:
-    """What `register_lowering` was told, if it made a lowering: it promotes and broadcasts."""
-    while callable(value):
-        code = getattr(value, "__code__", None)
-        of_torch = getattr(value, "__globals__", None) is vars(sys.modules[_LOWERING])
-        if of_torch and code is not None and "type_promotion_kind" in code.co_freevars:
-            told = inspect.getclosurevars(value).nonlocals
+def _as_registered(value: Any, own: FunctionType) -> str | None:
+    """What `register_lowering` was told of the program's function: it promotes and broadcasts."""
+    for layer in takewhile(lambda layer: layer is not own, layers(value)):
+        told = told_by_torch(layer, {"type_promotion_kind"})
+        if told is not None:
             kind = told["type_promotion_kind"]
             named = f"{_PROMOTION}.{kind.name}" if kind else None
             return (
                 f"broadcast={told['broadcast']}, type_promotion_kind={named}, "
                 f"convert_input_to_bool={told['convert_input_to_bool']}"
             )
-        value = inspect.getattr_static(value, "__wrapped__", None)
     return None
 
 
@@ -189,8 +188,7 @@ def _in_tables(own: set[str]) -> Iterator[tuple[str, FunctionType]]:
     for place in _TABLES:
         module, _, table = place.rpartition(".")
         for operation, value in list(_table(place).items()):
-            inner = innermost(value) if callable(value) else value
-            function = _own_function(value, own) or _own_function(inner, own)
+            function = _own_function(value, own)
             if function is not None:
                 yield f"{module}:{table}[torch.ops.{operation}]", function
 
@@ -216,9 +214,8 @@ def _owners(module: ModuleType, name: str) -> Iterator[tuple[Any, str]]:
 
 def _own_function(value: Any, own: set[str]) -> FunctionType | None:
     """The program's function at a place; the tool, or the program, may have wrapped it."""
-    while callable(value) and not isinstance(value, type):
-        is_plain = isinstance(value, FunctionType) and not value.__closure__
-        if is_plain and function_name(value.__code__) in own:
-            return value  # type: ignore[no-any-return]
-        value = inspect.getattr_static(value, "__wrapped__", None)
+    for layer in layers(value):
+        is_plain = isinstance(layer, FunctionType) and not layer.__closure__
+        if is_plain and function_name(layer.__code__) in own:
+            return layer  # type: ignore[no-any-return]
     return None

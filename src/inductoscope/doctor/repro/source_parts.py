@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
-import textwrap
+from collections.abc import Iterable
+from itertools import count
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
 import torch
 
-from inductoscope.doctor.repro.lambda_text import lambda_as_function
+from inductoscope.doctor.repro.function_text import (
+    PLAIN,
+    function_text,
+    names_in_defaults,
+    source_of,
+    written_value,
+)
 from inductoscope.doctor.search.user_kernels import function_of
 from inductoscope.errors import ToolFailure
 from inductoscope.vocabulary.frames import is_users
@@ -19,8 +25,6 @@ from inductoscope.vocabulary.frames import is_users
 TORCH_NAMES = {
     "torch._ops": ("OpOverload", "OpOverloadPacket", "_OpNamespace"),
 }
-
-PLAIN = (bool, int, float, complex, str, bytes, type(None), torch.dtype)
 
 
 class SourceParts:
@@ -30,7 +34,8 @@ class SourceParts:
         self.imports: set[str] = set()
         self.values: list[str] = []
         self.functions: list[str] = []
-        self._seen: set[str] = set()
+        self._other_names: list[str] = []
+        self._named: dict[str, Any] = {}
 
     def add_function(self, function: Any, name: str = "") -> str:
         """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied.
@@ -39,23 +44,33 @@ class SourceParts:
         """
         if not isinstance(function, FunctionType) or function.__closure__:
             raise ToolFailure("the function is a method or a closure")
-        is_lambda = function.__name__ == "<lambda>"
-        name = (name or f"lambda_{len(self.functions)}") if is_lambda else function.__name__
-        if name in self._seen:
-            return name
-        self._seen.add(name)
-        self.functions.append(
-            lambda_as_function(function, name) if is_lambda else _definition(_source(function))
-        )
-        self._add_globals(function)
+        known = next((name for name, each in self._named.items() if each is function), "")
+        if known:
+            return known
+        own = function.__code__.co_name
+        name = own if own != "<lambda>" else name or self._free_name(function)
+        self._take_name(name, function)
+        text = function_text(function, name)
+        self.functions.append(text)
+        self._add_globals(function, names_in_defaults(text))
         return name
+
+    def _free_name(self, function: FunctionType) -> str:
+        """For a lambda."""
+        names = (f"lambda_{number}" for number in count())
+        return next(n for n in names if n not in self._named and n not in function.__globals__)
+
+    def _take_name(self, name: str, item: Any) -> None:
+        """One name stands for one thing."""
+        if self._named.setdefault(name, item) is not item:
+            raise ToolFailure(f"the program has two functions that are called {name}")
 
     def add_kernel(self, function: FunctionType) -> None:
         """Add the function of a Triton kernel, with its decorators."""
-        if function.__name__ in self._seen:
+        if self._named.get(function.__name__) is function:
             return
-        self._seen.add(function.__name__)
-        source = _source(function)
+        self._take_name(function.__name__, function)
+        source = source_of(function)
         self.functions.append(source)
         names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
         for name in sorted(names & function.__globals__.keys()):
@@ -63,10 +78,10 @@ class SourceParts:
 
     def add_class(self, kind: type) -> None:
         """Add a class with its methods."""
-        if kind.__name__ in self._seen:
+        if self._named.get(kind.__name__) is kind:
             return
-        self._seen.add(kind.__name__)
-        self.functions.append(_source(kind))
+        self._take_name(kind.__name__, kind)
+        self.functions.append(source_of(kind))
         methods = [item for item in vars(kind).values() if isinstance(item, FunctionType)]
         for method in methods:
             self._add_globals(method)
@@ -77,15 +92,21 @@ class SourceParts:
             self._add(names[0], base) if names else self._add_module_of(base)
 
     @property
+    def text(self) -> str:
+        """All of it, but `import torch`, which every script has."""
+        head = "\n".join([*sorted(self.imports - {"import torch"}), *self.values])
+        return "\n\n\n".join(filter(None, [head, self.definitions]))
+
+    @property
     def definitions(self) -> str:
         """All functions and classes; what was added first uses what was added later."""
-        return "\n\n".join(reversed(self.functions)).rstrip()
+        return "\n\n".join([*reversed(self.functions), *self._other_names]).rstrip()
 
     def _add_module_of(self, kind: type) -> None:
         self.imports.add(f"import {kind.__module__}")
 
-    def _add_globals(self, function: FunctionType) -> None:
-        for name in _names(function.__code__):
+    def _add_globals(self, function: FunctionType, more: Iterable[str] = ()) -> None:
+        for name in sorted({*_names(function.__code__), *more}):
             if name in function.__globals__ and not name.startswith("__"):
                 self._add(name, function.__globals__[name])
 
@@ -96,7 +117,7 @@ class SourceParts:
             same = value.__name__ == name
             self.imports.add(f"import {name}" if same else f"import {value.__name__} as {name}")
         elif isinstance(value, PLAIN):
-            self._add_value(f"{name} = {value!r}")
+            self._add_value(f"{name} = {written_value(value)}")
         elif isinstance(value, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
             self._add_value(f"{name} = torch.ops.{value}")
         # Before it is asked for anything: torch's operations have every attribute.
@@ -111,7 +132,14 @@ class SourceParts:
         elif type(value).__module__.startswith("triton.language"):
             self._add_constant(name, value)
         else:
-            self.add_function(value, name)
+            self._add_named_function(name, value)
+
+    def _add_named_function(self, name: str, function: Any) -> None:
+        """Add a function under the name that a global has, which may not be its own."""
+        own = self.add_function(function, name)
+        if own != name:
+            self._take_name(name, function)
+            self._other_names.append(f"{name} = {own}\n")
 
     def _add_constant(self, name: str, value: Any) -> None:
         if not isinstance(getattr(value, "value", None), PLAIN):
@@ -146,23 +174,6 @@ def _is_librarys(value: Any) -> bool:
     if module is None or is_users(getattr(module, "__file__", None) or ""):
         return False
     return getattr(module, getattr(value, "__name__", ""), None) is value
-
-
-def _source(item: Any) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(item))
-    except (OSError, TypeError) as error:
-        raise ToolFailure("the source of the function cannot be read") from error
-
-
-def _definition(source: str) -> str:
-    """A function without its decorators."""
-    lines = source.splitlines()
-    starts = (n for n, line in enumerate(lines) if line.startswith(("def ", "async def ")))
-    start = next(starts, None)
-    if start is None:
-        raise ToolFailure("the source of the function cannot be told apart")
-    return "\n".join(lines[start:]) + "\n"
 
 
 def _names(code: CodeType) -> set[str]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import islice
+from types import FunctionType
 from typing import Any
 
 from inductoscope.doctor.handover import ReplacedPart
@@ -15,6 +17,7 @@ TORCH_NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.lowering": ("lowerings",),
 }
+_LOWERING = "torch._inductor.lowering"
 
 
 def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
@@ -37,21 +40,34 @@ def replaced_parts(operations: Sequence[str]) -> list[ReplacedPart]:
 def _own_code(table: Mapping[Any, Any], operation: str) -> Iterator[str]:
     for key, function in table.items():
         if str(key) == operation:
-            code = getattr(innermost(function), "__code__", None)
-            if code is not None and is_users(code.co_filename):
-                yield function_name(code)
+            codes = (getattr(layer, "__code__", None) for layer in layers(function))
+            own = (code for code in codes if code is not None and is_users(code.co_filename))
+            yield from (function_name(code) for code in islice(own, 1))
 
 
-def innermost(function: Any) -> Any:
-    """What a decomposition or lowering comes down to: torch wraps what the program gives it."""
-    function = inspect.unwrap(function)
-    given = made_pointwise(function)
-    return inspect.unwrap(given["fn"]) if given is not None and callable(given["fn"]) else function
+def layers(function: Any) -> Iterator[Any]:
+    """A decomposition or lowering, and what is in it: torch wraps what the program gives it.
+
+    The program may do the same to what torch has.
+    """
+    while callable(function) and not isinstance(function, type):
+        yield function
+        given = made_pointwise(function) or {}
+        function = inspect.getattr_static(function, "__wrapped__", given.get("fn"))
 
 
 def made_pointwise(function: Any) -> Mapping[str, Any] | None:
     """What `make_pointwise` was given for this lowering; None if it did not make it."""
-    code = getattr(function, "__code__", None)
-    if code is None or not {"fn", "override_return_dtype"} <= {*code.co_freevars}:
+    return told_by_torch(function, {"fn", "override_return_dtype"})
+
+
+def told_by_torch(function: Any, names: Set[str]) -> Mapping[str, Any] | None:
+    """The variables around a function, if it is one of torch's for lowerings and has these.
+
+    A program may have a copy of such a function, which is its own code.
+    """
+    if not isinstance(function, FunctionType) or not names <= {*function.__code__.co_freevars}:
+        return None
+    if function.__globals__.get("__name__") != _LOWERING:
         return None
     return inspect.getclosurevars(function).nonlocals

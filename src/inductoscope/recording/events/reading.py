@@ -7,7 +7,7 @@ reads as empty: nothing here raises.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import Any, Generic, TypeVar
@@ -58,6 +58,9 @@ class UndecodedEvent(Event):
     graph: str
     line: bytes
 
+
+# Bytes of lines.
+_BLOCK = 1 << 20
 
 # How every line begins that this tool has written.
 _HEAD = re.compile(rb'\{"n":\d{1,15},"t":(\d{1,15}(?:\.\d{1,15})?),"kind":"([\w-]+)"[,}]')
@@ -143,14 +146,31 @@ def _left_undecoded(stream: str, match: re.Match[bytes] | None) -> Entry[Event] 
     return values.filled(Entry, stream=stream, number=int(number), time=float(time), event=event)
 
 
-def decoded_events(events: Sequence[UndecodedEvent]) -> list[Event | None]:
+def decoded_events(events: Iterable[UndecodedEvent]) -> Iterator[Event | None]:
     """What each of them says; None of one that turns out not to be whole."""
-    lines = [event.line for event in events]
-    entries = parse_block("", lines)
-    if entries is not None:
-        return [entry.event for entry in entries]
-    each = (parse_line("", line) for line in lines)
-    return [None if entry is None else entry.event for entry in each]
+    for some in _blocks(events):
+        lines = [event.line for event in some]
+        each = parse_block("", lines) or (parse_line("", line) for line in lines)
+        for event, entry in zip(some, each, strict=True):
+            yield entry.event if entry is not None and _is_as_taken(event, entry.event) else None
+
+
+def _blocks(events: Iterable[UndecodedEvent]) -> Iterator[list[UndecodedEvent]]:
+    """What is decoded at once: no more than fits into memory several times over."""
+    block, size = [], 0
+    for event in events:
+        block.append(event)
+        size += len(event.line)
+        if size >= _BLOCK:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _is_as_taken(event: UndecodedEvent, decoded: Event) -> bool:
+    """Whether a line says at its end what it says at its beginning: the last of two keys counts."""
+    return decoded.kind == event.kind and getattr(decoded, "graph", None) == event.graph
 
 
 def read_entry(stream: str, found: dict[str, Any]) -> Entry[Event]:
