@@ -43,6 +43,7 @@ MAY_IMPORT_TORCH = (
     "doctor/repro/state_text.py",
     "doctor/repro/package_text.py",
     "doctor/repro/function_script.py",
+    "doctor/repro/function_text.py",
     "doctor/repro/source_parts.py",
     "doctor/repro/kernel_text.py",
     "doctor/inside/checked_graph.py",
