@@ -230,13 +230,20 @@ def test_a_lambda_keeps_the_values_of_its_defaults_and_lambdas_get_different_nam
 
 
 def test_two_functions_of_one_name_are_not_mistaken_for_each_other() -> None:
-    def bad(x: Any) -> Any:
-        return x
+    """What a decorator registers is often called `_`."""
+
+    def of_other_name(factor: float) -> Any:
+        def bad(x: float) -> float:
+            return x * 3
+
+        return bad
 
     parts = SourceParts()
-    parts.add_function(renamed)
-    with pytest.raises(ToolFailure, match="two functions that are called bad"):
-        parts.add_function(bad)
+    names = [parts.add_function(each) for each in (bad, of_other_name(3), bad)]
+    assert names == ["bad", "bad_0", "bad"]
+    script: dict[str, Any] = {}
+    exec(compile(f"import torch\n{parts.text}", "script.py", "exec", dont_inherit=True), script)
+    assert [script[name](1.0) for name in names] == [2.0, 3.0, 2.0]
 
 
 def test_a_default_that_no_script_can_hold_is_said() -> None:

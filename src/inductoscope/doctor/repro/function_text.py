@@ -12,6 +12,7 @@ import copy
 import inspect
 import linecache
 import math
+import re
 import textwrap
 from collections.abc import Iterator, Mapping
 from types import CodeType, FunctionType
@@ -43,7 +44,7 @@ def source_of(item: Any) -> str:
 
 
 def function_text(function: FunctionType, name: str) -> str:
-    """The definition of a function, without decorators; of a lambda, as a function of this name."""
+    """The definition of a function, or of a lambda, under this name and without decorators."""
     if function.__code__.co_name == "<lambda>":
         return _lambda_text(function, name)
     source = source_of(function).encode()
@@ -53,8 +54,10 @@ def function_text(function: FunctionType, name: str) -> str:
         node = None
     if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
         raise ToolFailure("the source of the function cannot be told apart")
-    edits = [*_defaults(function, node.args), *_annotations(node)]
-    return _edited(source, node, edits)
+    if node.name != name and node.name in function.__code__.co_names:
+        raise ToolFailure(f"the program has two functions that are called {node.name}")
+    text = _edited(source, node, [*_defaults(function, node.args), *_annotations(node)])
+    return re.sub(rf"\b{node.name}\b", name, text, count=1)
 
 
 def names_in_defaults(text: str) -> set[str]:

@@ -40,7 +40,8 @@ class SourceParts:
     def add_function(self, function: Any, name: str = "") -> str:
         """Add a function, and all that it uses; raises `ToolFailure` if that cannot be copied.
 
-        A lambda gets a name: this one, if it is given. Returns what the function is called.
+        A lambda gets a name: this one, if it is given. So does a function that is called like one
+        that is there already, such as `_`. Returns what the function is called.
         """
         if not isinstance(function, FunctionType) or function.__closure__:
             raise ToolFailure("the function is a method or a closure")
@@ -48,16 +49,18 @@ class SourceParts:
         if known:
             return known
         own = function.__code__.co_name
-        name = own if own != "<lambda>" else name or self._free_name(function)
+        if own == "<lambda>":
+            name = name or self._free_name("lambda", function)
+        else:
+            name = self._free_name(own, function) if own in self._named else own
         self._take_name(name, function)
         text = function_text(function, name)
         self.functions.append(text)
         self._add_globals(function, names_in_defaults(text))
         return name
 
-    def _free_name(self, function: FunctionType) -> str:
-        """For a lambda."""
-        names = (f"lambda_{number}" for number in count())
+    def _free_name(self, like: str, function: FunctionType) -> str:
+        names = (f"{like}_{number}" for number in count())
         return next(n for n in names if n not in self._named and n not in function.__globals__)
 
     def _take_name(self, name: str, item: Any) -> None:
@@ -137,7 +140,7 @@ class SourceParts:
     def _add_named_function(self, name: str, function: Any) -> None:
         """Add a function under the name that a global has, which may not be its own."""
         own = self.add_function(function, name)
-        if own != name:
+        if own != name and self._named.get(name) is not function:
             self._take_name(name, function)
             self._other_names.append(f"{name} = {own}\n")
 
